@@ -1,0 +1,46 @@
+# Every target sets up .venv first; a second call finds it ready.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.PHONY: setup demo test lint types imports unit bench picture clean
+
+setup: $(READY)
+
+# torch goes in first and by its pin, so that nothing else chooses its build.
+$(READY): pyproject.toml constraints.txt
+	@echo "Setting up .venv (torch is a large download the first time)"
+	@$(PYTHON) -m venv .venv
+	@$(PIP) install "$$(grep '^torch==' constraints.txt)"
+	@$(PIP) install --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+demo: $(READY)
+	@$(BIN)/python -m dubio.demo --output demo.html
+
+test: lint types imports unit
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)
+	$(BIN)/mypy
+
+imports: $(READY)
+	$(BIN)/lint-imports
+
+unit: $(READY)
+	$(BIN)/python -m pytest
+
+bench: $(READY)
+	$(BIN)/python benchmarks/predict.py
+
+# The picture in the README.
+picture: $(READY)
+	@$(BIN)/python -m dubio.demo --output demo.html --picture docs/images/regression.png
+
+clean:
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist demo.html
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

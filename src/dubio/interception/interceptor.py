@@ -1,0 +1,230 @@
+"""The interceptor: sees every torch function that a network calls and puts noise where it enters.
+
+It works on networks as they are, in train or eval mode: `F.dropout` and its relatives go through
+``__torch_function__`` whoever calls them, so a dropout counts wherever it stands. What it does at
+each function is written in the catalogue (`dubio.interception.catalogue`).
+"""
+
+from collections.abc import Callable
+from contextvars import ContextVar, Token
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from dubio.interception.layout import (
+    AmbiguousBatchError,
+    Layout,
+    batch_axis,
+    batch_axis_from_probe,
+    one_noise_for_all_rows,
+)
+from dubio.interception.numbers import Numbers
+from dubio.interception.perturbations import Perturbation
+from dubio.interception.sites import Namer, Site, Sites
+
+Handler = Callable[["Interceptor", Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
+
+HANDLERS: dict[Callable[..., Any], Handler] = {}
+
+_current: ContextVar["Interceptor | None"] = ContextVar("interceptor", default=None)
+
+
+def handles(*functions: Callable[..., Any]) -> Callable[[Handler], Handler]:
+    """Enter a handler for some torch functions into the catalogue."""
+
+    def enter(handler: Handler) -> Handler:
+        HANDLERS.update(dict.fromkeys(functions, handler))
+        return handler
+
+    return enter
+
+
+def current_interceptor() -> "Interceptor | None":
+    """The interceptor at work around the caller, if any."""
+    return _current.get()
+
+
+class Executor(Protocol):
+    """How functions are carried out: plainly, or recorded as well."""
+
+    def perturb(self, perturbation: Perturbation, numbers: Numbers, x: Tensor) -> Tensor:
+        """Apply noise."""
+        ...
+
+    def perturb_in_place(self, perturbation: Perturbation, numbers: Numbers, x: Tensor) -> Tensor:
+        """Apply noise to x itself."""
+        ...
+
+    def call(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Call a torch function."""
+        ...
+
+    def own_randomness(self, name: str) -> None:
+        """Take note of random numbers that the network draws by itself."""
+        ...
+
+
+class Plainly:
+    """Carries functions out as they are, for one draw."""
+
+    def perturb(self, perturbation: Perturbation, numbers: Numbers, x: Tensor) -> Tensor:
+        """Apply the noise of the one draw."""
+        return perturbation(numbers, x)[0]
+
+    def perturb_in_place(self, perturbation: Perturbation, numbers: Numbers, x: Tensor) -> Tensor:
+        """Apply the noise of the one draw to x itself."""
+        return x.copy_(perturbation(numbers, x)[0])
+
+    def call(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Call the function."""
+        return function(*args, **kwargs)
+
+    def own_randomness(self, name: str) -> None:
+        """Nothing to note: the next draw calls the network again."""
+
+
+@dataclass(frozen=True)
+class BatchSize:
+    """What is known of the batch: its rows, and the shapes seen at another number of rows."""
+
+    rows: int
+    probe_rows: int = 0
+    probe: tuple[torch.Size, ...] = field(default=())
+
+    def axis(self, site: int, shape: torch.Size) -> int | None:
+        """The axis of the batch in the noise of a site; None if there is none."""
+        if not self.probe:
+            return batch_axis(shape, self.rows)
+        if site >= len(self.probe):
+            return None
+        return batch_axis_from_probe(shape, self.rows, self.probe[site], self.probe_rows)
+
+
+class Interceptor(TorchFunctionMode):
+    """Puts the noise of one draw into everything that runs inside its context.
+
+    Attributes:
+        sites: The sites reached so far.
+        noise_shapes: The shape of the noise at each of them, before any sharing.
+    """
+
+    def __init__(
+        self,
+        numbers: Numbers,
+        *,
+        root: nn.Module | None = None,
+        chosen: Callable[[Site], bool] = lambda site: True,
+        batch: BatchSize | None = None,
+        executor: Executor | None = None,
+    ) -> None:
+        super().__init__()
+        self.sites = Sites()
+        self.noise_shapes: list[torch.Size] = []
+        self._numbers = numbers
+        self._namer = Namer(root)
+        self._chosen = chosen
+        self._batch = batch
+        self._executor = Plainly() if executor is None else executor
+        self._tokens: list[Token[Interceptor | None]] = []
+
+    def __enter__(self) -> "Interceptor":
+        self._tokens.append(_current.set(self))
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        super().__exit__(*exception)  # type: ignore[no-untyped-call]
+        _current.reset(self._tokens.pop())
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Send a torch function to its handler, or let it be called as it is."""
+        handler = HANDLERS.get(func)
+        if handler is None:
+            return self._executor.call(func, args, kwargs or {})
+        return handler(self, func, args, kwargs or {})
+
+    def call(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Call a torch function that is not to be intercepted again."""
+        return self._executor.call(function, args, kwargs)
+
+    def reach(
+        self, kind: str, x: Tensor, rate: float | None, noise_shape: torch.Size | None = None
+    ) -> Site | None:
+        """Note that a site is reached; None if it was not chosen to be noisy."""
+        name, module = self._namer.name(kind)
+        site = Site(len(self.sites), name, kind, rate, tuple(x.shape), module)
+        self.sites.append(site)
+        self.noise_shapes.append(x.shape if noise_shape is None else noise_shape)
+        return site if self._chosen(site) else None
+
+    def layout(self, site: Site, shape: torch.Size, x: Tensor, axis: int | None = None) -> Layout:
+        """How noise of this shape, without sharing, is drawn at a site that acts on x.
+
+        ``axis`` is the axis of the batch where the caller knows it.
+        """
+        if not self._numbers.shared or isinstance(x, nn.Parameter) or not shape:
+            return Layout(shape)
+        rows = shape[axis] if axis is not None else self._rows_of_batch(shape)
+        if axis is None:
+            axis = self._axis_of_batch(site, shape, rows)
+        if axis is None:
+            return Layout(shape)
+        return one_noise_for_all_rows(shape, axis, rows, x.device)
+
+    def _rows_of_batch(self, shape: torch.Size) -> int:
+        if self._batch is not None:
+            return self._batch.rows
+        return self._namer.rows_of_outermost_call() or shape[0]
+
+    def _axis_of_batch(self, site: Site, shape: torch.Size, rows: int) -> int | None:
+        if self._batch is not None:
+            return self._batch.axis(site.index, shape)
+        try:
+            return batch_axis(shape, rows)
+        except AmbiguousBatchError:  # nobody to ask, and rows mostly come first
+            return shape.index(rows)
+
+    def packed_layout(self, x: Tensor, batch_sizes: Tensor) -> Layout:
+        """How noise is drawn for a packed sequence: if shared, one row of it per time step."""
+        if not self._numbers.shared:
+            return Layout(x.shape)
+        steps = torch.arange(len(batch_sizes), device=x.device)
+        return Layout(
+            torch.Size([len(batch_sizes), *x.shape[1:]]),
+            axis=0,
+            index=steps.repeat_interleave(batch_sizes.to(x.device)),
+        )
+
+    def perturb(self, perturbation: Perturbation, x: Tensor) -> Tensor:
+        """Apply noise to x."""
+        return self._executor.perturb(perturbation, self._numbers, x)
+
+    def perturb_in_place(self, perturbation: Perturbation, x: Tensor) -> Tensor:
+        """Apply noise to x itself."""
+        return self._executor.perturb_in_place(perturbation, self._numbers, x)
+
+    def own_randomness(self, function: Callable[..., Any]) -> torch.Generator:
+        """What random numbers that the network draws by itself are to come from."""
+        name = getattr(function, "__name__", "random")
+        if self._numbers.shared:
+            raise ValueError(
+                f"shared=True: the network calls torch's {name} itself, and such noise cannot be "
+                f"shared by the rows of a batch; use shared=False, or dubio.register the module."
+            )
+        self._executor.own_randomness(name)
+        return torch.Generator().manual_seed(self._numbers.seeds(-2, len(self.sites))[0])

@@ -1,0 +1,148 @@
+"""Sites: the places where noise enters a network, and the words for choosing among them."""
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from types import FrameType
+from typing import TypeAlias
+
+from torch import Tensor, nn
+
+_CALL = nn.Module._call_impl.__code__
+_NOISE_MODULES = (nn.modules.dropout._DropoutNd, nn.RNNBase, nn.MultiheadAttention)
+
+
+@dataclass(frozen=True)
+class Site:
+    """A place where noise enters: one call of a stochastic function in one forward pass.
+
+    Attributes:
+        index: Position in the order of execution; the noise of a site depends on it.
+        name: Path of the module, with the function's name behind it when a plain function was
+            called and ``#2``, ``#3``… when the same place is reached again.
+        kind: What is done there, e.g. ``dropout``, ``dropout2d``, ``lstm``, ``attention``.
+        rate: The probability of dropping, or None where there is no such number.
+        shape: Shape of the tensor that the noise acts on, for one draw.
+        module: The innermost module at work, or None outside of any.
+    """
+
+    index: int
+    name: str
+    kind: str
+    rate: float | None
+    shape: tuple[int, ...]
+    module: nn.Module | None
+
+
+Where: TypeAlias = (
+    str | type[nn.Module] | Callable[[Site], bool] | Iterable[str | type[nn.Module]] | None
+)
+
+
+class Sites(list[Site]):
+    """A list of sites that prints as a table."""
+
+    def __str__(self) -> str:
+        if not self:
+            return "no stochastic sites"
+        header = ("site", "kind", "rate", "shape")
+        rows = [
+            (
+                site.name,
+                site.kind,
+                "-" if site.rate is None else f"{site.rate:g}",
+                " x ".join(map(str, site.shape)),
+            )
+            for site in self
+        ]
+        widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+        lines = [
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            for row in (header, *rows)
+        ]
+        return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
+
+    __repr__ = __str__
+
+
+def chooser(where: Where) -> Callable[[Site], bool]:
+    """Turn ``where=`` into a predicate on sites."""
+    if where is None:
+        return lambda site: True
+    if isinstance(where, str):
+        return lambda site: (
+            fnmatchcase(site.name, where) or fnmatchcase(site.name.split("#")[0], where)
+        )
+    if isinstance(where, type):
+        if not issubclass(where, nn.Module):
+            raise TypeError(
+                f"where: expected a module class such as nn.Dropout, got {where.__name__}."
+            )
+        return lambda site: isinstance(site.module, where)
+    if callable(where):
+        return where
+    if isinstance(where, Iterable):
+        choices = [chooser(choice) for choice in where]
+        return lambda site: any(choice(site) for choice in choices)
+    raise TypeError(
+        f"where: expected a name pattern, a module class, a predicate on sites or a list of "
+        f"patterns and classes, got {type(where).__name__}."
+    )
+
+
+class Namer:
+    """Names the sites of one forward pass by looking at the modules at work on the stack.
+
+    Only looks: no hook is put on any module, so nothing has to be taken off again and two threads
+    may run the same network.
+    """
+
+    def __init__(self, root: nn.Module | None) -> None:
+        self._root = root
+        self._paths = (
+            {} if root is None else {id(module): path for path, module in root.named_modules()}
+        )
+        self._calls: Counter[str] = Counter()
+
+    def name(self, kind: str) -> tuple[str, nn.Module | None]:
+        """The name of a site that is being reached now, and the innermost module."""
+        stack = self._modules()
+        module = stack[0] if stack else None
+        parts = [] if isinstance(module, _NOISE_MODULES) else [kind]
+        for candidate in stack:
+            if id(candidate) in self._paths:
+                parts.append(self._paths[id(candidate)])
+                break
+            parts.append(type(candidate).__name__)
+        name = ".".join(part for part in reversed(parts) if part) or kind
+        self._calls[name] += 1
+        repeat = self._calls[name]
+        return (name if repeat == 1 else f"{name}#{repeat}"), module
+
+    def rows_of_outermost_call(self) -> int | None:
+        """Length of the first tensor that the outermost module at work was called with."""
+        calls = list(self._calls_at_work())
+        if not calls:
+            return None
+        arguments = [*calls[-1].f_locals["args"], *calls[-1].f_locals["kwargs"].values()]
+        sized = (len(x) for x in arguments if isinstance(x, Tensor) and x.dim())
+        return next(sized, None)
+
+    def _modules(self) -> list[nn.Module]:
+        """Modules whose forward is running, innermost first, up to the root."""
+        modules: list[nn.Module] = []
+        for call in self._calls_at_work():
+            modules.append(call.f_locals["self"])
+            if modules[-1] is self._root:
+                break
+        return modules
+
+    @staticmethod
+    def _calls_at_work() -> Iterator[FrameType]:
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
+            if frame.f_code is _CALL:
+                yield frame
+            frame = frame.f_back

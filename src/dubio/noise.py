@@ -1,0 +1,103 @@
+"""Noise as a value: what makes a stochastic network a deterministic function.
+
+Every method of the library computes ``y = f(x; theta, g(noise))``. A `Noise` fixes that third
+argument: the numbers at a site are a pure function of (seed, site, draw). So the same noise can be
+played again, cut into chunks, or indexed, and gives the same bits.
+"""
+
+from contextvars import ContextVar
+from typing import Self
+
+import torch
+
+from dubio.interception.interceptor import Interceptor
+from dubio.interception.numbers import Numbers
+
+_entered: ContextVar[tuple[Interceptor, ...]] = ContextVar("entered", default=())
+
+
+class Noise:
+    """The noise of ``draws`` stochastic passes, as an immutable value.
+
+    ``noise[k]`` is the noise of the k-th draw and ``noise[a:b]`` that of some draws. As a context,
+    the noise of one draw is what every stochastic site underneath sees, in train and in eval mode;
+    entering it twice gives the same numbers twice::
+
+        noise = dubio.Noise(draws=3, shared=True, generator=torch.Generator().manual_seed(0))
+        with noise[0]:
+            y = net(x)  # the first of three functions
+
+    Args:
+        draws: How many draws.
+        shared: Whether one draw uses one mask for all rows of a batch, so that a draw is one
+            function of x, instead of a mask per row.
+        generator: Where the seed comes from. It advances by one number. Without one the global
+            generator of torch is used.
+    """
+
+    def __init__(
+        self, draws: int = 1, *, shared: bool = False, generator: torch.Generator | None = None
+    ) -> None:
+        if isinstance(draws, bool) or not isinstance(draws, int) or draws < 1:
+            raise ValueError(f"draws: expected a positive int, got {draws!r}; try draws=100.")
+        if generator is not None and not isinstance(generator, torch.Generator):
+            raise TypeError(
+                f"generator: expected a torch.Generator or None, got {type(generator).__name__}; "
+                f"try torch.Generator().manual_seed(0)."
+            )
+        device = None if generator is None else generator.device
+        seed = torch.randint(2**63 - 1, (), generator=generator, device=device)
+        self._numbers = Numbers(int(seed), range(draws), bool(shared))
+
+    @property
+    def draws(self) -> int:
+        """How many draws."""
+        return len(self._numbers.indices)
+
+    @property
+    def shared(self) -> bool:
+        """Whether all rows of a batch share one mask per draw."""
+        return self._numbers.shared
+
+    @property
+    def numbers(self) -> Numbers:
+        """The random numbers behind it."""
+        return self._numbers
+
+    def __len__(self) -> int:
+        return self.draws
+
+    def __getitem__(self, index: int | slice) -> Self:
+        chosen = range(self.draws)[index]
+        if isinstance(chosen, int):
+            chosen = range(chosen, chosen + 1)
+        if not chosen or chosen.step != 1:
+            raise IndexError(f"expected some consecutive draws out of {self.draws}, got {index}.")
+        part = object.__new__(type(self))
+        part._numbers = self._numbers.part(chosen.start, chosen.stop)
+        return part
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Noise) and self._numbers == other._numbers
+
+    def __hash__(self) -> int:
+        return hash(self._numbers)
+
+    def __repr__(self) -> str:
+        return f"Noise(draws={self.draws}, shared={self.shared}, seed={self._numbers.seed})"
+
+    def __enter__(self) -> Self:
+        if self.draws != 1:
+            raise ValueError(
+                f"a context holds one draw, got a Noise with {self.draws}; enter "
+                f"`with noise[k]:`, or call dubio.predict for all draws at once."
+            )
+        interceptor = Interceptor(self._numbers)
+        interceptor.__enter__()
+        _entered.set((*_entered.get(), interceptor))
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        *outer, interceptor = _entered.get()
+        _entered.set(tuple(outer))
+        interceptor.__exit__(*exception)

@@ -1,0 +1,99 @@
+"""`predict`: a predictive distribution from any network, and `sites`: where its noise enters."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import nn
+
+from dubio import inputs
+from dubio.inputs import Inputs, Network, Select
+from dubio.interception.interceptor import Interceptor
+from dubio.interception.numbers import Numbers
+from dubio.interception.sites import Sites, Where
+from dubio.likelihoods import Likelihood, Point
+from dubio.noise import Noise
+from dubio.predictive import Predictive, StoredDraws
+from dubio.sampling.modes import sampling_mode
+from dubio.source import NetworkDraws, uncompiled
+
+
+def predict(
+    model: Network,
+    x: Inputs | Iterable[Any],
+    *,
+    draws: int = 100,
+    likelihood: Likelihood | None = None,
+    shared: bool = False,
+    generator: torch.Generator | None = None,
+    chunk: int | None = None,
+    where: Where = None,
+    select: Select = None,
+    keep_draws: bool = True,
+) -> Predictive:
+    """The predictive distribution of a network with noise in it (paper 002, eqs. 10–13).
+
+    Every dropout of the network is sampled, in whatever mode the network is; nothing in it is
+    changed. The part before the first noise runs once; the rest for many draws at a time.
+
+    Args:
+        model: Any network, as it is, or a function that calls networks.
+        x: A batch: a tensor, a tuple of arguments, or a dict of named arguments; rows come first.
+            Or a `DataLoader` (or any iterable) of batches, where a pair is taken for
+            (inputs, targets).
+        draws: Number of stochastic passes (T in the paper).
+        likelihood: How outputs become a distribution of targets, see `dubio.likelihoods`. Without
+            one the outputs themselves are the targets, and only their spread is known.
+        shared: One mask per draw for all rows, so that every draw is one function of x, instead
+            of one mask per row. Faster, and the same seed gives the same functions on any batch;
+            but then the error of the Monte Carlo average is common to all rows, and averages over
+            the batch converge more slowly in the number of draws.
+        generator: Source of the seed. The same seed gives the same draws for any ``chunk``.
+        chunk: Number of draws to compute at a time; by default as many as fit a memory budget.
+        where: Which sites are noisy: a pattern for their names, such as ``"head.*"``, a class of
+            modules, a predicate on `Site`, or a list of patterns and classes.
+        select: Which part of the network's output is meant: a key or attribute, an index, or a
+            function of the output.
+        keep_draws: Whether all draws are kept. If not, mean, variances, entropies and votes are
+            accumulated, memory does not grow with ``draws``, and `Predictive.log_prob` runs the
+            network again under the same noise.
+
+    Returns:
+        The predictive distribution of every row.
+
+    Raises:
+        NoSitesError: If no noise enters the output.
+    """
+    noise = Noise(draws, shared=shared, generator=generator)
+    if likelihood is None:
+        likelihood = Point()
+    elif not isinstance(likelihood, Likelihood):
+        raise TypeError(
+            f"likelihood: expected an instance from dubio.likelihoods such as Categorical(), "
+            f"got {likelihood!r}."
+        )
+    if chunk is not None and (isinstance(chunk, bool) or not isinstance(chunk, int) or chunk < 1):
+        raise ValueError(f"chunk: expected a positive int or None, got {chunk!r}.")
+    source = NetworkDraws(model, x, noise.numbers, chunk, where, select)
+    if keep_draws:
+        stored = StoredDraws(source.collect())
+        likelihood.check(stored.draws)
+        return Predictive(likelihood, stored)
+    predictive = Predictive(likelihood, source)
+    _ = predictive.summary  # the one pass over all draws
+    return predictive
+
+
+def sites(model: Network, x: Inputs) -> Sites:
+    """Every place where noise enters a network on this batch; prints as a table.
+
+    One pass is made, and nothing in the network is changed.
+    """
+    model = uncompiled(model)
+    inputs.check(model, x)
+    root = model if isinstance(model, nn.Module) else None
+    one_draw = Numbers(seed=0, indices=range(1), shared=False)
+    interceptor = Interceptor(one_draw, root=root)
+    with sampling_mode(root), torch.no_grad(), interceptor:
+        inputs.call(model, x)
+    return interceptor.sites

@@ -1,0 +1,1 @@
+"""Sampling: many draws from one recorded pass."""

@@ -1,0 +1,115 @@
+"""Train and eval flags while a network is sampled: eval, but for gates that hide dropout.
+
+Sampling must not depend on the mode a network happens to be in, and BatchNorm must neither use nor
+update the statistics of the batch. So every module runs in eval mode, except modules that would
+then hide a dropout from us, as in ``if self.training: x = F.dropout(x)`` or
+``scaled_dot_product_attention(..., dropout_p=self.dropout if self.training else 0)``; they run with
+their own flag up, and only their own.
+"""
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from types import CodeType
+
+import torch
+from torch import nn
+
+_lock = threading.Lock()
+_borrowed: dict[nn.Module, tuple[int, bool]] = {}  # module -> (users, its own flag)
+_eager_users = 0
+_eager = ExitStack()
+
+_FUNCTIONS = frozenset(
+    {"scaled_dot_product_attention", "dropout", "dropout1d", "dropout2d", "dropout3d"}
+    | {"alpha_dropout", "feature_alpha_dropout", "feature_dropout"}
+)
+
+
+@contextmanager
+def sampling_mode(model: object) -> Iterator[None]:
+    """Set the flags of all modules for sampling, and give them back however the block ends.
+
+    Several threads may do so with the same modules: the flags return when the last one leaves.
+    """
+    modules = list(model.modules()) if isinstance(model, nn.Module) else []
+    with _lock:
+        for module in modules:
+            users, own = _borrowed.get(module, (0, module.training))
+            _borrowed[module] = (users + 1, own)
+            if users == 0:
+                _set_flag(module, hides_dropout(module))
+    try:
+        with _without_compilation():
+            yield
+    finally:
+        with _lock:
+            for module in modules:
+                users, own = _borrowed.pop(module)
+                if users > 1:
+                    _borrowed[module] = (users - 1, own)
+                else:
+                    _set_flag(module, own)
+
+
+def _set_flag(module: nn.Module, training: bool) -> None:
+    if module.training != training:
+        module.training = training
+
+
+def hides_dropout(module: nn.Module) -> bool:
+    """Whether a method of the module reads ``self.training`` next to a dropout of its own.
+
+    Dropout submodules need no such help, nor do the modules of torch itself.
+    """
+    if type(module).__module__.startswith("torch.nn."):
+        return False
+    return any(
+        "training" in names and any(_is_dropout(module, name) for name in names)
+        for kind in type(module).__mro__
+        if kind is not nn.Module and issubclass(kind, nn.Module)
+        for method in vars(kind).values()
+        if (names := _names(getattr(method, "__code__", None)))
+    )
+
+
+def _is_dropout(module: nn.Module, name: str) -> bool:
+    if name in _FUNCTIONS:
+        return not isinstance(getattr(module, name, None), nn.Module)
+    return "drop" in name and isinstance(vars(module).get(name), float)
+
+
+def _names(code: CodeType | None) -> set[str]:
+    """All global and attribute names in a piece of code, nested functions included."""
+    if code is None:
+        return set()
+    names = set(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            names |= _names(constant)
+    return names
+
+
+@contextmanager
+def _without_compilation() -> Iterator[None]:
+    """Run compiled parts of a network as the Python code they came from.
+
+    The compiler's stance belongs to the process, so it is set by the first of several threads and
+    given back by the last. If the compiler was never imported there is nothing compiled.
+    """
+    global _eager_users
+    if "torch._dynamo" not in sys.modules:
+        yield
+        return
+    with _lock:
+        if _eager_users == 0:
+            _eager.enter_context(torch.compiler.set_stance("force_eager"))
+        _eager_users += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _eager_users -= 1
+            if _eager_users == 0:
+                _eager.close()

@@ -1,0 +1,223 @@
+"""A tensor that writes down what is done to it.
+
+One ordinary pass over the network with the noise of one draw records a tape: from the first
+perturbation on, values are `Traced`, and every operation on them lands on the tape, whoever calls
+it (modules, functions, custom autograd functions, scripted code). Operations before the first
+perturbation see plain tensors and leave no trace: the deterministic trunk enters the tape as
+constants and never runs again.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from dubio.interception.numbers import Numbers
+from dubio.interception.perturbations import Perturbation
+from dubio.sampling.steps import Slot
+from dubio.sampling.tape import Tape
+
+
+class UntraceableError(Exception):
+    """The network does something that a tape cannot repeat for other draws."""
+
+
+class Traced(Tensor):
+    """Stands for the value of one draw, and for a slot of the tape for all draws."""
+
+    value: Tensor
+    slot: Slot
+    recorder: "Recorder"
+
+    @staticmethod
+    def __new__(cls, value: Tensor, slot: Slot, recorder: "Recorder") -> "Traced":
+        """Wrap the value of the draw that is being recorded."""
+        traced: Traced = torch.Tensor._make_wrapper_subclass(
+            cls,
+            value.shape,
+            strides=value.stride(),
+            storage_offset=value.storage_offset(),
+            dtype=value.dtype,
+            device=value.device,
+            layout=value.layout,
+        )
+        traced.value = value
+        traced.slot = slot
+        traced.recorder = recorder
+        return traced
+
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Carry an operation out for the draw that is being recorded, and record it."""
+        kwargs = kwargs or {}
+        leaves, _ = tree_flatten((args, kwargs))
+        recorder = next(leaf.recorder for leaf in leaves if isinstance(leaf, Traced))
+        with torch._C.DisableTorchFunction():
+            return recorder.record(func, args, kwargs)
+
+    def __repr__(self, **_: Any) -> str:  # type: ignore[override]
+        return f"Traced({self.value!r})"
+
+
+# Functions that are recorded whole: taken apart they would be slower to repeat.
+WHOLE = frozenset(
+    {
+        torch.nn.functional.linear,
+        torch.nn.functional.scaled_dot_product_attention,
+        torch.lstm,
+        torch.gru,
+        torch.rnn_tanh,
+        torch.rnn_relu,
+    }
+)
+
+_METADATA = frozenset({"__get__", "dim", "size", "stride", "numel", "is_floating_point", "__len__"})
+_REFLECTED = {
+    f"__i{name}__": f"__{name}__" for name in ("add", "sub", "mul", "truediv", "and", "or")
+}
+
+
+class Recorder:
+    """Carries functions out for one draw and records those that depend on the noise."""
+
+    def __init__(self) -> None:
+        self.tape = Tape()
+        self._open = True
+        self._overwritten: list[Tensor] = []
+
+    def close(self) -> None:
+        """Stop recording; what the network kept of this pass behaves like any tensor."""
+        self._open = False
+
+    def perturb(self, perturbation: Perturbation, numbers: Numbers, x: Tensor) -> Tensor:
+        """Apply the noise of the one draw; the result is traced from here on."""
+        if x.is_sparse or x.is_nested:
+            self._refuse(f"dropout of a {x.layout} tensor")
+        value = perturbation(numbers, x.value if isinstance(x, Traced) else x)[0]
+        slot = self.tape.perturb(perturbation, _operand(x), value)
+        return Traced(value, slot, self)
+
+    def perturb_in_place(self, perturbation: Perturbation, numbers: Numbers, x: Tensor) -> Tensor:
+        """The same into a new tensor; who reads the old one after that gets the slow way."""
+        self._overwritten.append(x.value if isinstance(x, Traced) else x)
+        return self.perturb(perturbation, numbers, x)
+
+    def own_randomness(self, name: str) -> None:
+        """A tape would repeat the same random numbers for every draw."""
+        self.tape.obstacle = f"the network calls {name} itself"
+
+    def call(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Call a torch function; operations on traced tensors are recorded on the way."""
+        if self._overwritten:
+            self._check_overwritten(function, args)
+        if function in WHOLE and isinstance(args[0], Traced) and not self._casts(args[0]):
+            return self.record(function, args, kwargs)
+        name = getattr(function, "__name__", "")
+        if name.endswith("_") and args and not isinstance(args[0], Traced):
+            changed = self._out_of_place(name, args, kwargs)
+            if changed is not None:
+                return changed
+        return function(*args, **kwargs)
+
+    def record(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Carry an operation out for the one draw and put it on the tape."""
+        leaves, spec = tree_flatten((args, kwargs))
+        values = [leaf.value if isinstance(leaf, Traced) else leaf for leaf in leaves]
+        plain_args, plain_kwargs = tree_unflatten(values, spec)
+        if not self._open:
+            return function(*plain_args, **plain_kwargs)
+        self._refuse_irreversible(function, leaves, args)
+        out = function(*plain_args, **plain_kwargs)
+        out_leaves, out_spec = tree_flatten(out)
+        results = [leaf for leaf in out_leaves if isinstance(leaf, Tensor)]
+        if not results:
+            self.tape.obstacle = f"Python reads a sampled value through {function}"
+            return out
+        by_value = {id(leaf.value): leaf for leaf in leaves if isinstance(leaf, Traced)}
+        slots = iter(self.tape.call(function, [_operand(leaf) for leaf in leaves], spec, results))
+        wrapped = []
+        for leaf in out_leaves:
+            if not isinstance(leaf, Tensor):
+                wrapped.append(leaf)
+                continue
+            slot = next(slots)
+            same = by_value.get(id(leaf))
+            if same is None:
+                wrapped.append(Traced(leaf, slot, self))
+                continue
+            if same.shape != leaf.shape:
+                self._refuse(f"{function} changes the shape of a tensor in place")
+            same.slot = slot
+            wrapped.append(same)
+        return tree_unflatten(wrapped, out_spec)
+
+    def _refuse(self, obstacle: str) -> None:
+        """Give the recording up, also if the network swallows the exception."""
+        self.tape.obstacle = obstacle
+        raise UntraceableError(obstacle)
+
+    def _refuse_irreversible(self, function: Any, leaves: list[Any], args: tuple[Any, ...]) -> None:
+        if not isinstance(function, torch._ops.OpOverload):
+            return
+        tags = function.tags
+        if torch.Tag.nondeterministic_seeded in tags:
+            self.tape.obstacle = f"the network calls {function} itself"
+        if torch.Tag.data_dependent_output in tags or (
+            torch.Tag.dynamic_output_shape in tags and _by_value(function, leaves)
+        ):
+            self.tape.obstacle = f"shapes or branches depend on a sampled value ({function})"
+        if function._schema.is_mutable:
+            for argument, value in zip(function._schema.arguments, args, strict=False):
+                written = argument.alias_info is not None and argument.alias_info.is_write
+                if written and isinstance(value, Tensor) and not isinstance(value, Traced):
+                    self._refuse(f"{function} writes a sampled value into a plain tensor")
+
+    def _out_of_place(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """``h += sampled`` on a plain h gives a new, traced h."""
+        if not any(isinstance(arg, Traced) for arg in args[1:]):
+            return None
+        plain = _REFLECTED.get(name, name[:-1] if not name.endswith("__") else "")
+        method = getattr(Tensor, plain, None) if plain else None
+        if method is None or not isinstance(args[0], Tensor):
+            return None
+        out = method(*args, **kwargs)
+        if out.dtype != args[0].dtype:
+            out = out.to(args[0].dtype)
+        self._overwritten.append(args[0])
+        return out
+
+    def _check_overwritten(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        if getattr(function, "__name__", "") in _METADATA:
+            return
+        old = {tensor.untyped_storage().data_ptr() for tensor in self._overwritten}
+        for leaf in tree_flatten(args)[0]:
+            if isinstance(leaf, Tensor):
+                value = leaf.value if isinstance(leaf, Traced) else leaf
+                if value.layout == torch.strided and value.untyped_storage().data_ptr() in old:
+                    self._refuse("a tensor is read after a sampled value was written over it")
+
+    def _casts(self, x: Tensor) -> bool:
+        return torch.is_autocast_enabled(x.device.type)
+
+
+def _operand(x: Any) -> Any:
+    """How the tape refers to an argument: by slot if it is traced, else by the thing itself."""
+    return x.slot if isinstance(x, Traced) else x
+
+
+def _by_value(function: Any, leaves: list[Any]) -> bool:
+    """Whether the shape of the result depends on traced values, not only on their shapes."""
+    if function is torch.ops.aten.index.Tensor:
+        return any(
+            isinstance(leaf, Traced) and leaf.dtype in (torch.bool, torch.uint8)
+            for leaf in leaves[1:]
+        )
+    return True
