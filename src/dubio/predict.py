@@ -74,26 +74,25 @@ def predict(
         )
     if chunk is not None and (isinstance(chunk, bool) or not isinstance(chunk, int) or chunk < 1):
         raise ValueError(f"chunk: expected a positive int or None, got {chunk!r}.")
-    source = NetworkDraws(model, x, noise.numbers, chunk, where, select)
+    source = NetworkDraws(model, x, noise.numbers, likelihood.check, chunk, where, select)
     if keep_draws:
-        stored = StoredDraws(source.collect())
-        likelihood.check(stored.draws)
-        return Predictive(likelihood, stored)
+        return Predictive(likelihood, StoredDraws(source.collect()))
     predictive = Predictive(likelihood, source)
     _ = predictive.summary  # the one pass over all draws
     return predictive
 
 
-def sites(model: Network, x: Inputs) -> Sites:
+def sites(model: Network, x: Inputs | Iterable[Any]) -> Sites:
     """Every place where noise enters a network on this batch; prints as a table.
 
-    One pass is made, and nothing in the network is changed.
+    One pass is made, over the first batch if there are several; nothing in the network is changed.
     """
     model = uncompiled(model)
-    inputs.check(model, x)
+    batch = next(inputs.batches(x))
+    inputs.check(model, batch)
     root = model if isinstance(model, nn.Module) else None
     one_draw = Numbers(seed=0, indices=range(1), shared=False)
     interceptor = Interceptor(one_draw, root=root)
     with sampling_mode(root), torch.no_grad(), interceptor:
-        inputs.call(model, x)
+        inputs.call(model, batch)
     return interceptor.sites

@@ -1,7 +1,7 @@
 """Draws from a network over a batch or a stream of batches, computed when they are asked for."""
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast
 
 import torch
@@ -24,6 +24,7 @@ class NetworkDraws:
         model: Network,
         x: Inputs | Iterable[Any],
         numbers: Numbers,
+        check: Callable[[Tensor], None],
         chunk: int | None,
         where: Where,
         select: Select,
@@ -31,6 +32,7 @@ class NetworkDraws:
         self._model = uncompiled(model)
         self._x = x
         self._numbers = numbers
+        self._check = check
         self._chunk = chunk
         self._chosen = chooser(where)
         self._select = select
@@ -58,6 +60,8 @@ class NetworkDraws:
             for index, batch in enumerate(self._batches()):
                 stop = start
                 for outputs in self._engine(batch, index).chunks(self._chunk):
+                    if stop == start:  # the first draw of a batch: complain now or never
+                        self._check(outputs)
                     stop = start + outputs.shape[1]
                     yield slice(start, stop), outputs
                     progress.advance(len(outputs))

@@ -82,6 +82,11 @@ class Operation:
         args, kwargs = self.with_values(values)
         return _tensors(self.function(*args, **kwargs))
 
+    def call_all(self, leading: Sequence[Tensor]) -> list[Tensor]:
+        """Call the function with its leading tensor arguments replaced."""
+        args, kwargs = tree_unflatten([*leading, *self._leaves[len(leading) :]], self._spec)
+        return _tensors(self.function(*args, **kwargs))
+
     def _choose(self) -> Callable[[Sequence[Tensor]], list[Tensor]]:
         if self.function in _RULES:
             only_first, rule = _RULES[self.function]
@@ -193,6 +198,21 @@ def _recurrent(operation: Operation, values: Sequence[Tensor]) -> list[Tensor]:
         result.unflatten(at, (draws, -1)).movedim(at, 0)
         for result, at in zip((out, *ends), (axis, *[1] * len(ends)), strict=True)
     ]
+
+
+@_rule(torch.lstm_cell, torch.gru_cell, torch.rnn_tanh_cell, torch.rnn_relu_cell, only_first=False)
+def _recurrent_cell(operation: Operation, values: Sequence[Tensor]) -> list[Tensor]:
+    """Draws become rows of the input and of the state."""
+    states = len(operation.shapes)
+    if operation.stacked[-1] > states:
+        raise NotImplementedError("sampled weights go through vmap")
+    draws = len(values[0])
+    given = dict(zip(operation.stacked, values, strict=True))
+    rows = [
+        (given[i] if i in given else operation.constant(i).expand(draws, -1, -1)).flatten(0, 1)
+        for i in range(1 + states)
+    ]
+    return [out.unflatten(0, (draws, -1)) for out in operation.call_all(rows)]
 
 
 @_rule(F.scaled_dot_product_attention, only_first=False)

@@ -9,7 +9,7 @@ cut down to kept outputs and kept inputs, and the products shrink by keep² in t
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -99,57 +99,56 @@ def fuse_masked_layers(steps: list[Step]) -> list[Step]:
         if id(step) in replaced or not _drops_columns(step):
             continue
         run = _run_from(step, reads, reader)
-        end = max((i for i, member in enumerate(run) if _is_linear(member)), default=0)
-        while end + 1 < len(run) and _is_elementwise(run[end + 1]):
-            end += 1
-        if end == 0:
+        if len(run) == 1:
             continue
-        replaced.update({id(member): None for member in run[:end]})
+        replaced.update({id(member): None for member in run})
         first = run[0].action
         assert isinstance(first, Perturb)
-        action = MaskedRun(first.x, _layers(run[: end + 1]))
-        replaced[id(run[end])] = Step(action, run[end].outputs)
+        replaced[id(run[-1])] = Step(MaskedRun(first.x, _layers(run)), run[-1].outputs)
     return [kept for step in steps if (kept := replaced.get(id(step), step)) is not None]
 
 
 def _run_from(step: Step, reads: Counter[Slot], reader: dict[Slot, Step]) -> list[Step]:
-    """The steps that follow one another with nobody else looking."""
+    """A dropout and the steps behind it that form a run, with nobody else looking in between.
+
+    A dropout must feed a linear layer at once, so the run never ends with one.
+    """
     run = [step]
-    while True:
-        (output,) = run[-1].outputs
-        if reads[output] != 1:
-            return run
-        following = reader[output]
-        fits = _is_linear(following) or _is_elementwise(following)
-        if _drops_columns(following):
-            fits = not _drops_columns(run[-1])
-        if not fits:
-            return run
+    while reads[run[-1].outputs[0]] == 1:
+        following = reader[run[-1].outputs[0]]
+        expected = _is_linear if _drops_columns(run[-1]) else _fits
+        if not expected(following):
+            break
         run.append(following)
+    if _drops_columns(run[-1]):
+        run.pop()
+    return run or [step]
+
+
+def _fits(step: Step) -> bool:
+    return _is_linear(step) or _is_elementwise(step) or _drops_columns(step)
 
 
 def _layers(run: list[Step]) -> tuple[MaskedLinear, ...]:
+    """Cut a run before each dropout and each linear layer without one."""
     layers: list[MaskedLinear] = []
     dropout: Dropout | None = None
-    functions: list[Operation] = []
-    linear: tuple[Dropout | None, Tensor, Tensor | None] | None = None
     for step in run:
         action = step.action
         if isinstance(action, Perturb):
             assert isinstance(action.perturbation, Dropout)
             dropout = action.perturbation
-        elif _is_linear(step):
-            if linear is not None:
-                layers.append(MaskedLinear(*linear, tuple(functions)))
-            assert isinstance(action, Call)
+            continue
+        assert isinstance(action, Call)
+        if _is_linear(step):
             (_, weight, *rest), named = action.operation.with_values([None])
-            linear = (dropout, weight, rest[0] if rest else named.get("bias"))
-            dropout, functions = None, []
+            bias = rest[0] if rest else named.get("bias")
+            layers.append(MaskedLinear(dropout, weight, bias, ()))
+            dropout = None
         else:
-            assert isinstance(action, Call)
-            functions.append(action.operation)
-    assert linear is not None
-    return (*layers, MaskedLinear(*linear, tuple(functions)))
+            functions = (*layers[-1].functions, action.operation)
+            layers[-1] = replace(layers[-1], functions=functions)
+    return tuple(layers)
 
 
 def _drops_columns(step: Step) -> bool:

@@ -66,7 +66,7 @@ def hides_dropout(module: nn.Module) -> bool:
     if type(module).__module__.startswith("torch.nn."):
         return False
     return any(
-        "training" in names and any(_is_dropout(module, name) for name in names)
+        "training" in names and any(_is_dropout(module, name, names) for name in names)
         for kind in type(module).__mro__
         if kind is not nn.Module and issubclass(kind, nn.Module)
         for method in vars(kind).values()
@@ -74,10 +74,12 @@ def hides_dropout(module: nn.Module) -> bool:
     )
 
 
-def _is_dropout(module: nn.Module, name: str) -> bool:
-    if name in _FUNCTIONS:
-        return not isinstance(getattr(module, name, None), nn.Module)
-    return "drop" in name and isinstance(vars(module).get(name), float)
+def _is_dropout(module: nn.Module, name: str, names: set[str]) -> bool:
+    """Whether a name stands for a dropout function or for the rate of one."""
+    part = getattr(module, name, None) if "drop" in name else None
+    if isinstance(part, nn.modules.dropout._DropoutNd):
+        return "p" in names  # self.dropout.p is passed on; self.dropout(x) would be no secret
+    return (name in _FUNCTIONS and part is None) or isinstance(part, float)
 
 
 def _names(code: CodeType | None) -> set[str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_flatten, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from dubio.interception.numbers import Numbers
 from dubio.interception.perturbations import Perturbation
@@ -74,6 +74,10 @@ WHOLE = frozenset(
         torch.gru,
         torch.rnn_tanh,
         torch.rnn_relu,
+        torch.lstm_cell,
+        torch.gru_cell,
+        torch.rnn_tanh_cell,
+        torch.rnn_relu_cell,
     }
 )
 
@@ -118,8 +122,10 @@ class Recorder:
         """Call a torch function; operations on traced tensors are recorded on the way."""
         if self._overwritten:
             self._check_overwritten(function, args)
-        if function in WHOLE and isinstance(args[0], Traced) and not self._casts(args[0]):
-            return self.record(function, args, kwargs)
+        if function in WHOLE and not torch.is_autocast_enabled(args[0].device.type):
+            if any(isinstance(leaf, Traced) for leaf in tree_leaves((args, kwargs))):
+                return self.record(function, args, kwargs)
+            return function(*args, **kwargs)
         name = getattr(function, "__name__", "")
         if name.endswith("_") and args and not isinstance(args[0], Traced):
             changed = self._out_of_place(name, args, kwargs)
@@ -203,9 +209,6 @@ class Recorder:
                 value = leaf.value if isinstance(leaf, Traced) else leaf
                 if value.layout == torch.strided and value.untyped_storage().data_ptr() in old:
                     self._refuse("a tensor is read after a sampled value was written over it")
-
-    def _casts(self, x: Tensor) -> bool:
-        return torch.is_autocast_enabled(x.device.type)
 
 
 def _operand(x: Any) -> Any:
