@@ -1,5 +1,6 @@
 """A zoo of ordinary networks, written as users write them."""
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -69,7 +70,7 @@ class Packed(nn.Module):
         self.head = nn.Linear(8, 3)
 
     def forward(self, x: Tensor) -> Tensor:
-        lengths = torch.arange(len(x)) % x.shape[1] + 1
+        lengths = (10 * x[:, 0, 0].abs()).long() % x.shape[1] + 1
         packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
         h, _ = pad_packed_sequence(self.rnn(packed)[0], batch_first=True)
         return self.head(h.sum(1))
@@ -188,6 +189,121 @@ class WrittenInto(nn.Module):
         return self.b(h)
 
 
+class DropoutBeforeLSTM(nn.Module):
+    """Dropout in front of an LSTM that has none of its own, and cells in a loop behind it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.drop = nn.Dropout(0.3)
+        self.rnn = nn.LSTM(6, 8, batch_first=True)
+        self.cell = nn.LSTMCell(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h, (last, _) = self.rnn(self.drop(x))
+        y, c = self.cell(last[0])
+        for step in h.unbind(1):
+            y, c = self.cell(self.drop(step), (y, c))
+        return y
+
+
+class PaddedEncoder(nn.Module):
+    """nn.TransformerEncoder with a padding mask, for which torch has a fast path in eval mode."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(6, 8)
+        layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.2, batch_first=True)
+        self.body = nn.TransformerEncoder(layer, 2)
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        lengths = (10 * x[:, 0, 0].abs()).long() % x.shape[1] + 1
+        padding = torch.arange(x.shape[1]) >= lengths[:, None]
+        return self.head(self.body(self.inner(x), src_key_padding_mask=padding)[:, 0])
+
+
+class LeftPadded(nn.Module):
+    """Causal attention over sequences padded on the left: some queries see no key at all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv, self.head = nn.Linear(6, 24), nn.Linear(8, 3)
+        self.dropout = 0.3
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(x)[:, None].chunk(3, dim=-1)
+        seen = torch.ones(5, 5, dtype=torch.bool).tril()
+        seen[:, :2] = False
+        h = F.scaled_dot_product_attention(
+            q, k, v, attn_mask=seen, dropout_p=self.dropout if self.training else 0.0
+        )
+        return self.head(h[:, 0].sum(1))
+
+
+class AddedInto(nn.Module):
+    """A residual added by a statement, ``h.add_(…)``, and returned."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(6, 3), nn.Linear(6, 3)
+        self.drop = nn.Dropout(0.3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.a(x)
+        h.add_(self.drop(self.b(x)))
+        return h
+
+
+class DroppedTwice(nn.Module):
+    """Dropout written over a sampled tensor, which is returned."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.drop = nn.Linear(6, 3), nn.Dropout(0.3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.drop(self.a(x))
+        F.dropout(h, 0.2, self.training, inplace=True)
+        return h
+
+
+class DropConnect(nn.Module):
+    """Dropout of a weight, which all rows share whether they want to or not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(6, 20), nn.Linear(20, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight = F.dropout(self.a.weight * 2, 0.3, self.training)
+        return self.b(torch.relu(F.linear(x, weight, self.a.bias)))
+
+
+class Merged(nn.Module):
+    """Rows and time steps merged into one axis, as wide as a batch may be long."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b, self.drop = nn.Linear(6, 8), nn.Linear(8, 3), nn.Dropout(0.3)
+
+    def forward(self, x: Tensor) -> Tensor:  # (B, T, 6)
+        h = self.drop(torch.relu(self.a(x.flatten(0, 1))))  # (B T, 8)
+        return self.b(h).unflatten(0, x.shape[:2]).sum(1)
+
+
+class CrossAttention(nn.Module):
+    """Queries and keys of different lengths."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.head = nn.Linear(6, 8), nn.Linear(8, 3)
+        self.attention = nn.MultiheadAttention(8, 2, dropout=0.3, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.inner(x)
+        return self.head(self.attention(h[:, :2], h, h)[0].sum(1))
+
+
 class Dense(nn.Module):
     """Blocks that concatenate what they add."""
 
@@ -281,6 +397,12 @@ def mlp(*, batch_norm: bool = False, inplace: bool = False) -> nn.Sequential:
     return nn.Sequential(*layers, nn.Dropout(0.5, inplace=inplace), nn.Linear(20, 3))
 
 
+def batch_statistics() -> nn.Sequential:
+    """BatchNorm that keeps no statistics and so uses those of the batch, in eval mode too."""
+    norm = nn.BatchNorm1d(20, track_running_stats=False)
+    return nn.Sequential(nn.Linear(6, 20), nn.Dropout(0.3), norm, nn.ReLU(), nn.Linear(20, 3))
+
+
 def conv(dropout: nn.Module, spatial: int) -> nn.Sequential:
     """A convolution with feature-wise dropout behind it."""
     kernel = (nn.Conv1d, nn.Conv2d, nn.Conv3d)[spatial - 1]
@@ -289,12 +411,21 @@ def conv(dropout: nn.Module, spatial: int) -> nn.Sequential:
 
 @dataclass(frozen=True)
 class Case:
-    """A network with the shape of one row of its input."""
+    """A network with the shape of one row of its input.
+
+    Attributes:
+        make: Makes it, untrained.
+        row: The shape of one row of its input.
+        select: Which of its outputs is meant.
+        shareable: Whether a draw can be one function of a row.
+        rowwise: Whether rows of a batch neither meet nor share noise.
+    """
 
     make: Callable[[], nn.Module]
     row: tuple[int, ...]
     select: str | None = None
     shareable: bool = True
+    rowwise: bool = True
 
 
 CASES: dict[str, Case] = {
@@ -327,7 +458,16 @@ CASES: dict[str, Case] = {
     "dense blocks": Case(Dense, (6, 7)),
     "called twice": Case(CalledTwice, (6,)),
     "dict output": Case(DictOutput, (6,), select="scores"),
-    "data dependent": Case(DataDependent, (6,), shareable=False),
+    "lstm after dropout": Case(DropoutBeforeLSTM, (5, 6)),
+    "padded encoder": Case(PaddedEncoder, (5, 6)),
+    "left padded": Case(LeftPadded, (5, 6)),
+    "added into": Case(AddedInto, (6,)),
+    "dropped twice": Case(DroppedTwice, (6,)),
+    "drop connect": Case(DropConnect, (6,), rowwise=False),
+    "merged": Case(Merged, (5, 6)),
+    "cross attention": Case(CrossAttention, (5, 6)),
+    "batch statistics": Case(batch_statistics, (6,), shareable=False, rowwise=False),
+    "data dependent": Case(DataDependent, (6,), shareable=False, rowwise=False),
     "own noise": Case(OwnNoise, (6,), shareable=False),
     "custom function": Case(CustomFunction, (6,)),
 }
@@ -337,10 +477,11 @@ def build(name: str, rows: int = 4, seed: int = 0) -> tuple[nn.Module, Tensor]:
     """A network of the zoo in eval mode, with trained-looking statistics, and a batch for it."""
     torch.manual_seed(seed)
     case = CASES[name]
-    network = case.make()
-    x = torch.randn(rows, *case.row)
-    with torch.no_grad():
-        network.eval()(x)  # lazy layers get their shapes
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch complains about modules that it makes itself
+        network = case.make()
+        x = torch.randn(rows, *case.row)
+        network.eval()(x.clone())  # lazy layers get their shapes
         for buffer_name, buffer in network.named_buffers():
             if buffer_name.endswith("running_mean"):
                 buffer.normal_(0, 0.3)

@@ -2,7 +2,10 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from typing import Any, TypeAlias
+from functools import partial
+from inspect import getclosurevars
+from types import FunctionType, MethodType
+from typing import Any, TypeAlias, cast
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +13,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 Network: TypeAlias = Callable[..., Any]
 Inputs: TypeAlias = Tensor | Sequence[Any] | Mapping[str, Any]
+_NO_BATCH = "x: expected a tensor, a tuple or dict of tensors, or a DataLoader, got {}."
 Select: TypeAlias = str | int | Callable[[Any], Tensor] | None
 
 
@@ -17,10 +21,7 @@ def count_rows(inputs: Inputs) -> int:
     """Number of rows of the batch: the length of its first tensor."""
     tensors = _tensors(inputs)
     if not tensors:
-        raise TypeError(
-            f"x: expected a tensor, a tuple or dict of tensors, or a DataLoader, "
-            f"got {type(inputs).__name__}."
-        )
+        raise TypeError(_NO_BATCH.format(type(inputs).__name__))
     if tensors[0].dim() == 0 or len(tensors[0]) == 0:
         raise ValueError(
             f"x: expected a batch with at least one row, got shape {tuple(tensors[0].shape)}."
@@ -67,13 +68,21 @@ def _check_module(model: nn.Module, inputs: Inputs) -> None:
 
 
 def call(model: Network, inputs: Inputs, rows: int | None = None) -> Any:
-    """Call the network with a tensor, a tuple (as arguments) or a dict (as named arguments)."""
-    if rows is not None:
-        batch = count_rows(inputs)
-        inputs = tree_map(
-            lambda x: x[:rows] if isinstance(x, Tensor) and x.dim() and len(x) == batch else x,
-            inputs,
-        )
+    """Call the network with a tensor, a tuple (as arguments) or a dict (as named arguments).
+
+    It gets copies, in case it writes over its inputs. With ``rows`` it gets that many rows, the
+    first ones of the batch, repeated if there are too few.
+    """
+    batch = count_rows(inputs)
+
+    def copy(x: Any) -> Any:
+        if not isinstance(x, Tensor):
+            return x
+        if rows is None or x.dim() == 0 or len(x) != batch:
+            return x.clone()
+        return x[torch.arange(rows, device=x.device) % batch]
+
+    inputs = tree_map(copy, inputs)
     if isinstance(inputs, Tensor):
         return model(inputs)
     if isinstance(inputs, Mapping):
@@ -139,7 +148,12 @@ def batches(x: Inputs | Iterable[Any]) -> Iterator[Inputs]:
     if isinstance(x, Tensor | Sequence | Mapping):
         yield x
         return
-    for batch in x:
+    if not isinstance(x, Iterable):
+        raise TypeError(_NO_BATCH.format(type(x).__name__))
+    state = torch.get_rng_state()
+    iterator = iter(x)  # a DataLoader takes a number from the global generator here
+    torch.set_rng_state(state)
+    for batch in iterator:
         if isinstance(batch, list | tuple):
             if len(batch) > 2:
                 raise TypeError(
@@ -150,6 +164,21 @@ def batches(x: Inputs | Iterable[Any]) -> Iterator[Inputs]:
             yield batch[0]
         else:
             yield batch
+
+
+def networks(model: Network) -> list[nn.Module]:
+    """The network, or the networks that a function refers to."""
+    if isinstance(model, nn.Module):
+        return [model]
+    if isinstance(model, partial):
+        return [found for part in (model.func, *model.args) for found in networks(part)]
+    if isinstance(model, MethodType):
+        return networks(cast(Network, model.__self__))
+    if not isinstance(model, FunctionType):
+        return []
+    variables = getclosurevars(model)
+    named = [*variables.nonlocals.values(), *variables.globals.values()]
+    return [value for value in named if isinstance(value, nn.Module)]
 
 
 def is_loader(x: Any) -> bool:

@@ -271,9 +271,12 @@ class Categorical(_Discrete):
         """The class probabilities."""
         scores = self._read(outputs)
         if self.outputs == "probabilities":
-            return scores
+            return scores.clamp(max=1)
+        axis = self._axis(outputs)
+        if axis == scores.ndim - 1:
+            return scores.softmax(axis)
         # softmax over an inner dimension rounds by position, so equal draws would differ
-        return scores.log_softmax(self._axis(outputs)).exp()
+        return scores.log_softmax(axis).exp()
 
     def entropy(self, outputs: Tensor) -> Tensor:
         """The sum over classes of -p log p, where 0 log 0 = 0."""

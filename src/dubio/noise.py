@@ -10,7 +10,7 @@ from typing import Self
 
 import torch
 
-from dubio.interception.interceptor import Interceptor
+from dubio.interception.interceptor import Interceptor, no_interception
 from dubio.interception.numbers import Numbers
 
 _entered: ContextVar[tuple[Interceptor, ...]] = ContextVar("entered", default=())
@@ -46,7 +46,8 @@ class Noise:
                 f"try torch.Generator().manual_seed(0)."
             )
         device = None if generator is None else generator.device
-        seed = torch.randint(2**63 - 1, (), generator=generator, device=device)
+        with no_interception():
+            seed = torch.randint(2**63 - 1, (), generator=generator, device=device)
         self._numbers = Numbers(int(seed), range(draws), bool(shared))
 
     @property

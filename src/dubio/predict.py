@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch import nn
 
 from dubio import inputs
 from dubio.inputs import Inputs, Network, Select
@@ -14,7 +13,8 @@ from dubio.interception.sites import Sites, Where
 from dubio.likelihoods import Likelihood, Point
 from dubio.noise import Noise
 from dubio.predictive import Predictive, StoredDraws
-from dubio.sampling.modes import sampling_mode
+from dubio.sampling.engine import run_once
+from dubio.sampling.modes import gates
 from dubio.source import NetworkDraws, uncompiled
 
 
@@ -90,9 +90,12 @@ def sites(model: Network, x: Inputs | Iterable[Any]) -> Sites:
     model = uncompiled(model)
     batch = next(inputs.batches(x))
     inputs.check(model, batch)
-    root = model if isinstance(model, nn.Module) else None
+    roots = inputs.networks(model)
     one_draw = Numbers(seed=0, indices=range(1), shared=False)
-    interceptor = Interceptor(one_draw, root=root)
-    with sampling_mode(root), torch.no_grad(), interceptor:
-        inputs.call(model, batch)
-    return interceptor.sites
+    _, found = run_once(
+        lambda: inputs.call(model, batch),
+        roots,
+        gates(roots),
+        lambda: Interceptor(one_draw, roots=roots, evaluating=True),
+    )
+    return found

@@ -2,11 +2,12 @@
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
-from torch import Tensor, nn
-from torch.utils.data import DataLoader, SequentialSampler
+from torch import Tensor
 
 from dubio import inputs
 from dubio.inputs import Inputs, Network, Select
@@ -36,8 +37,9 @@ class NetworkDraws:
         self._chunk = chunk
         self._chosen = chooser(where)
         self._select = select
-        self._versions = _versions(self._model)
-        self._rows: int | None = None  # known after the first pass
+        self._state = _state(self._model)
+        self._casts = _AutocastState.now()
+        self._first: list[Tensor] | None = None  # the first draw of every batch, once known
 
     @property
     def num_draws(self) -> int:
@@ -47,28 +49,42 @@ class NetworkDraws:
     @property
     def num_rows(self) -> int:
         """B, the number of rows."""
-        if self._rows is None:
+        if self._first is None:
             raise RuntimeError("the number of rows is known after all chunks have been computed.")
-        return self._rows
+        return sum(map(len, self._first))
 
     def chunks(self) -> Iterator[tuple[slice, Tensor]]:
         """Some draws (s, b, …) of some rows: all draws of a batch, then those of the next."""
-        if self._rows is not None:
-            self._check_repeatable()
+        if self._first is not None and _state(self._model) != self._state:
+            raise RuntimeError(_CHANGED)
+        first: list[Tensor] = []
         start = 0
-        with Progress("predict", self._total()) as progress:
-            for index, batch in enumerate(self._batches()):
-                stop = start
+        with Progress("predict", self._total()) as progress, self._casts.again():
+            for index, batch in enumerate(inputs.batches(self._x)):
                 for outputs in self._engine(batch, index).chunks(self._chunk):
-                    if stop == start:  # the first draw of a batch: complain now or never
+                    if len(first) == index:
                         self._check(outputs)
-                    stop = start + outputs.shape[1]
-                    yield slice(start, stop), outputs
+                        self._compare_with_last_time(index, outputs[0])
+                        first.append(outputs[0])
+                    yield slice(start, start + outputs.shape[1]), outputs
                     progress.advance(len(outputs))
-                start = stop
-        if start == 0:
+                start += len(first[-1])
+        if start == 0 and self._first is None:
             raise ValueError("x: expected at least one batch, got an empty iterable.")
-        self._rows = start
+        self._compare_with_last_time(len(first), None)
+        self._first = first
+
+    def _compare_with_last_time(self, index: int, output: Tensor | None) -> None:
+        """Make sure that the draws that are computed again are the same draws."""
+        if self._first is None:
+            return
+        before = self._first[index] if index < len(self._first) else None
+        if before is None or output is None:
+            same = before is output
+        else:
+            same = before.shape == output.shape and torch.allclose(before, output, 1e-5, 1e-6)
+        if not same:
+            raise RuntimeError(_UNREPEATABLE if inputs.is_loader(self._x) else _CHANGED)
 
     def collect(self) -> Tensor:  # (S, B, …)
         """All draws of all rows in one tensor."""
@@ -84,14 +100,11 @@ class NetworkDraws:
             filled = (filled + len(outputs)) % self.num_draws
         return blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=1)
 
-    def _batches(self) -> Iterator[Inputs]:
-        return inputs.batches(self._x)
-
     def _engine(self, batch: Inputs, index: int) -> Engine:
         inputs.check(self._model, batch)
         return Engine(
             lambda rows: inputs.choose(inputs.call(self._model, batch, rows), self._select),
-            self._model if isinstance(self._model, nn.Module) else None,
+            inputs.networks(self._model),
             inputs.count_rows(batch),
             self._numbers.for_batch(index),
             self._chosen,
@@ -106,21 +119,30 @@ class NetworkDraws:
         except TypeError:
             return None
 
-    def _check_repeatable(self) -> None:
-        if _versions(self._model) != self._versions:
-            raise RuntimeError(
-                "the network has changed since predict, and with keep_draws=False its draws are "
-                "computed anew; call predict again, or with keep_draws=True."
-            )
-        loader = self._x
-        repeatable = not inputs.is_loader(loader) or (
-            isinstance(loader, DataLoader) and isinstance(loader.sampler, SequentialSampler)
-        )
-        if not repeatable:
-            raise RuntimeError(
-                "with keep_draws=False the draws are computed anew, which takes a DataLoader with "
-                "shuffle=False; pass one, or call predict with keep_draws=True."
-            )
+
+_CHANGED = (
+    "the network or its inputs have changed since predict, and with keep_draws=False the draws are "
+    "computed anew; call predict again, or with keep_draws=True."
+)
+_UNREPEATABLE = (
+    "with keep_draws=False the draws are computed anew, and these batches are not the same again; "
+    "pass a DataLoader with shuffle=False, or call predict with keep_draws=True."
+)
+
+
+@dataclass(frozen=True)
+class _AutocastState:
+    """Mixed precision at the time of the call."""
+
+    enabled: bool
+    dtype: torch.dtype
+
+    @classmethod
+    def now(cls) -> "_AutocastState":
+        return cls(torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"))
+
+    def again(self) -> AbstractContextManager[None]:
+        return torch.autocast("cpu", self.dtype, enabled=self.enabled)
 
 
 def uncompiled(model: Network) -> Network:
@@ -131,8 +153,10 @@ def uncompiled(model: Network) -> Network:
     return model
 
 
-def _versions(model: Network) -> list[tuple[int, int]]:
-    """Identity and version of every tensor of the network."""
-    if not isinstance(model, nn.Module):
-        return []
-    return [(id(tensor), tensor._version) for tensor in (*model.parameters(), *model.buffers())]
+def _state(model: Network) -> list[tuple[int, torch.dtype, int]]:
+    """Identity, type and version of every tensor of the network."""
+    return [
+        (id(tensor), tensor.dtype, 0 if tensor.is_inference() else tensor._version)
+        for network in inputs.networks(model)
+        for tensor in (*network.parameters(), *network.buffers())
+    ]

@@ -76,6 +76,8 @@ def _scaled_dot_product(
     elif attn_mask is not None:
         scores = scores + attn_mask
     weights = scores.softmax(-1)
+    if attn_mask is not None:  # a query that sees no key gets zeros, as torch has it
+        weights = weights.masked_fill(scores.isneginf().all(-1, keepdim=True), 0.0)
     site = interceptor.reach("attention", weights, rate)
     if site is not None:
         layout = interceptor.layout(site, weights.shape, weights)

@@ -1,6 +1,7 @@
 """The catalogue of dropout functions: every one that torch has, and what it does."""
 
 from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 import torch
@@ -88,3 +89,20 @@ def _arguments(
     """
     rate = 0.5 if p is None else float(p)
     return input, rate, inplace or getattr(function, "__name__", "").endswith("_")
+
+
+@handles(F.batch_norm)
+def _batch_norm(
+    interceptor: Interceptor,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    """While a network is evaluated, statistics that it keeps are used and not updated."""
+    bound = _SIGNATURE_OF_BATCH_NORM.bind(*args, **kwargs)
+    if interceptor.evaluating and bound.arguments["running_mean"] is not None:
+        bound.arguments["training"] = False
+    return interceptor.call(function, bound.args, bound.kwargs)
+
+
+_SIGNATURE_OF_BATCH_NORM = signature(F.batch_norm)

@@ -5,9 +5,10 @@ It works on networks as they are, in train or eval mode: `F.dropout` and its rel
 each function is written in the catalogue (`dubio.interception.catalogue`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar, Token
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -15,10 +16,9 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from dubio.interception.layout import (
-    AmbiguousBatchError,
     Layout,
     batch_axis,
-    batch_axis_from_probe,
+    likely_batch_axis,
     one_noise_for_all_rows,
 )
 from dubio.interception.numbers import Numbers
@@ -45,6 +45,16 @@ def handles(*functions: Callable[..., Any]) -> Callable[[Handler], Handler]:
 def current_interceptor() -> "Interceptor | None":
     """The interceptor at work around the caller, if any."""
     return _current.get()
+
+
+@contextmanager
+def no_interception() -> Iterator[None]:
+    """Let torch functions be called as they are, whatever noise is around."""
+    token = _current.set(None)
+    try:
+        yield
+    finally:
+        _current.reset(token)
 
 
 class Executor(Protocol):
@@ -96,19 +106,25 @@ class BatchSize:
 
     rows: int
     probe_rows: int = 0
-    probe: tuple[torch.Size, ...] = field(default=())
+    probe: tuple[torch.Size, ...] = ()
 
     def axis(self, site: int, shape: torch.Size) -> int | None:
         """The axis of the batch in the noise of a site; None if there is none."""
-        if not self.probe:
-            return batch_axis(shape, self.rows)
-        if site >= len(self.probe):
-            return None
-        return batch_axis_from_probe(shape, self.rows, self.probe[site], self.probe_rows)
+        if site < len(self.probe) and len(self.probe[site]) == len(shape):
+            return batch_axis(shape, self.rows, self.probe[site], self.probe_rows)
+        return likely_batch_axis(shape, self.rows)
 
 
 class Interceptor(TorchFunctionMode):
     """Puts the noise of one draw into everything that runs inside its context.
+
+    Args:
+        numbers: The random numbers of that draw.
+        roots: The networks that run, for the names of sites.
+        chosen: Which sites are noisy.
+        batch: What is known of the batch.
+        executor: How functions are carried out.
+        evaluating: Whether batch normalisation must use its statistics and leave them alone.
 
     Attributes:
         sites: The sites reached so far.
@@ -119,16 +135,18 @@ class Interceptor(TorchFunctionMode):
         self,
         numbers: Numbers,
         *,
-        root: nn.Module | None = None,
+        roots: Sequence[nn.Module] = (),
         chosen: Callable[[Site], bool] = lambda site: True,
         batch: BatchSize | None = None,
         executor: Executor | None = None,
+        evaluating: bool = False,
     ) -> None:
         super().__init__()
+        self.evaluating = evaluating
         self.sites = Sites()
         self.noise_shapes: list[torch.Size] = []
         self._numbers = numbers
-        self._namer = Namer(root)
+        self._namer = Namer(roots)
         self._chosen = chosen
         self._batch = batch
         self._executor = Plainly() if executor is None else executor
@@ -151,6 +169,8 @@ class Interceptor(TorchFunctionMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         """Send a torch function to its handler, or let it be called as it is."""
+        if _current.get() is not self:  # an inner one, or none, is in charge
+            return func(*args, **(kwargs or {}))
         handler = HANDLERS.get(func)
         if handler is None:
             return self._executor.call(func, args, kwargs or {})
@@ -194,10 +214,7 @@ class Interceptor(TorchFunctionMode):
     def _axis_of_batch(self, site: Site, shape: torch.Size, rows: int) -> int | None:
         if self._batch is not None:
             return self._batch.axis(site.index, shape)
-        try:
-            return batch_axis(shape, rows)
-        except AmbiguousBatchError:  # nobody to ask, and rows mostly come first
-            return shape.index(rows)
+        return likely_batch_axis(shape, rows)
 
     def packed_layout(self, x: Tensor, batch_sizes: Tensor) -> Layout:
         """How noise is drawn for a packed sequence: if shared, one row of it per time step."""
@@ -212,11 +229,13 @@ class Interceptor(TorchFunctionMode):
 
     def perturb(self, perturbation: Perturbation, x: Tensor) -> Tensor:
         """Apply noise to x."""
-        return self._executor.perturb(perturbation, self._numbers, x)
+        with no_interception():
+            return self._executor.perturb(perturbation, self._numbers, x)
 
     def perturb_in_place(self, perturbation: Perturbation, x: Tensor) -> Tensor:
         """Apply noise to x itself."""
-        return self._executor.perturb_in_place(perturbation, self._numbers, x)
+        with no_interception():
+            return self._executor.perturb_in_place(perturbation, self._numbers, x)
 
     def own_randomness(self, function: Callable[..., Any]) -> torch.Generator:
         """What random numbers that the network draws by itself are to come from."""

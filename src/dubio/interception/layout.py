@@ -6,10 +6,6 @@ import torch
 from torch import Tensor
 
 
-class AmbiguousBatchError(Exception):
-    """More than one axis could be the batch's; the shapes at another batch size would tell."""
-
-
 @dataclass(frozen=True)
 class Layout:
     """The shape in which noise is drawn, and how it spreads over the tensor it acts on.
@@ -43,29 +39,18 @@ def one_noise_for_all_rows(shape: torch.Size, axis: int, rows: int, device: torc
     return Layout(compact, axis, torch.arange(part, device=device).repeat(rows))
 
 
-def batch_axis(shape: torch.Size, rows: int) -> int | None:
-    """The axis of the batch in a tensor of a pass over ``rows`` rows; None if there is none.
-
-    Raises:
-        AmbiguousBatchError: If several axes could be it.
-    """
-    if rows == 1 or not shape:
-        return None  # sharing among one row changes nothing
-    candidates = [axis for axis, size in enumerate(shape) if size == rows]
-    if len(candidates) > 1:
-        raise AmbiguousBatchError
-    if candidates:
-        return candidates[0]
-    return 0 if shape[0] % rows == 0 else None
-
-
-def batch_axis_from_probe(
-    shape: torch.Size, rows: int, probe: torch.Size, probe_rows: int
+def batch_axis(
+    shape: torch.Size, rows: int, other_shape: torch.Size, other_rows: int
 ) -> int | None:
-    """The axis of the batch, read off the shapes of two passes over different batch sizes."""
-    if len(shape) != len(probe):
-        return None
-    for axis, (size, other) in enumerate(zip(shape, probe, strict=True)):
-        if size != other and size * probe_rows == other * rows:
+    """The axis of the batch, read off the shapes of passes over two batch sizes."""
+    for axis, (size, other) in enumerate(zip(shape, other_shape, strict=True)):
+        if size != other and size * other_rows == other * rows:
             return axis
     return None
+
+
+def likely_batch_axis(shape: torch.Size, rows: int) -> int | None:
+    """The first axis as long as the batch; else the first, if rows may be unfolded in it."""
+    if rows in shape:
+        return shape.index(rows)
+    return 0 if shape[0] % rows == 0 else None

@@ -44,7 +44,11 @@ def _seeded(
     if kwargs.get("generator") is None:
         kwargs = {**kwargs, "generator": generator}
     out = interceptor.call(function, args, kwargs)
-    interceptor.reach(function.__name__, out, None)
+    if interceptor.reach(function.__name__, out, None) is None:
+        raise ValueError(
+            f"where: the network calls torch's {function.__name__} itself, which cannot be left "
+            f"out; choose {interceptor.sites[-1].name!r} as well, or dubio.register the module."
+        )
     return out
 
 

@@ -13,7 +13,8 @@ from dubio.interception.sites import Site
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
-_registered: dict[type[nn.Module], Callable[..., Tensor]] = {}
+_Rate = Callable[[Any], float] | None
+_registered: dict[type[nn.Module], tuple[Callable[..., Tensor], _Rate]] = {}
 
 
 class SiteNoise:
@@ -54,6 +55,11 @@ class SiteNoise:
         return noise.expand(shape)
 
 
+def is_registered(module: nn.Module) -> bool:
+    """Whether the module's class was registered."""
+    return type(module) in _registered
+
+
 def register(
     module_type: type[ModuleT],
     sample: Callable[..., Tensor],
@@ -81,7 +87,7 @@ def register(
     if not (isinstance(module_type, type) and issubclass(module_type, nn.Module)):
         raise TypeError(f"module_type: expected a subclass of nn.Module, got {module_type!r}.")
     known = module_type in _registered
-    _registered[module_type] = sample
+    _registered[module_type] = (sample, rate)
     if known:
         return
     original = module_type.forward
@@ -91,11 +97,12 @@ def register(
         interceptor = current_interceptor()
         if interceptor is None:
             return original(self, *inputs, **named)
-        shown = None if rate is None else rate(self)
+        own_sample, own_rate = _registered[module_type]
+        shown = None if own_rate is None else own_rate(self)
         site = interceptor.reach(module_type.__name__, inputs[0], shown)
         if site is None:
             return original(self, *inputs, **named)
         noise = SiteNoise(interceptor, site, inputs[0])
-        return _registered[module_type](self, noise, *inputs, **named)
+        return own_sample(self, noise, *inputs, **named)
 
     module_type.forward = forward

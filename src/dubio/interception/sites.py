@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from types import FrameType
@@ -99,18 +99,19 @@ class Namer:
     may run the same network.
     """
 
-    def __init__(self, root: nn.Module | None) -> None:
-        self._root = root
-        self._paths = (
-            {} if root is None else {id(module): path for path, module in root.named_modules()}
-        )
+    def __init__(self, roots: Sequence[nn.Module]) -> None:
+        self._roots = roots
+        self._paths = {
+            id(module): path for root in reversed(roots) for path, module in root.named_modules()
+        }
         self._calls: Counter[str] = Counter()
 
     def name(self, kind: str) -> tuple[str, nn.Module | None]:
         """The name of a site that is being reached now, and the innermost module."""
         stack = self._modules()
         module = stack[0] if stack else None
-        parts = [] if isinstance(module, _NOISE_MODULES) else [kind]
+        is_noise = isinstance(module, _NOISE_MODULES) or type(module).__name__ == kind
+        parts = [] if is_noise else [kind]
         for candidate in stack:
             if id(candidate) in self._paths:
                 parts.append(self._paths[id(candidate)])
@@ -135,7 +136,7 @@ class Namer:
         modules: list[nn.Module] = []
         for call in self._calls_at_work():
             modules.append(call.f_locals["self"])
-            if modules[-1] is self._root:
+            if any(modules[-1] is root for root in self._roots):
                 break
         return modules
 

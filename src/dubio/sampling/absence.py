@@ -1,7 +1,7 @@
 """What to say when a network has no noise to sample."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from torch import nn
 
@@ -12,7 +12,9 @@ class NoSitesError(RuntimeError):
     """There is no place where noise enters the output, so there is nothing to sample."""
 
 
-def no_sites(root: nn.Module | None, sites: Sites, chosen: Callable[[Site], bool]) -> NoSitesError:
+def no_sites(
+    roots: Sequence[nn.Module], sites: Sites, chosen: Callable[[Site], bool]
+) -> NoSitesError:
     """The error that tells what was looked at, and what to do."""
     if sites and not any(map(chosen, sites)):
         return NoSitesError(
@@ -27,24 +29,24 @@ def no_sites(root: nn.Module | None, sites: Sites, chosen: Callable[[Site], bool
         )
     return NoSitesError(
         f"no stochastic site was reached, so all draws would be equal.\n"
-        f"Looked at: {_modules(root)}.\n"
+        f"Looked at: {_modules(roots)}.\n"
         f"Looked for: torch's dropout functions and the modules that call them, attention with "
         f"dropout_p, dropout between layers of LSTM, GRU and RNN, random numbers drawn in forward, "
         f"modules entered by dubio.register.\n"
-        f"{_hints(root)}"
+        f"{_hints(roots)}"
     )
 
 
-def _modules(root: nn.Module | None) -> str:
-    if root is None:
+def _modules(roots: Sequence[nn.Module]) -> str:
+    if not roots:
         return "a function that is no nn.Module"
-    counts = Counter(type(module).__name__ for module in root.modules())
+    counts = Counter(type(module).__name__ for root in roots for module in root.modules())
     listed = ", ".join(f"{name} ({count})" for name, count in counts.most_common(12))
     return f"{sum(counts.values())} modules: {listed}{', …' if len(counts) > 12 else ''}"
 
 
-def _hints(root: nn.Module | None) -> str:
-    modules = [] if root is None else list(root.named_modules())
+def _hints(roots: Sequence[nn.Module]) -> str:
+    modules = [named for root in roots for named in root.named_modules()]
     hints = [
         f"{name or type(module).__name__} has a dropout rate of 0"
         if _rate(module) == 0

@@ -192,7 +192,7 @@ def _recurrent(operation: Operation, values: Sequence[Tensor]) -> list[Tensor]:
     rows = x.movedim(0, axis).flatten(axis, axis + 1)
     start = [state.repeat(1, draws, 1) for state in _tensors(hidden)]
     out, *ends = operation.function(
-        rows, start if isinstance(hidden, list) else start[0], *others, batch_first
+        rows, start[0] if isinstance(hidden, Tensor) else start, *others, batch_first
     )
     return [
         result.unflatten(at, (draws, -1)).movedim(at, 0)

@@ -9,17 +9,21 @@ their own flag up, and only their own.
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import CodeType
 
 import torch
 from torch import nn
 
+from dubio.interception.register import is_registered
+from dubio.interception.sites import Site
+
 _lock = threading.Lock()
 _borrowed: dict[nn.Module, tuple[int, bool]] = {}  # module -> (users, its own flag)
 _eager_users = 0
 _eager = ExitStack()
+_gated_methods: dict[type[nn.Module], list[set[str]]] = {}
 
 _FUNCTIONS = frozenset(
     {"scaled_dot_product_attention", "dropout", "dropout1d", "dropout2d", "dropout3d"}
@@ -28,18 +32,18 @@ _FUNCTIONS = frozenset(
 
 
 @contextmanager
-def sampling_mode(model: object) -> Iterator[None]:
+def sampling_mode(roots: Iterable[nn.Module], raised: set[nn.Module]) -> Iterator[None]:
     """Set the flags of all modules for sampling, and give them back however the block ends.
 
     Several threads may do so with the same modules: the flags return when the last one leaves.
     """
-    modules = list(model.modules()) if isinstance(model, nn.Module) else []
+    modules = list(dict.fromkeys(module for root in roots for module in root.modules()))
     with _lock:
         for module in modules:
             users, own = _borrowed.get(module, (0, module.training))
             _borrowed[module] = (users + 1, own)
-            if users == 0:
-                _set_flag(module, hides_dropout(module))
+        for module in modules:  # not before all are noted: some pass their flag on to others
+            _set_flag(module, module in raised)
     try:
         with _without_compilation():
             yield
@@ -58,20 +62,55 @@ def _set_flag(module: nn.Module, training: bool) -> None:
         module.training = training
 
 
-def hides_dropout(module: nn.Module) -> bool:
-    """Whether a method of the module reads ``self.training`` next to a dropout of its own.
+def gates(roots: Iterable[nn.Module]) -> set[nn.Module]:
+    """Modules one of whose methods reads ``self.training`` next to a dropout of its own.
 
     Dropout submodules need no such help, nor do the modules of torch itself.
     """
-    if type(module).__module__.startswith("torch.nn."):
-        return False
-    return any(
-        "training" in names and any(_is_dropout(module, name, names) for name in names)
-        for kind in type(module).__mro__
-        if kind is not nn.Module and issubclass(kind, nn.Module)
-        for method in vars(kind).values()
-        if (names := _names(getattr(method, "__code__", None)))
-    )
+    return {
+        module
+        for root in roots
+        for module in root.modules()
+        if not is_registered(module)
+        and any(
+            any(_is_dropout(module, name, names) for name in names)
+            for names in _methods_with_gates(type(module))
+        )
+    }
+
+
+def missed_gates(roots: Iterable[nn.Module], sites: Iterable[Site]) -> set[nn.Module]:
+    """Modules that read ``self.training`` and own a dropout module that was not reached."""
+    reached = {site.module for site in sites}
+    return {
+        module
+        for root in roots
+        for module in root.modules()
+        if any(
+            isinstance(part, nn.modules.dropout._DropoutNd) and part.p > 0 and part not in reached
+            for part in module.children()
+        )
+        and _methods_with_gates(type(module))
+    }
+
+
+def _methods_with_gates(kind: type[nn.Module]) -> list[set[str]]:
+    """The names used in each method of a class that reads ``training``."""
+    if kind not in _gated_methods:
+        _gated_methods[kind] = _find_methods_with_gates(kind)
+    return _gated_methods[kind]
+
+
+def _find_methods_with_gates(kind: type[nn.Module]) -> list[set[str]]:
+    if kind.__module__.startswith("torch.nn."):
+        return []
+    methods = [
+        _names(getattr(method, "__code__", None))
+        for ancestor in kind.__mro__
+        if ancestor is not nn.Module and issubclass(ancestor, nn.Module)
+        for method in vars(ancestor).values()
+    ]
+    return [names for names in methods if "training" in names]
 
 
 def _is_dropout(module: nn.Module, name: str, names: set[str]) -> bool:

@@ -7,12 +7,12 @@ perturbation see plain tensors and leave no trace: the deterministic trunk enter
 constants and never runs again.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
+from torch import Tensor, nn
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 from dubio.interception.numbers import Numbers
 from dubio.interception.perturbations import Perturbation
@@ -120,8 +120,8 @@ class Recorder:
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Call a torch function; operations on traced tensors are recorded on the way."""
-        if self._overwritten:
-            self._check_overwritten(function, args)
+        if getattr(function, "__name__", "") not in _METADATA:
+            self.check_overwritten((args, kwargs))
         if function in WHOLE and not torch.is_autocast_enabled(args[0].device.type):
             if any(isinstance(leaf, Traced) for leaf in tree_leaves((args, kwargs))):
                 return self.record(function, args, kwargs)
@@ -140,6 +140,7 @@ class Recorder:
         plain_args, plain_kwargs = tree_unflatten(values, spec)
         if not self._open:
             return function(*plain_args, **plain_kwargs)
+        self.check_overwritten(leaves)
         self._refuse_irreversible(function, leaves, args)
         out = function(*plain_args, **plain_kwargs)
         out_leaves, out_spec = tree_flatten(out)
@@ -200,11 +201,12 @@ class Recorder:
         self._overwritten.append(args[0])
         return out
 
-    def _check_overwritten(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
-        if getattr(function, "__name__", "") in _METADATA:
+    def check_overwritten(self, structure: Any) -> None:
+        """Refuse tensors that should hold a sampled value written over them."""
+        if not self._overwritten:
             return
         old = {tensor.untyped_storage().data_ptr() for tensor in self._overwritten}
-        for leaf in tree_flatten(args)[0]:
+        for leaf in tree_leaves(structure):
             if isinstance(leaf, Tensor):
                 value = leaf.value if isinstance(leaf, Traced) else leaf
                 if value.layout == torch.strided and value.untyped_storage().data_ptr() in old:
@@ -224,3 +226,21 @@ def _by_value(function: Any, leaves: list[Any]) -> bool:
             for leaf in leaves[1:]
         )
     return True
+
+
+def forget_tracing(roots: Sequence[nn.Module]) -> None:
+    """Let attributes that a network has set in a recorded pass be plain tensors."""
+    for root in roots:
+        for module in root.modules():
+            for name, value in list(vars(module).items()):
+                if any(isinstance(leaf, Traced) for leaf in _attribute_leaves(name, value)):
+                    plain = tree_map(lambda x: x.value if isinstance(x, Traced) else x, value)
+                    vars(module)[name] = plain
+
+
+def _attribute_leaves(name: str, value: Any) -> list[Any]:
+    if isinstance(value, Tensor):
+        return [value]
+    if isinstance(value, list | tuple | dict) and not name.startswith("_"):
+        return tree_leaves(value)
+    return []
