@@ -267,6 +267,33 @@ class DroppedTwice(nn.Module):
         return h
 
 
+class GatedModule(nn.Module):
+    """A dropout module behind ``if self.training``, next to one that is not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(6, 20), nn.Linear(20, 3)
+        self.first, self.second = nn.Dropout(0.1), nn.Dropout(0.4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = torch.relu(self.a(self.first(x)))
+        if self.training:
+            h = self.second(h)
+        return self.b(h)
+
+
+class GaussianNoise(nn.Module):
+    """Random numbers of its own and no dropout, like a variational autoencoder."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(6, 8), nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        mean, spread = self.a(x).chunk(2, dim=-1)
+        return self.b(mean + F.softplus(spread) * torch.randn_like(spread))
+
+
 class DropConnect(nn.Module):
     """Dropout of a weight, which all rows share whether they want to or not."""
 
@@ -419,6 +446,8 @@ class Case:
         select: Which of its outputs is meant.
         shareable: Whether a draw can be one function of a row.
         rowwise: Whether rows of a batch neither meet nor share noise.
+        taped: Whether one pass serves all draws. Not so if a network branches on sampled values,
+            draws random numbers itself, or writes sampled values over tensors that it reads.
     """
 
     make: Callable[[], nn.Module]
@@ -426,6 +455,7 @@ class Case:
     select: str | None = None
     shareable: bool = True
     rowwise: bool = True
+    taped: bool = True
 
 
 CASES: dict[str, Case] = {
@@ -444,7 +474,7 @@ CASES: dict[str, Case] = {
     "lstm batch first": Case(lambda: Recurrent(nn.LSTM, batch_first=True, proj_size=0), (5, 6)),
     "bidirectional gru": Case(lambda: Recurrent(nn.GRU, bidirectional=True), (5, 6)),
     "rnn": Case(lambda: Recurrent(nn.RNN, batch_first=True, bias=False), (5, 6)),
-    "packed lstm": Case(Packed, (5, 6)),
+    "packed lstm": Case(Packed, (5, 6), taped=False),
     "attention": Case(lambda: Attention(need_weights=False), (5, 6)),
     "attention weights": Case(lambda: Attention(need_weights=True), (5, 6)),
     "attention batch second": Case(lambda: Attention(True, batch_first=False), (5, 6)),
@@ -453,22 +483,24 @@ CASES: dict[str, Case] = {
     "causal attention": Case(CausalAttention, (5, 6)),
     "residual": Case(Residual, (3, 6, 6)),
     "in-place add": Case(InPlaceAdd, (6,)),
-    "in-place dropout": Case(InPlaceDropout, (6,)),
-    "written into": Case(WrittenInto, (6,)),
+    "in-place dropout": Case(InPlaceDropout, (6,), taped=False),
+    "written into": Case(WrittenInto, (6,), taped=False),
     "dense blocks": Case(Dense, (6, 7)),
     "called twice": Case(CalledTwice, (6,)),
     "dict output": Case(DictOutput, (6,), select="scores"),
     "lstm after dropout": Case(DropoutBeforeLSTM, (5, 6)),
     "padded encoder": Case(PaddedEncoder, (5, 6)),
     "left padded": Case(LeftPadded, (5, 6)),
-    "added into": Case(AddedInto, (6,)),
-    "dropped twice": Case(DroppedTwice, (6,)),
+    "added into": Case(AddedInto, (6,), taped=False),
+    "dropped twice": Case(DroppedTwice, (6,), taped=False),
+    "gated module": Case(GatedModule, (6,)),
     "drop connect": Case(DropConnect, (6,), rowwise=False),
     "merged": Case(Merged, (5, 6)),
     "cross attention": Case(CrossAttention, (5, 6)),
     "batch statistics": Case(batch_statistics, (6,), shareable=False, rowwise=False),
-    "data dependent": Case(DataDependent, (6,), shareable=False, rowwise=False),
-    "own noise": Case(OwnNoise, (6,), shareable=False),
+    "data dependent": Case(DataDependent, (6,), shareable=False, rowwise=False, taped=False),
+    "own noise": Case(OwnNoise, (6,), shareable=False, taped=False),
+    "gaussian noise": Case(GaussianNoise, (6,), shareable=False, taped=False),
     "custom function": Case(CustomFunction, (6,)),
 }
 

@@ -1,13 +1,13 @@
 """What draws are compared with: the network itself, run once per draw."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 import dubio
-from dubio.sampling.modes import gates, sampling_mode
 
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
@@ -23,9 +23,20 @@ def passes(
     """The output under the noise of every draw, one plain pass each."""
     outputs = []
     for k in range(noise.draws):
-        with sampling_mode([network], gates([network])), torch.no_grad(), noise[k]:
+        with gates_open(network), torch.no_grad(), noise[k]:
             outputs.append(chosen(network(x.clone()), select))
     return torch.stack(outputs)
+
+
+@contextmanager
+def gates_open(network: nn.Module) -> Iterator[None]:
+    """Eval mode, except for what users write: there, gates may hide dropout."""
+    flags = {module: module.training for module in network.modules()}
+    for module in flags:
+        module.training = not type(module).__module__.startswith("torch.nn.")
+    yield
+    for module, flag in flags.items():
+        module.training = flag
 
 
 def train_mode_loop(

@@ -67,11 +67,11 @@ def test_ten_thousand_draws_cost_one_chunk() -> None:
 
 
 def test_memory_does_not_grow_with_draws() -> None:
-    """Eight times as many draws would take 133 MiB more if they were kept."""
-    assert growth(draws=4_000, outputs=10) < growth(draws=500, outputs=10) + 50
+    """Log-likelihoods, entropies and votes stream too; all draws would take 153 MiB."""
+    assert growth(draws=4_000, outputs=10) < 100
 
 
 def test_chunk_controls_memory() -> None:
-    """A chunk of 999 draws is 38 MiB, and the mask for its inputs 61."""
+    """A chunk of 999 draws is 38 MiB, and the masks for its inputs 61."""
     assert growth(draws=1_000, outputs=10, chunk=10) < 30
-    assert growth(draws=1_000, outputs=10, chunk=999) > 100
+    assert growth(draws=1_000, outputs=10, chunk=999) > 60

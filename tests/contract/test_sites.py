@@ -39,6 +39,7 @@ EXPECTED: dict[str, list[tuple[str, str, float | None, tuple[int, ...]]]] = {
     "dense blocks": [(f"blocks.{i}.2", "dropout1d", 0.3, (4, 4, 7)) for i in range(3)],
     "called twice": [("drop", "dropout", 0.3, (4, 20)), ("drop#2", "dropout", 0.3, (4, 12))],
     "drop connect": [("dropout", "dropout", 0.3, (20, 6))],
+    "gated module": [("first", "dropout", 0.1, (4, 6)), ("second", "dropout", 0.4, (4, 20))],
     "own noise": [("randn", "randn", None, (4, 6)), ("drop", "dropout", 0.3, (4, 20))],
 }
 
@@ -87,20 +88,19 @@ def test_functions_are_named_by_the_module_that_calls_them() -> None:
     assert sites[0].module is network
 
 
-def test_a_dropout_module_behind_a_gate_is_not_lost() -> None:
-    class GatedModule(nn.Module):
+def test_a_dropout_that_is_never_called_does_not_change_the_mode() -> None:
+    class Auxiliary(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.first, self.second = nn.Dropout(0.2), nn.Dropout(0.5)
+            self.drop, self.unused = nn.Dropout(0.5), nn.Dropout(0.5)
 
-        def forward(self, x: Tensor) -> Tensor:
-            h = self.first(x)
-            if self.training:
-                h = self.second(h)
-            return h
+        def forward(self, x: Tensor) -> Tensor | tuple[Tensor, Tensor]:
+            y = self.drop(x)
+            return (y, -y) if self.training else y
 
-    sites = dubio.sites(GatedModule().eval(), torch.ones(2, 3))
-    assert [site.name for site in sites] == ["first", "second"]
+    network, x = Auxiliary().eval(), torch.ones(2, 30)
+    assert [site.name for site in dubio.sites(network, x)] == ["drop"]
+    assert (dubio.predict(network, x, draws=5).draws >= 0).all()
 
 
 def test_sites_print_as_a_table() -> None:

@@ -6,6 +6,7 @@ import pickle
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 
 import pytest
 import torch
@@ -42,6 +43,22 @@ class Remembering(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         self.last = self.drop(self.a(x))
         return self.b(self.last)
+
+
+class RunningMean(nn.Module):
+    """Assigns to a buffer in forward, and keeps things in places of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.drop = nn.Dropout(0.5)
+        self.register_buffer("mean", torch.zeros(6))
+        self._cache: dict[str, Tensor] = {}
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.drop(x)
+        self.mean = 0.9 * self.mean + 0.1 * h.mean(0)
+        self._cache["h"] = h
+        return h - self.mean
 
 
 class FunctionalNorm(nn.Module):
@@ -145,7 +162,30 @@ def test_batch_normalisation_as_a_function_is_not_trained() -> None:
     torch.testing.assert_close(draws.amax(0), 2 * x / (1 + 1e-5) ** 0.5)
 
 
-@pytest.mark.parametrize("wrap", [lambda net: net.forward, lambda net: lambda x: net(x)])
+class Service:
+    """Keeps a network."""
+
+    def __init__(self, network: nn.Module) -> None:
+        self.network = network
+
+    def __call__(self, x: Tensor) -> Tensor:
+        y: Tensor = self.network(x)
+        return y
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda network: network.forward,
+        lambda network: lambda x: network(x),
+        lambda network: partial(network),
+        lambda network: Service(network),
+        lambda network: Service(network).__call__,
+        lambda network: (lambda service: lambda x: service(x))(Service(network)),
+        lambda network: (lambda networks: lambda x: networks[0](x))([network]),
+    ],
+    ids=["method", "closure", "partial", "object", "method of an object", "nested", "list"],
+)
 def test_a_function_of_a_network_in_train_mode_does_not_train_it(
     wrap: Callable[[nn.Module], Callable[..., Tensor]],
 ) -> None:
@@ -212,7 +252,9 @@ def test_without_a_generator_one_number_is_taken() -> None:
 
 
 @pytest.mark.parametrize("mode", ["eval", "train", "mixed"])
-@pytest.mark.parametrize("name", ["batch norm", "guarded", "written into", "residual"])
+@pytest.mark.parametrize(
+    "name", ["batch norm", "guarded", "gated module", "written into", "residual"]
+)
 def test_two_threads_predict_with_one_network(name: str, mode: str) -> None:
     network, x = build(name)
     network.train(mode != "eval")
@@ -268,6 +310,22 @@ def test_what_a_network_keeps_of_a_pass_can_be_used(use: Callable[[Remembering],
     network, x = Remembering().eval(), torch.randn(4, 6, generator=seeded())
     sample(network, x)
     use(network)
+
+
+@pytest.mark.parametrize("use", [copy.deepcopy, pickle.dumps, lambda network: network.mean.numpy()])
+def test_a_buffer_that_is_assigned_to_can_be_used(use: Callable[[RunningMean], object]) -> None:
+    network, x = RunningMean().eval(), torch.randn(4, 6, generator=seeded())
+    sample(network, x)
+    use(network)
+
+
+def test_what_a_hook_keeps_of_a_pass_can_be_used() -> None:
+    network, x = build("mlp")
+    kept: list[Tensor] = []
+    network[3].register_forward_hook(lambda module, inputs, output: kept.append(output))
+    sample(network, x)
+    assert kept[0].numpy().shape == (4, 20)
+    assert copy.deepcopy(kept[0]).tolist() == kept[0].tolist()
 
 
 @pytest.mark.parametrize("context", [torch.no_grad, torch.enable_grad, torch.inference_mode])

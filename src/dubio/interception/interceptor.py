@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +22,7 @@ from dubio.interception.layout import (
     one_noise_for_all_rows,
 )
 from dubio.interception.numbers import Numbers
-from dubio.interception.perturbations import Perturbation
+from dubio.interception.perturbations import Draw, Perturbation
 from dubio.interception.sites import Namer, Site, Sites
 
 Handler = Callable[["Interceptor", Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
@@ -101,6 +101,16 @@ class Plainly:
 
 
 @dataclass(frozen=True)
+class OwnSite:
+    """A module's own site, the noise of one draw there, and its axes of rows and of units."""
+
+    site: Site
+    noise: Tensor
+    rows: int
+    units: int
+
+
+@dataclass(frozen=True)
 class BatchSize:
     """What is known of the batch: its rows, and the shapes seen at another number of rows."""
 
@@ -129,6 +139,7 @@ class Interceptor(TorchFunctionMode):
     Attributes:
         sites: The sites reached so far.
         noise_shapes: The shape of the noise at each of them, before any sharing.
+        own: What modules with noise of their own have drawn.
     """
 
     def __init__(
@@ -150,6 +161,7 @@ class Interceptor(TorchFunctionMode):
         self._chosen = chosen
         self._batch = batch
         self._executor = Plainly() if executor is None else executor
+        self.own: dict[nn.Module, OwnSite] = {}
         self._tokens: list[Token[Interceptor | None]] = []
 
     def __enter__(self) -> "Interceptor":
@@ -215,6 +227,35 @@ class Interceptor(TorchFunctionMode):
         if self._batch is not None:
             return self._batch.axis(site.index, shape)
         return likely_batch_axis(shape, rows)
+
+    def own_noise(
+        self,
+        module: nn.Module,
+        distribution: Literal["uniform", "normal"],
+        shape: torch.Size,
+        x: Tensor,
+        rows: int,
+        units: int,
+        rate: float | None,
+    ) -> Tensor | None:
+        """The noise of a module that is one site however often it is called; None if left out."""
+        known = self.own.get(module)
+        if known is None:
+            site = self.reach(type(module).__name__, x, rate, shape)
+        elif self.noise_shapes[known.site.index] == shape:
+            site = known.site
+        else:
+            raise ValueError(
+                f"{known.site.name}: one mask is used for tensors of different shapes, "
+                f"{tuple(self.noise_shapes[known.site.index])} and {tuple(shape)}; give each layer "
+                f"a mask of its own, with mask.tied() if they are to share a rate."
+            )
+        if site is None:
+            return None
+        draw = Draw(site.index, 0, distribution, self.layout(site, shape, x, axis=rows))
+        noise = self.perturb(draw, x)
+        self.own[module] = OwnSite(site, noise, rows, units)
+        return noise
 
     def packed_layout(self, x: Tensor, batch_sizes: Tensor) -> Layout:
         """How noise is drawn for a packed sequence: if shared, one row of it per time step."""

@@ -1,0 +1,1 @@
+"""Layers with distributions on their weights."""

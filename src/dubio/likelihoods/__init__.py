@@ -1,0 +1,20 @@
+"""Likelihoods: what the raw outputs of a network say about the target, p(y | x, omega).
+
+A likelihood reads raw outputs with the draws in front, `(S, B, ...)`, in float32 or better, and
+returns one value per draw: averaging over draws is the work of `dubio.summary`, averaging over
+examples the work of the objectives. Event dimensions `*E` are those of one target.
+"""
+
+from dubio.likelihoods.discrete import Bernoulli, Categorical
+from dubio.likelihoods.likelihood import Likelihood
+from dubio.likelihoods.normal import Gaussian, HeteroscedasticGaussian
+from dubio.likelihoods.point import Point
+
+__all__ = [
+    "Bernoulli",
+    "Categorical",
+    "Gaussian",
+    "HeteroscedasticGaussian",
+    "Likelihood",
+    "Point",
+]

@@ -1,0 +1,196 @@
+"""Discrete likelihoods: labels."""
+
+from dataclasses import dataclass
+from typing import Literal, final
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from dubio.likelihoods.likelihood import Likelihood, check_targets, sum_events
+from dubio.likelihoods.quantiles import empirical_quantile
+
+OutputKind = Literal["logits", "probabilities"]
+
+
+class _Discrete(Likelihood):
+    """Labels: the mean is a probability and everything else follows from it."""
+
+    noisy = True
+    discrete = True
+    outputs: OutputKind
+
+    def __post_init__(self) -> None:
+        if self.outputs not in ("logits", "probabilities"):
+            raise ValueError(
+                f"outputs: expected 'logits' or 'probabilities', got {self.outputs!r}; "
+                "say 'probabilities' only if the network itself ends in a softmax or sigmoid"
+            )
+
+    def variance(self, outputs: Tensor) -> Tensor:
+        """Of the 0/1 indicator of each label: p (1 - p)."""
+        p = self.mean(outputs)
+        return p * (1 - p)
+
+    def quantile(self, outputs: Tensor, q: float) -> Tensor:
+        """The empirical quantile over draws of the probabilities: it shows epistemic spread."""
+        return empirical_quantile(self.mean(outputs), q)
+
+
+@final
+@dataclass(frozen=True)
+class Categorical(_Discrete):
+    """One of K classes for each row, or for each pixel.
+
+    Attributes:
+        dim: The class dimension of one output `(B, ...)`: 1 for a segmentation (B, K, H, W).
+        outputs: "logits" (log-softmax outputs are logits too) or "probabilities", for a network
+            that ends in a softmax already; a second softmax would flatten its predictions.
+    """
+
+    dim: int = -1
+    outputs: OutputKind = "logits"
+
+    def check(self, outputs: Tensor) -> None:
+        """Also checks the class dimension and the probabilities, if they are."""
+        super().check(outputs)
+        shape, axis = tuple(outputs.shape), self._axis(outputs)
+        if not 2 <= axis < len(shape):
+            raise ValueError(
+                f"outputs: expected classes along dim={self.dim} of (batch, ...), got shape "
+                f"{shape} with the draws in front; pass the dim of the classes, never the batch's"
+            )
+        if shape[axis] < 2:
+            raise ValueError(
+                f"outputs: expected at least 2 classes along dim={self.dim}, got shape {shape}; "
+                "use Bernoulli for one logit"
+            )
+        if self.outputs == "probabilities":
+            sums = outputs.float().sum(axis)
+            tolerance = max(1e-4, 2 * torch.finfo(outputs.dtype).eps)
+            if not bool((outputs >= 0).all() and ((sums - 1).abs() <= tolerance).all()):
+                raise ValueError(
+                    f"outputs: expected probabilities >= 0 that sum to 1 along dim={self.dim}, "
+                    f"got values from {float(outputs.min()):.4g} and sums in "
+                    f"[{float(sums.min()):.4g}, {float(sums.max()):.4g}]; pass outputs='logits' "
+                    "for raw or log-softmax outputs"
+                )
+
+    def mean(self, outputs: Tensor) -> Tensor:
+        """The class probabilities."""
+        scores = self._read(outputs)
+        if self.outputs == "probabilities":
+            return scores.clamp(max=1)
+        axis = self._axis(outputs)
+        if axis == scores.ndim - 1:
+            return scores.softmax(axis)
+        # softmax over an inner dimension rounds by position, so equal draws would differ
+        return scores.log_softmax(axis).exp()
+
+    def entropy(self, outputs: Tensor) -> Tensor:
+        """The sum over classes of -p log p, where 0 log 0 = 0."""
+        terms: Tensor = torch.special.entr(self.mean(outputs))
+        return terms.sum(self._axis(outputs))
+
+    def marginal_entropy(self, mean: Tensor) -> Tensor:
+        """The same for averaged probabilities, without a draw axis."""
+        terms: Tensor = torch.special.entr(mean)
+        return terms.sum(self.dim)
+
+    def votes(self, outputs: Tensor) -> Tensor:
+        """Draws for which each class is the likeliest: `(B, ..., K)`."""
+        axis = self._axis(outputs)
+        labels = self._read(outputs).argmax(axis).movedim(0, -1)  # (B, ..., S)
+        counts = labels.new_zeros((*labels.shape[:-1], outputs.shape[axis]))
+        return counts.scatter_add(-1, labels, torch.ones_like(labels))  # (B, ..., K)
+
+    def log_prob(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """The log probability of integer labels `y`, `(B, ...)`, summed over pixels."""
+        scores, axis = self._read(outputs), self._axis(outputs)
+        classes = scores.shape[axis]
+        check_targets(y, scores.shape[1:axis] + scores.shape[axis + 1 :], scores)
+        if y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
+            raise ValueError(
+                f"y: expected integer class labels, got {y.dtype}; pass y.long(), or y.argmax of "
+                "one-hot targets"
+            )
+        if not bool(((y >= 0) & (y < classes)).all()):
+            raise ValueError(
+                f"y: expected class labels from 0 to {classes - 1}, got labels from "
+                f"{int(y.min())} to {int(y.max())}; relabel or remove the rows"
+            )
+        logs = scores.log() if self.outputs == "probabilities" else scores.log_softmax(axis)
+        index = y.long().expand(len(scores), *y.shape).unsqueeze(axis)  # (S, B, ..., 1, ...)
+        return sum_events(logs.gather(axis, index))
+
+    def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """One label for each draw and row: `(S, B, ...)` without the classes."""
+        p = self.mean(outputs).movedim(self._axis(outputs), -1)  # (S, B, ..., K)
+        labels = torch.multinomial(p.reshape(-1, p.shape[-1]), 1, generator=generator)
+        return labels.reshape(p.shape[:-1])
+
+    def _axis(self, outputs: Tensor) -> int:
+        """The class dimension, counted with the draws in front."""
+        return self.dim + 1 if self.dim >= 0 else self.dim + outputs.ndim
+
+
+@final
+@dataclass(frozen=True)
+class Bernoulli(_Discrete):
+    """A yes or no for every element: binary and multi-label problems.
+
+    Attributes:
+        outputs: "logits", or "probabilities" for a network that ends in a sigmoid already.
+    """
+
+    outputs: OutputKind = "logits"
+
+    def check(self, outputs: Tensor) -> None:
+        """Also checks the probabilities, if they are."""
+        super().check(outputs)
+        if self.outputs == "probabilities" and not bool(((outputs >= 0) & (outputs <= 1)).all()):
+            raise ValueError(
+                f"outputs: expected probabilities in [0, 1], got values in "
+                f"[{float(outputs.min()):.4g}, {float(outputs.max()):.4g}]; pass outputs='logits' "
+                "for raw outputs"
+            )
+
+    def mean(self, outputs: Tensor) -> Tensor:
+        """The probability of 1."""
+        scores = self._read(outputs)
+        if self.outputs == "probabilities":
+            return scores
+        # sigmoid rounds by position, so equal draws would differ
+        return F.logsigmoid(scores).exp()
+
+    def entropy(self, outputs: Tensor) -> Tensor:
+        """Of every element: -p log p - (1 - p) log (1 - p), where 0 log 0 = 0."""
+        return self.marginal_entropy(self.mean(outputs))
+
+    def marginal_entropy(self, mean: Tensor) -> Tensor:
+        """The same for averaged probabilities."""
+        terms: Tensor = torch.special.entr(torch.stack([mean, 1 - mean]))
+        return terms.sum(0)
+
+    def votes(self, outputs: Tensor) -> Tensor:
+        """Draws that prefer 0 and 1 for every element: `(B, *E, 2)`."""
+        threshold = 0.5 if self.outputs == "probabilities" else 0.0
+        yes = (self._read(outputs) > threshold).sum(0)  # (B, *E)
+        return torch.stack([len(outputs) - yes, yes], dim=-1)
+
+    def log_prob(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """Sums log p where y is 1 and log (1 - p) where it is 0 over the event."""
+        scores = self._read(outputs)
+        check_targets(y, scores.shape[1:], scores)
+        if not bool(((y == 0) | (y == 1)).all()):
+            raise ValueError(
+                f"y: expected only 0 and 1, got values in [{float(y.min()):.4g}, "
+                f"{float(y.max()):.4g}]; threshold soft labels"
+            )
+        if self.outputs == "probabilities":
+            return sum_events(torch.where(y == 1, scores, 1 - scores).log())
+        return sum_events(F.logsigmoid(torch.where(y == 1, scores, -scores)))
+
+    def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """A 0.0 or 1.0 for each draw, row and element: `(S, B, *E)`."""
+        return torch.bernoulli(self.mean(outputs), generator=generator)

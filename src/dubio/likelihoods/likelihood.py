@@ -1,0 +1,98 @@
+"""What all likelihoods have in common."""
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+
+class Likelihood(ABC):
+    """The conditional distribution p(y | x, omega) of a target, given the outputs of one draw.
+
+    Instances are cheap immutable values. Every method checks its outputs.
+
+    Attributes:
+        noisy: Whether p(y | x, omega) has a variance of its own.
+        discrete: Whether its mean is a probability, so that entropies and votes exist.
+        advice: What to do about a quantity that is not defined.
+    """
+
+    noisy: ClassVar[bool]
+    discrete: ClassVar[bool]
+    advice: ClassVar[str]
+
+    def check(self, outputs: Tensor) -> None:
+        """Raises a ValueError if the outputs `(S, B, ...)` do not fit this likelihood."""
+        shape = tuple(outputs.shape)
+        if not outputs.is_floating_point():
+            raise ValueError(
+                f"outputs: expected floating-point network outputs, got {outputs.dtype}; "
+                "pass the raw scores, not labels"
+            )
+        if len(shape) < 2 or outputs.numel() == 0:
+            raise ValueError(
+                f"outputs: expected a non-empty tensor (draws, batch, ...), got shape {shape}; "
+                "put the draws in front, at least one, and pass at least one row"
+            )
+
+    def undefined(self, quantity: str) -> TypeError:
+        """The error for a quantity that this likelihood does not define."""
+        return TypeError(f"{quantity}: not defined for {self!r}; {self.advice}")
+
+    @abstractmethod
+    def mean(self, outputs: Tensor) -> Tensor:
+        """E[y | x, omega] per draw: `(S, B, *E)`; of a class, its one-hot vector's mean."""
+
+    @abstractmethod
+    def variance(self, outputs: Tensor) -> Tensor:
+        """Var[y | x, omega] per draw and element: `(S, B, *E)`."""
+
+    @abstractmethod
+    def log_prob(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """The log of p(y | x, omega) per draw, joint over the event dimensions: `(S, B)`."""
+
+    @abstractmethod
+    def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """One target for each draw and row: `(S, B, ...)`, shaped as `log_prob` takes `y`."""
+
+    @abstractmethod
+    def quantile(self, outputs: Tensor, q: float) -> Tensor:
+        """The q-quantile over draws, element by element: `(B, *E)`."""
+
+    def entropy(self, outputs: Tensor) -> Tensor:
+        """H[y | x, omega] in nats per draw; discrete likelihoods only."""
+        raise self.undefined("entropy")
+
+    def marginal_entropy(self, mean: Tensor) -> Tensor:
+        """Entropy in nats given averaged probabilities `(B, *E)`; discrete likelihoods only."""
+        raise self.undefined("entropy")
+
+    def votes(self, outputs: Tensor) -> Tensor:
+        """Draws that prefer each label, labels last: `(B, ..., labels)`; discrete ones only."""
+        raise self.undefined("votes")
+
+    def _read(self, outputs: Tensor) -> Tensor:
+        self.check(outputs)
+        return outputs.float() if torch.finfo(outputs.dtype).bits < 32 else outputs
+
+
+def check_targets(y: Tensor, shape: torch.Size, outputs: Tensor) -> None:
+    """Complain about targets that do not belong to the outputs."""
+    if y.shape != shape:
+        raise ValueError(
+            f"y: expected shape {tuple(shape)} for outputs {tuple(outputs.shape)}, got "
+            f"{tuple(y.shape)}; reshape y, targets are never broadcast"
+        )
+    if y.device != outputs.device:
+        raise ValueError(
+            f"y: expected device {outputs.device} of the outputs, got {y.device}; move it with "
+            f"y.to({str(outputs.device)!r})"
+        )
+    if bool(y.isnan().any()):
+        raise ValueError("y: expected numbers, got NaN; remove or impute the missing targets")
+
+
+def sum_events(values: Tensor) -> Tensor:
+    """Joint over the event: the sum over its dimensions."""
+    return values.reshape(*values.shape[:2], -1).sum(-1)  # (S, B, ...) -> (S, B)

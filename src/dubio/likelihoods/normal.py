@@ -1,0 +1,129 @@
+"""Gaussian likelihoods: real targets with noise."""
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor
+
+from dubio.likelihoods.likelihood import Likelihood, check_targets, sum_events
+from dubio.likelihoods.quantiles import mixture_quantile
+
+
+class _Normal(Likelihood):
+    """A Gaussian for every element of the target, independent given the draw."""
+
+    noisy = True
+    discrete = False
+    advice = (
+        "the entropy of a mixture of Gaussians has no closed form, and it has no classes to vote "
+        "for: use variance or interval(), or average -log_prob(y) over targets y from sample()"
+    )
+
+    @abstractmethod
+    def _std(self, outputs: Tensor) -> Tensor:
+        """Standard deviation, broadcasting to `(S, B, *E)`."""
+
+    def log_prob(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """Log density of D = prod(*E) elements, the summand of paper 002, eq. 13.
+
+        log N(y; f, tau^-1 I) = -tau/2 |y - f|^2 - D/2 log 2 pi + D/2 log tau. The paper prints
+        the constants for D = 1.
+        """
+        mean, std = self.mean(outputs), self._std(outputs)
+        check_targets(y, mean.shape[1:], mean)
+        scaled = (y.to(mean.dtype) - mean) / std  # (S, B, *E)
+        return sum_events(-0.5 * (scaled.square() + math.log(2 * math.pi)) - std.log())
+
+    def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """One Gaussian target for each draw and row: `(S, B, *E)`."""
+        mean = self.mean(outputs)
+        noise = torch.randn(mean.shape, generator=generator, dtype=mean.dtype, device=mean.device)
+        return mean + self._std(outputs) * noise  # (S, B, *E)
+
+    def quantile(self, outputs: Tensor, q: float) -> Tensor:
+        """The exact quantile of the mixture over draws of the conditional Gaussians."""
+        mean = self.mean(outputs)
+        return mixture_quantile(mean, self._std(outputs).expand_as(mean), q)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Gaussian(_Normal):
+    """Outputs are the mean; the noise has a fixed precision (paper 002, section 4).
+
+    Attributes:
+        noise_precision: Tau > 0, in units of 1 / y^2; a tensor broadcasts against the event.
+    """
+
+    noise_precision: float | Tensor
+
+    def __post_init__(self) -> None:
+        tau = self.noise_precision
+        known = tau if isinstance(tau, Tensor) else torch.tensor(tau, dtype=torch.float64)
+        if not bool(((known > 0) & known.isfinite()).all()):
+            raise ValueError(
+                f"noise_precision: expected finite and > 0, got {tau}; pass 1 / noise variance"
+            )
+
+    def check(self, outputs: Tensor) -> None:
+        """Also checks that the precision broadcasts to the event."""
+        super().check(outputs)
+        event = tuple(outputs.shape[2:])
+        shape = tuple(torch.as_tensor(self.noise_precision).shape)
+        pairs = zip(reversed(shape), reversed(event), strict=False)
+        if len(shape) > len(event) or any(size not in (1, full) for size, full in pairs):
+            raise ValueError(
+                f"noise_precision: expected a shape that broadcasts to the event {event} of "
+                f"outputs {tuple(outputs.shape)}, got {shape}; pass a float or one value an output"
+            )
+
+    def mean(self, outputs: Tensor) -> Tensor:
+        """The outputs."""
+        return self._read(outputs)
+
+    def variance(self, outputs: Tensor) -> Tensor:
+        """The inverse of the precision, everywhere the same for all draws and rows."""
+        mean = self._read(outputs)
+        return self._precision(mean).reciprocal().expand_as(mean)
+
+    def _std(self, outputs: Tensor) -> Tensor:
+        return self._precision(self._read(outputs)).rsqrt()
+
+    def _precision(self, mean: Tensor) -> Tensor:
+        return torch.as_tensor(self.noise_precision, dtype=mean.dtype, device=mean.device)
+
+
+@final
+@dataclass(frozen=True)
+class HeteroscedasticGaussian(_Normal):
+    """The last dimension of the outputs, 2D wide, holds D means and then D log variances.
+
+    A log variance s needs no constraint: the variance is exp(s) > 0. In float32 the variance is
+    finite and positive for |s| < 87, and `log_prob`, which uses exp(s / 2), for |s| < 174.
+    """
+
+    def check(self, outputs: Tensor) -> None:
+        """Also checks that the last dimension has two halves."""
+        super().check(outputs)
+        if outputs.ndim < 3 or outputs.shape[-1] % 2:
+            raise ValueError(
+                "outputs: expected (draws, batch, ..., 2 * D) with means and then log variances, "
+                f"got shape {tuple(outputs.shape)}; let the last layer give an even number"
+            )
+
+    def mean(self, outputs: Tensor) -> Tensor:
+        """The first half of the outputs."""
+        return self._read(outputs).chunk(2, dim=-1)[0]
+
+    def variance(self, outputs: Tensor) -> Tensor:
+        """The exponential of the second half."""
+        return self._log_variance(outputs).exp()
+
+    def _std(self, outputs: Tensor) -> Tensor:
+        return (0.5 * self._log_variance(outputs)).exp()
+
+    def _log_variance(self, outputs: Tensor) -> Tensor:
+        return self._read(outputs).chunk(2, dim=-1)[1]

@@ -1,0 +1,40 @@
+"""Quantiles over draws: empirical ones, and those of a mixture of Gaussians."""
+
+import math
+
+import torch
+from torch import Tensor
+
+
+def _check_level(q: float) -> None:
+    if not 0 <= q <= 1:
+        raise ValueError(f"q: expected a level in [0, 1], got {q}; divide percentages by 100")
+
+
+def empirical_quantile(values: Tensor, q: float) -> Tensor:
+    """Linear interpolation between the order statistics at q (S - 1), numpy's default."""
+    _check_level(q)
+    ordered = values.sort(dim=0).values  # (S, B, *E)
+    place = q * (len(values) - 1)
+    below = math.floor(place)
+    return torch.lerp(ordered[below], ordered[math.ceil(place)], place - below)
+
+
+def mixture_quantile(mean: Tensor, std: Tensor, q: float) -> Tensor:
+    """Solves 1/S sum_t Phi((y - mean_t) / std_t) = q for y by bisection.
+
+    The quantiles of the components bracket that of their mixture. Phi(z) = erfc(-z / sqrt 2) / 2
+    keeps its relative precision in the lower half; the upper half is mirrored to it.
+    """
+    _check_level(q)
+    if q > 0.5:
+        return -mixture_quantile(-mean, std, 1 - q)
+    z = float(torch.special.ndtri(torch.tensor(q, dtype=torch.float64)))
+    parts = mean + z * std  # (S, B, *E)
+    low, high = parts.amin(0), parts.amax(0)
+    eps, scale = torch.finfo(mean.dtype).eps, std.amin(0)
+    while bool((high - low > eps * torch.maximum(scale, high.abs())).any()):
+        middle = low + (high - low) / 2
+        below = torch.erfc((mean - middle) / (math.sqrt(2) * std)).mean(0) < 2 * q
+        low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+    return high  # (B, *E)

@@ -1,0 +1,34 @@
+"""Bernoulli masks with fixed rates."""
+
+from typing import final
+
+import torch
+from torch import Tensor
+
+from dubio.masks.mask import Mask, along, bernoulli_kl
+
+
+@final
+class Bernoulli(Mask):
+    """Dropout with a fixed rate: z/keep with z ~ Bernoulli(keep) (paper 002 eqs. 6–7)."""
+
+    distribution = "uniform"
+
+    def __init__(self, units: int = 1, *, drop: float = 0.5) -> None:
+        super().__init__(units, drop=drop)
+        self._keep: Tensor
+        self.register_buffer("_keep", torch.full((units,), 1.0 - drop))
+
+    @property
+    def keep(self) -> Tensor:
+        """Probability of keeping, by unit: (units,)."""
+        return self._keep
+
+    def multiplier(self, noise: Tensor, axis: int) -> Tensor:
+        """1[u < keep]/keep."""
+        keep = along(self._keep, noise, axis)
+        return (noise < keep).to(noise.dtype) / keep
+
+    def kl(self, squared_norms: Tensor, length_scale: float, fan_out: int) -> Tensor:
+        """Σ_k ℓ²‖W_k‖²/(2·keep): the entropy of a fixed rate is a constant and left out."""
+        return bernoulli_kl(squared_norms, self._keep, length_scale)

@@ -1,0 +1,42 @@
+"""Concrete masks: a smooth stand-in for Bernoulli masks with learned rates."""
+
+from typing import final
+
+import torch
+from torch import Tensor
+
+from dubio.masks.mask import LearnedRate, bernoulli_entropy, bernoulli_kl
+
+
+@final
+class Concrete(LearnedRate):
+    """Concrete dropout: σ((φ + logit u)/t)/keep, u ~ U(0, 1) (paper 001 eq. 5, for keeping).
+
+    Differentiable in φ, at the price of a bias: at t = 0.1 the mask's second moment is 1.22 where
+    that of Bernoulli(0.8) is 1.25.
+
+    Args:
+        units: How many rates: 1, or one for each unit or channel.
+        drop: The dropout rate to start from.
+        temperature: How far the mask is from a binary one.
+    """
+
+    distribution = "uniform"
+
+    def __init__(self, units: int = 1, *, drop: float = 0.1, temperature: float = 0.1) -> None:
+        super().__init__(units, drop=drop)
+        if temperature <= 0:
+            raise ValueError(f"temperature: expected a positive number, got {temperature}.")
+        self.temperature = temperature
+
+    def multiplier(self, noise: Tensor, axis: int) -> Tensor:
+        """The relaxed mask over its rate of keeping."""
+        logit = self.logit_along(noise, axis)
+        tiny = torch.finfo(noise.dtype).eps
+        soft = torch.sigmoid((logit + noise.clamp(tiny, 1 - tiny).logit()) / self.temperature)
+        return soft / torch.sigmoid(logit)
+
+    def kl(self, squared_norms: Tensor, length_scale: float, fan_out: int) -> Tensor:
+        """Σ_k ℓ²‖W_k‖²/(2·keep_k) − H(keep_k) (paper 001 eqs. 3–4)."""
+        entropy = bernoulli_entropy(self.logit).expand(len(squared_norms)).sum()
+        return bernoulli_kl(squared_norms, self.keep, length_scale) - entropy

@@ -1,0 +1,154 @@
+"""The evidence lower bound: one objective for every method."""
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from dubio import inputs
+from dubio.inputs import Inputs, Select
+from dubio.interception.interceptor import BatchSize, Interceptor, OwnSite
+from dubio.interception.numbers import Numbers
+from dubio.likelihoods import Likelihood
+from dubio.masks.learnable import LearnableBernoulli, without_local_gradient
+from dubio.noise import Noise
+from dubio.objectives.estimators import ESTIMATORS
+from dubio.stochastic import Stochastic, kl
+
+Estimator = Literal["trapezoid", "trapezoid_pair", "arm", "disarm", "reinforce_loo"]
+
+
+class ELBO:
+    """The negative evidence lower bound per example, as a loss (paper 002 eq. 9, 000 eq. 3).
+
+        loss = −1/B Σ_b log p(y_b | x_b, masks_b) + kl_weight · KL / num_data
+
+    Length scales belong to the layers, the noise precision to the likelihood and ``num_data``
+    here; nothing is to be multiplied by hand. ``loss.backward()`` gives gradients to weights and
+    to learned rates alike.
+
+    Args:
+        model: A network with stochastic modules.
+        likelihood: What outputs say about targets.
+        num_data: Number of training examples; assign to it when there are more.
+        draws: Passes to average over.
+        estimator: The gradient for rates of `LearnableBernoulli` masks. ``trapezoid`` comes from
+            the one pass that trains the weights and has the lowest error for its cost; its bias is
+            of third order in the masks. ``trapezoid_pair`` averages it over an antithetic pair.
+            ``disarm``, ``arm`` and ``reinforce_loo`` are exactly unbiased, take a second pass, and
+            are noisier.
+        kl_weight: Weight of the KL, or a schedule from the number of the step to a weight.
+        shared: Whether all rows of a batch share their masks.
+        generator: Source of the noise.
+        select: Which part of the network's output is meant.
+
+    Attributes:
+        nll: The first term of the last loss, detached.
+        kl: The last KL, detached, before any weight.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        likelihood: Likelihood,
+        num_data: int,
+        *,
+        draws: int = 1,
+        estimator: Estimator = "trapezoid",
+        kl_weight: float | Callable[[int], float] = 1.0,
+        shared: bool = False,
+        generator: torch.Generator | None = None,
+        select: Select = None,
+    ) -> None:
+        if num_data < 1:
+            raise ValueError(f"num_data: expected the number of training rows, got {num_data}.")
+        if draws < 1:
+            raise ValueError(f"draws: expected a positive int, got {draws}.")
+        names = ["trapezoid", "trapezoid_pair", *ESTIMATORS]
+        if estimator not in names:
+            raise ValueError(f"estimator: expected one of {', '.join(names)}, got {estimator!r}.")
+        if not isinstance(likelihood, Likelihood):
+            raise TypeError(
+                f"likelihood: expected an instance from dubio.likelihoods, got {likelihood!r}."
+            )
+        self.model = model
+        self.likelihood = likelihood
+        self.num_data = num_data
+        self.nll = torch.tensor(float("nan"))
+        self.kl = torch.tensor(float("nan"))
+        self._draws = draws
+        self._estimator: Estimator = estimator
+        self._kl_weight = kl_weight
+        self._shared = shared
+        self._generator = generator
+        self._select = select
+        self._step = 0
+
+    def __call__(self, x: Inputs, y: Tensor) -> Tensor:
+        """The loss of a batch."""
+        noise = Noise(self._draws, shared=self._shared, generator=self._generator)
+        parts = [self._draw(noise[k].numbers, x, y) for k in range(self._draws)]
+        nll = torch.stack(parts).mean()
+        divergence = self._divergence(nll)
+        weight = self._kl_weight(self._step) if callable(self._kl_weight) else self._kl_weight
+        self.nll, self.kl = nll.detach(), divergence.detach()
+        self._step += 1
+        return nll + weight * divergence / self.num_data
+
+    def _divergence(self, like: Tensor) -> Tensor:
+        if any(isinstance(module, Stochastic) for module in self.model.modules()):
+            return kl(self.model)
+        return like.new_zeros(())
+
+    def _draw(self, numbers: Numbers, x: Inputs, y: Tensor) -> Tensor:
+        """Mean loss of one draw, with the gradients of its rates."""
+        if self._estimator == "trapezoid":
+            return self._losses(numbers, x, y)[0].mean()
+        if self._estimator == "trapezoid_pair":
+            losses, own = self._losses(numbers, x, y)
+            if not own:
+                return losses.mean()
+            reflected = numbers.antithetic(site.site.index for site in own.values())
+            return 0.5 * (losses.mean() + self._losses(reflected, x, y)[0].mean())
+        with without_local_gradient():
+            losses, own = self._losses(numbers, x, y)
+            if not own:
+                return losses.mean()
+            second = (
+                numbers.afresh(1)
+                if self._estimator == "reinforce_loo"
+                else numbers.antithetic(site.site.index for site in own.values())
+            )
+            with torch.no_grad():
+                other_losses, others = self._losses(second, x, y)
+        difference = (losses - other_losses).detach()
+        surrogate = torch.stack(
+            [self._surrogate(m, own[m], others[m].noise, difference) for m in own]
+        ).sum()
+        return losses.mean() + surrogate - surrogate.detach()
+
+    def _surrogate(
+        self, mask: LearnableBernoulli, own: OwnSite, other: Tensor, difference: Tensor
+    ) -> Tensor:
+        """A term whose gradient is the estimate of the gradient for the mask's logits."""
+        u, rows = own.noise, own.rows
+        if u.shape[rows] == len(difference):
+            shape = [-1 if axis == rows else 1 for axis in range(u.dim())]
+            difference = difference.view(shape) / len(difference)
+        else:
+            difference = difference.mean()
+        logit = mask.logit_along(u, own.units)
+        weights = ESTIMATORS[self._estimator](difference, u, logit.detach(), other)
+        return (weights * logit).sum()
+
+    def _losses(
+        self, numbers: Numbers, x: Inputs, y: Tensor
+    ) -> tuple[Tensor, dict[LearnableBernoulli, OwnSite]]:
+        """Negative log-likelihood of every row, and what the learnable masks have drawn."""
+        batch = BatchSize(inputs.count_rows(x))
+        interceptor = Interceptor(numbers, roots=[self.model], batch=batch)
+        with interceptor:
+            outputs = inputs.choose(inputs.call(self.model, x), self._select)
+        own = {m: s for m, s in interceptor.own.items() if isinstance(m, LearnableBernoulli)}
+        return -self.likelihood.log_prob(outputs[None], y)[0], own

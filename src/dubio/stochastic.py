@@ -1,0 +1,61 @@
+"""Modules with noise of their own: they draw it through the noise around them, and have a KL."""
+
+from abc import ABC, abstractmethod
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from dubio.interception.interceptor import current_interceptor
+
+
+class Stochastic(nn.Module, ABC):
+    """A module whose parameters have a distribution instead of a value."""
+
+    @abstractmethod
+    def kl(self) -> Tensor:
+        """Divergence of its distribution from the prior, in nats, summed over parameters."""
+
+
+def kl(model: nn.Module) -> Tensor:
+    """The divergence of all stochastic modules of a network, each counted once."""
+    parts = [module.kl() for module in model.modules() if isinstance(module, Stochastic)]
+    if not parts:
+        raise ValueError(
+            f"model: expected a network with stochastic modules such as dubio.Masked, got "
+            f"{type(model).__name__} without any; convert it, or leave out the KL."
+        )
+    return torch.stack([part.to(parts[0].device) for part in parts]).sum()
+
+
+def own_noise(
+    module: nn.Module,
+    distribution: Literal["uniform", "normal"],
+    shape: tuple[int, ...],
+    x: Tensor,
+    *,
+    rows: int,
+    units: int,
+    rate: float | None,
+) -> Tensor | None:
+    """The noise of a module at work on x: None when it is to behave like its mean.
+
+    Under a `dubio.Noise` it is that noise, the same however often the module is called in a pass.
+    Otherwise it is fresh in train mode, and none in eval mode.
+
+    Args:
+        module: The module, which is one site.
+        distribution: What to draw.
+        shape: Shape of the noise without sharing.
+        x: The tensor that it acts on.
+        rows: The axis of the batch in ``shape``.
+        units: The axis of the units in ``shape``.
+        rate: The dropout rate, for the table of sites.
+    """
+    interceptor = current_interceptor()
+    if interceptor is not None:
+        return interceptor.own_noise(module, distribution, torch.Size(shape), x, rows, units, rate)
+    if not module.training:
+        return None
+    draw = torch.rand if distribution == "uniform" else torch.randn
+    return draw(shape, dtype=x.dtype, device=x.device)
