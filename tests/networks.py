@@ -124,7 +124,7 @@ class CausalAttention(nn.Module):
         h = F.scaled_dot_product_attention(
             q, k, v, dropout_p=self.dropout if self.training else 0.0, is_causal=True
         )
-        return self.head(h.transpose(1, 2).flatten(2)[:, -1])
+        return self.head(h.transpose(1, 2).flatten(2).sum(1))
 
 
 class Residual(nn.Module):

@@ -1,23 +1,33 @@
 """dubio: networks that know what they do not know."""
 
-from dubio import likelihoods
+from dubio import likelihoods, masks
 from dubio.interception.register import SiteNoise, register
 from dubio.interception.sites import Site, Sites
+from dubio.layers.masked import Masked
 from dubio.noise import Noise
+from dubio.objectives import schedules
+from dubio.objectives.elbo import ELBO
 from dubio.predict import predict, sites
 from dubio.predictive import Predictive
 from dubio.sampling.absence import NoSitesError
+from dubio.stochastic import Stochastic, kl
 
 __all__ = [
+    "ELBO",
+    "Masked",
     "NoSitesError",
     "Noise",
     "Predictive",
     "Site",
     "SiteNoise",
     "Sites",
+    "Stochastic",
+    "kl",
     "likelihoods",
+    "masks",
     "predict",
     "register",
+    "schedules",
     "sites",
 ]
 

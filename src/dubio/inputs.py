@@ -4,16 +4,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import partial
 from inspect import getclosurevars
-from types import FunctionType, MethodType
-from typing import Any, TypeAlias, cast
+from types import FunctionType, MethodType, ModuleType
+from typing import Any, TypeAlias
 
+import numpy
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
 Network: TypeAlias = Callable[..., Any]
 Inputs: TypeAlias = Tensor | Sequence[Any] | Mapping[str, Any]
-_NO_BATCH = "x: expected a tensor, a tuple or dict of tensors, or a DataLoader, got {}."
+_NO_BATCH = (
+    "x: expected a tensor, a tuple or dict of tensors, or a DataLoader or list of batches, got {}; "
+    "make tensors with torch.as_tensor."
+)
 Select: TypeAlias = str | int | Callable[[Any], Tensor] | None
 
 
@@ -67,20 +71,20 @@ def _check_module(model: nn.Module, inputs: Inputs) -> None:
             )
 
 
-def call(model: Network, inputs: Inputs, rows: int | None = None) -> Any:
+def call(model: Network, inputs: Inputs, order: Tensor | None = None) -> Any:
     """Call the network with a tensor, a tuple (as arguments) or a dict (as named arguments).
 
-    It gets copies, in case it writes over its inputs. With ``rows`` it gets that many rows, the
-    first ones of the batch, repeated if there are too few.
+    It gets copies, in case it writes over its inputs. With ``order`` it gets the rows with these
+    indices.
     """
     batch = count_rows(inputs)
 
     def copy(x: Any) -> Any:
         if not isinstance(x, Tensor):
             return x
-        if rows is None or x.dim() == 0 or len(x) != batch:
+        if order is None or x.dim() == 0 or len(x) != batch:
             return x.clone()
-        return x[torch.arange(rows, device=x.device) % batch]
+        return x[order.to(x.device)]
 
     inputs = tree_map(copy, inputs)
     if isinstance(inputs, Tensor):
@@ -117,6 +121,11 @@ def _select(output: Any, select: Select) -> Any:
         return tensors[0] if len(tensors) == 1 and not isinstance(output, Tensor) else output
     if callable(select):
         return select(output)
+    if isinstance(output, Tensor):
+        raise KeyError(
+            f"select={select!r}: the network returned one tensor of shape {tuple(output.shape)}; "
+            f"leave select out, or pass a function of the output."
+        )
     try:
         if isinstance(select, str) and not isinstance(output, Mapping):
             return getattr(output, select)
@@ -145,10 +154,10 @@ def _tensors(structure: Any) -> list[Tensor]:
 
 def batches(x: Inputs | Iterable[Any]) -> Iterator[Inputs]:
     """The one batch, or the inputs of every batch: pairs are taken for (inputs, targets)."""
-    if isinstance(x, Tensor | Sequence | Mapping):
+    if isinstance(x, Tensor | tuple | Mapping):
         yield x
         return
-    if not isinstance(x, Iterable):
+    if not isinstance(x, Iterable) or isinstance(x, str | numpy.ndarray):
         raise TypeError(_NO_BATCH.format(type(x).__name__))
     state = torch.get_rng_state()
     iterator = iter(x)  # a DataLoader takes a number from the global generator here
@@ -167,20 +176,34 @@ def batches(x: Inputs | Iterable[Any]) -> Iterator[Inputs]:
 
 
 def networks(model: Network) -> list[nn.Module]:
-    """The network, or the networks that a function refers to."""
-    if isinstance(model, nn.Module):
-        return [model]
-    if isinstance(model, partial):
-        return [found for part in (model.func, *model.args) for found in networks(part)]
-    if isinstance(model, MethodType):
-        return networks(cast(Network, model.__self__))
-    if not isinstance(model, FunctionType):
-        return []
-    variables = getclosurevars(model)
-    named = [*variables.nonlocals.values(), *variables.globals.values()]
-    return [value for value in named if isinstance(value, nn.Module)]
+    """The network, or the networks that a function or another callable refers to."""
+    return list(dict.fromkeys(_find_networks(model, depth=4)))
+
+
+def _find_networks(thing: Any, depth: int) -> Iterator[nn.Module]:
+    if isinstance(thing, nn.Module):
+        yield thing
+        return
+    parts: Iterable[Any] = ()
+    if depth == 0 or isinstance(thing, type | ModuleType):
+        parts = ()
+    elif isinstance(thing, partial):
+        parts = (thing.func, *thing.args, *thing.keywords.values())
+    elif isinstance(thing, MethodType):
+        parts = (thing.__self__,)
+    elif isinstance(thing, FunctionType):
+        variables = getclosurevars(thing)
+        parts = (*variables.nonlocals.values(), *variables.globals.values())
+    elif isinstance(thing, list | tuple):
+        parts = thing
+    elif isinstance(thing, dict):
+        parts = thing.values()
+    elif callable(thing) or depth < 4:
+        parts = getattr(thing, "__dict__", {}).values()
+    for part in parts:
+        yield from _find_networks(part, depth - 1)
 
 
 def is_loader(x: Any) -> bool:
     """Whether x yields batches instead of being one."""
-    return isinstance(x, Iterable) and not isinstance(x, Tensor | Sequence | Mapping)
+    return isinstance(x, Iterable) and not isinstance(x, Tensor | tuple | Mapping)

@@ -6,7 +6,8 @@ played again, cut into chunks, or indexed, and gives the same bits.
 """
 
 from contextvars import ContextVar
-from typing import Self
+from operator import index
+from typing import Self, SupportsIndex
 
 import torch
 
@@ -38,8 +39,10 @@ class Noise:
     def __init__(
         self, draws: int = 1, *, shared: bool = False, generator: torch.Generator | None = None
     ) -> None:
-        if isinstance(draws, bool) or not isinstance(draws, int) or draws < 1:
+        if isinstance(draws, bool) or not isinstance(draws, SupportsIndex) or index(draws) < 1:
             raise ValueError(f"draws: expected a positive int, got {draws!r}; try draws=100.")
+        if not isinstance(shared, bool):
+            raise TypeError(f"shared: expected True or False, got {shared!r}.")
         if generator is not None and not isinstance(generator, torch.Generator):
             raise TypeError(
                 f"generator: expected a torch.Generator or None, got {type(generator).__name__}; "
@@ -48,7 +51,7 @@ class Noise:
         device = None if generator is None else generator.device
         with no_interception():
             seed = torch.randint(2**63 - 1, (), generator=generator, device=device)
-        self._numbers = Numbers(int(seed), range(draws), bool(shared))
+        self._numbers = Numbers(int(seed), range(index(draws)), shared)
 
     @property
     def draws(self) -> int:
@@ -68,12 +71,16 @@ class Noise:
     def __len__(self) -> int:
         return self.draws
 
-    def __getitem__(self, index: int | slice) -> Self:
-        chosen = range(self.draws)[index]
-        if isinstance(chosen, int):
-            chosen = range(chosen, chosen + 1)
+    def __getitem__(self, key: int | slice) -> Self:
+        draws = range(self.draws)
+        if isinstance(key, slice):
+            chosen = draws[key]
+        elif -self.draws <= key < self.draws:
+            chosen = range(draws[key], draws[key] + 1)
+        else:
+            chosen = range(0)
         if not chosen or chosen.step != 1:
-            raise IndexError(f"expected some consecutive draws out of {self.draws}, got {index}.")
+            raise IndexError(f"expected some consecutive draws out of {self.draws}, got {key}.")
         part = object.__new__(type(self))
         part._numbers = self._numbers.part(chosen.start, chosen.stop)
         return part
@@ -85,7 +92,9 @@ class Noise:
         return hash(self._numbers)
 
     def __repr__(self) -> str:
-        return f"Noise(draws={self.draws}, shared={self.shared}, seed={self._numbers.seed})"
+        first, last = self._numbers.indices[0], self._numbers.indices[-1]
+        which = f"draw {first}" if first == last else f"draws {first} to {last}"
+        return f"Noise({which}, shared={self.shared}, seed={self._numbers.seed})"
 
     def __enter__(self) -> Self:
         if self.draws != 1:

@@ -7,13 +7,11 @@ import torch
 
 from dubio import inputs
 from dubio.inputs import Inputs, Network, Select
-from dubio.interception.interceptor import Interceptor
-from dubio.interception.numbers import Numbers
 from dubio.interception.sites import Sites, Where
 from dubio.likelihoods import Likelihood, Point
 from dubio.noise import Noise
 from dubio.predictive import Predictive, StoredDraws
-from dubio.sampling.engine import run_once
+from dubio.sampling.engine import find_gates, watch
 from dubio.sampling.modes import gates
 from dubio.source import NetworkDraws, uncompiled
 
@@ -91,11 +89,11 @@ def sites(model: Network, x: Inputs | Iterable[Any]) -> Sites:
     batch = next(inputs.batches(x))
     inputs.check(model, batch)
     roots = inputs.networks(model)
-    one_draw = Numbers(seed=0, indices=range(1), shared=False)
-    _, found = run_once(
-        lambda: inputs.call(model, batch),
-        roots,
-        gates(roots),
-        lambda: Interceptor(one_draw, roots=roots, evaluating=True),
-    )
-    return found
+    raised = gates(roots)
+
+    def run() -> object:
+        return inputs.call(model, batch)
+
+    seen = watch(run, roots, raised).sites
+    found = find_gates(run, roots, raised, seen)
+    return watch(run, roots, raised | found).sites if found else seen

@@ -221,6 +221,10 @@ class Predictive:
         Args:
             y: One target per row, `(B, *E)`; integer class labels for `Categorical`.
         """
+        if not isinstance(y, Tensor):
+            raise TypeError(
+                f"y: expected a tensor, got {type(y).__name__}; make one with torch.as_tensor"
+            )
         rows = self.source.num_rows
         if y.shape[:1] != (rows,):
             raise ValueError(

@@ -103,7 +103,7 @@ class NetworkDraws:
     def _engine(self, batch: Inputs, index: int) -> Engine:
         inputs.check(self._model, batch)
         return Engine(
-            lambda rows: inputs.choose(inputs.call(self._model, batch, rows), self._select),
+            lambda order: inputs.choose(inputs.call(self._model, batch, order), self._select),
             inputs.networks(self._model),
             inputs.count_rows(batch),
             self._numbers.for_batch(index),

@@ -39,10 +39,14 @@ class TestBatch:
         with pytest.raises(ValueError, match=f"x: expected.*{message}"):
             dubio.predict(mlp(), x, keep_draws=keep_draws)
 
-    @pytest.mark.parametrize("x", [[], (), {}, 3, None, "abc", [1.0, 2.0], X.numpy()])
+    @pytest.mark.parametrize("x", [(), {}, 3, None, "abc", [1.0, 2.0], X.numpy()])
     def test_kinds(self, x: Any, keep_draws: bool) -> None:
         with pytest.raises(TypeError, match=r"x: expected a tensor, .*DataLoader"):
             dubio.predict(mlp(), x, keep_draws=keep_draws)
+
+    def test_no_batches(self, keep_draws: bool) -> None:
+        with pytest.raises(ValueError, match="x: expected at least one batch"):
+            dubio.predict(mlp(), [], keep_draws=keep_draws)
 
 
 def test_sites_check_the_batch_too() -> None:

@@ -77,11 +77,12 @@ def draws_of(model: nn.Module, x: Any, **options: Any) -> Tensor:
 
 
 class TestBatches:
-    def test_tuples_and_lists_are_arguments_and_dicts_named_ones(self) -> None:
+    def test_tuples_are_arguments_and_dicts_named_ones(self) -> None:
         network, x, z = two_inputs()
         expected = draws_of(network, (x, z))
         assert expected.shape == (3, 7, 3)
-        assert torch.equal(draws_of(network, [x, z]), expected)
+        batches = [((x[:4], z[:4]), "a target"), ((x[4:], z[4:]), "another")]
+        assert draws_of(network, batches).shape == expected.shape
         assert torch.equal(draws_of(network, {"x": x, "z": z}), expected)
         assert torch.equal(draws_of(network, {"z": z, "x": x}), expected)
         assert torch.equal(draws_of(network, (x, z, 2.0)), 2 * expected)

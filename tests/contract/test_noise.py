@@ -126,4 +126,5 @@ def test_gradients_flow_through_the_noise(dropout: nn.Module) -> None:
 
 def test_it_says_what_it_is() -> None:
     noise = dubio.Noise(3, shared=True, generator=seeded())
-    assert repr(noise).startswith("Noise(draws=3, shared=True, seed=")
+    assert repr(noise).startswith("Noise(draws 0 to 2, shared=True, seed=")
+    assert repr(noise[1]).startswith("Noise(draw 1, shared=True, seed=")

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -168,6 +169,14 @@ def add_to_a_plain_tensor_that_has_another_name(x: Tensor, h: Tensor) -> Tensor:
 
 
 @operation(6)
+def overwrite_a_plain_tensor_after_use(x: Tensor, h: Tensor) -> Tensor:
+    plain = x.clone()
+    y = h * plain
+    plain.add_(1)
+    return y + plain
+
+
+@operation(6)
 def scatter_into_a_plain_tensor(x: Tensor, h: Tensor) -> Tensor:
     plain = torch.zeros_like(x)
     plain.scatter_add_(1, torch.zeros_like(x).long(), h)
@@ -264,6 +273,13 @@ def tanh_between_dropouts(x: Tensor, h: Tensor) -> Tensor:
     weight = torch.linspace(-1, 1, 36).view(6, 6)
     h = F.linear(torch.cos(h), weight, torch.ones(6))
     return F.linear(torch.tanh(F.dropout(F.dropout(h, 0.3), 0.3)), weight)
+
+
+@operation(6)
+def hidden_layer_that_is_read_twice(x: Tensor, h: Tensor) -> Tensor:
+    weight = torch.linspace(-1, 1, 36).view(6, 6)
+    hidden = F.linear(h, weight)
+    return F.linear(F.dropout(hidden.relu(), 0.3), weight, torch.ones(6)) + hidden
 
 
 @operation(6)
@@ -459,6 +475,31 @@ def test_operation(name: str, shared: bool, caplog: pytest.LogCaptureFixture) ->
     torch.testing.assert_close(draws, passes(network, x, noise), **tolerance)
     assert len(torch.unique(draws, dim=0)) > 1
     assert not caplog.records  # a recorded pass that did not repeat
+
+
+CONTEXT = torch.randn(7, 2, 5, 3, generator=seeded(1))
+ATTENTION: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "causal": {"is_causal": True},
+    "scale": {"scale": 0.3},
+    "flags": {"attn_mask": torch.ones(5, 5, dtype=torch.bool).tril(-1)},
+    "flags for every row": {"attn_mask": torch.arange(5) <= torch.arange(7).view(7, 1, 1, 1)},
+    "biases": {"attn_mask": torch.linspace(-3, 3, 25).view(5, 5)},
+    "forbidding biases": {"attn_mask": torch.zeros(5, 5).fill_diagonal_(float("-inf"))},
+    "fewer keys": {"enable_gqa": True, "key": CONTEXT[:, :1], "value": 2 * CONTEXT[:, :1]},
+    "other length": {"key": CONTEXT[:, :, :2], "value": CONTEXT[:, :, :2], "is_causal": True},
+}
+
+
+@pytest.mark.parametrize("name", ATTENTION)
+def test_attention_with_a_vanishing_rate_is_the_attention_of_torch(name: str) -> None:
+    arguments = {"key": CONTEXT, "value": 2 * CONTEXT, **ATTENTION[name]}
+    x = torch.randn(7, 2, 5, 3, generator=seeded())
+    expected = F.scaled_dot_product_attention(x, **arguments)
+    draws = dubio.predict(
+        lambda x: F.scaled_dot_product_attention(x, dropout_p=1e-9, **arguments), x, draws=2
+    ).draws
+    torch.testing.assert_close(draws, expected.expand_as(draws))
 
 
 RANDOM: dict[str, Function] = {

@@ -84,7 +84,12 @@ def test_the_bar_goes_away_after_an_exception(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_short_work_shows_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    tenths = count(step=2)
+    monkeypatch.setattr(
+        dubio.progress, "time", SimpleNamespace(monotonic=lambda: next(tenths) / 10)
+    )
     stream = Terminal()
     monkeypatch.setattr(sys, "stderr", stream)
-    dubio.predict(nn.Dropout(0.5), torch.ones(2, 3), draws=10, chunk=1)
+    dubio.predict(nn.Dropout(0.5), torch.ones(2, 3), draws=4, chunk=1)
+    assert next(tenths) == 10  # five looks at the clock, and less than a second gone by
     assert not stream.getvalue()

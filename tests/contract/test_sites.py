@@ -311,9 +311,8 @@ class TestRegistered:
         dubio.register(DropPath, drop_path)
         assert torch.equal(outputs(), expected)
 
-    def test_before_it_is_registered_it_is_quiet_or_draws_for_itself(self) -> None:
-        with pytest.raises(dubio.NoSitesError, match=r"(?s)Jitter.*dubio\.register"):
-            dubio.predict(Jitter(), torch.ones(3, 7))
+    def test_before_it_is_registered_it_draws_for_itself(self) -> None:
+        assert [site.kind for site in dubio.sites(Jitter(), torch.ones(3, 7))] == ["rand", "randn"]
         network, x = make_deep()
         assert [site.kind for site in dubio.sites(network, x)] == ["dropout", "bernoulli_"]
         with pytest.raises(ValueError, match=r"shared=True.*bernoulli_.*dubio\.register"):
@@ -396,6 +395,15 @@ class TestRegistered:
         dubio.register(DropPath, lambda module, noise, x: x + noise.normal(*x.shape))
         draws = dubio.predict(DropPath(0.4), torch.zeros(3, 7), draws=9, generator=seeded()).draws
         assert len(draws.unique()) == draws.numel()
+
+    @pytest.mark.usefixtures("unregistered")
+    def test_noise_that_is_asked_for_twice_is_drawn_twice(self) -> None:
+        def twice(module: DropPath, noise: dubio.SiteNoise, x: Tensor) -> Tensor:
+            return torch.cat([noise.bernoulli(0.5, *x.shape), noise.bernoulli(0.5, *x.shape)], 1)
+
+        dubio.register(DropPath, twice)
+        draws = dubio.predict(DropPath(0.4), torch.zeros(3, 40), draws=2, generator=seeded()).draws
+        assert not torch.equal(draws[..., :40], draws[..., 40:])
 
     @pytest.mark.usefixtures("unregistered")
     def test_registering_again_replaces_the_rate(self) -> None:

@@ -15,6 +15,12 @@ from references import seeded
 from snapshots import snapshot
 
 ROWS = 5
+TAPED = [
+    (name, shared)
+    for name, case in CASES.items()
+    for shared in (False, True)
+    if case.taped and (case.shareable or not shared)
+]
 
 
 class Counted(nn.Module):
@@ -74,13 +80,13 @@ class TestTorchUncertainty:
         dubio.predict(network, torch.randn(ROWS, 6), **options)  # type: ignore[arg-type]
         assert (trunk.calls, head.calls) == (1, 1)
 
-    @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.taped])
-    def test_the_network_runs_once(self, name: str) -> None:
+    @pytest.mark.parametrize(("name", "shared"), TAPED)
+    def test_the_network_runs_once(self, name: str, shared: bool) -> None:
         """The same for the whole network, wherever its dropout stands."""
         network, x = build(name, ROWS)
         counted = Counted(network)
-        dubio.predict(counted, x, draws=30, select=CASES[name].select)
-        assert counted.calls == (2 if name == "gated module" else 1)  # the gate must be found
+        dubio.predict(counted, x, draws=30, shared=shared, select=CASES[name].select)
+        assert 1 <= counted.calls <= (2 if name == "gated module" else 1)  # gates must be found
 
     def test_a_trunk_in_a_skip_connection_runs_once(self) -> None:
         """The same where the trunk is read again behind the dropout."""

@@ -1,42 +1,16 @@
 """Dropout inside attention, which torch applies out of sight of the caller."""
 
 from collections.abc import Callable
-from types import FunctionType
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dubio.interception.interceptor import Interceptor, handles
+from dubio.interception.interceptor import Interceptor, handles, transparent
 from dubio.interception.perturbations import plain_dropout
 
-
-def _transparent(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same Python function, but with its inner torch calls visible to the interceptor.
-
-    Functions of `torch.nn.functional` hand themselves over whole to an active interceptor as their
-    first step; here they are told that there is none, and so reach their inner calls.
-    """
-    assert isinstance(function, FunctionType)
-    unaware = {
-        name: (lambda *args: False)
-        for name in (
-            "has_torch_function",
-            "has_torch_function_unary",
-            "has_torch_function_variadic",
-        )
-    }
-    return FunctionType(
-        function.__code__,
-        {**function.__globals__, **unaware},
-        function.__name__,
-        function.__defaults__,
-        function.__closure__,
-    )
-
-
-_multi_head_attention = _transparent(F.multi_head_attention_forward)
+_multi_head_attention = transparent(F.multi_head_attention_forward)
 
 
 @handles(F.multi_head_attention_forward)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any, Literal, Protocol
 
 import torch
@@ -16,10 +17,10 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from dubio.interception.layout import (
+    BatchAxis,
     Layout,
-    batch_axis,
+    Probe,
     likely_batch_axis,
-    one_noise_for_all_rows,
 )
 from dubio.interception.numbers import Numbers
 from dubio.interception.perturbations import Draw, Perturbation
@@ -40,6 +41,30 @@ def handles(*functions: Callable[..., Any]) -> Callable[[Handler], Handler]:
         return handler
 
     return enter
+
+
+def transparent(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same Python function, but with its inner torch calls visible to the interceptor.
+
+    Functions of `torch.nn.functional` hand themselves over whole to an active interceptor as their
+    first step; here they are told that there is none, and so reach their inner calls.
+    """
+    assert isinstance(function, FunctionType)
+    unaware = {
+        name: (lambda *args: False)
+        for name in (
+            "has_torch_function",
+            "has_torch_function_unary",
+            "has_torch_function_variadic",
+        )
+    }
+    return FunctionType(
+        function.__code__,
+        {**function.__globals__, **unaware},
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
 
 
 def current_interceptor() -> "Interceptor | None":
@@ -112,16 +137,15 @@ class OwnSite:
 
 @dataclass(frozen=True)
 class BatchSize:
-    """What is known of the batch: its rows, and the shapes seen at another number of rows."""
+    """What is known of the batch: its rows, and what passes over few of them have shown."""
 
     rows: int
-    probe_rows: int = 0
-    probe: tuple[torch.Size, ...] = ()
+    probes: tuple[Probe, ...] = ()
 
-    def axis(self, site: int, shape: torch.Size) -> int | None:
+    def axis(self, site: int, shape: torch.Size) -> BatchAxis | None:
         """The axis of the batch in the noise of a site; None if there is none."""
-        if site < len(self.probe) and len(self.probe[site]) == len(shape):
-            return batch_axis(shape, self.rows, self.probe[site], self.probe_rows)
+        if site < len(self.probes) and self.probes[site].forwards.dim() == len(shape):
+            return self.probes[site].batch_axis(shape, self.rows)
         return likely_batch_axis(shape, self.rows)
 
 
@@ -135,10 +159,12 @@ class Interceptor(TorchFunctionMode):
         batch: What is known of the batch.
         executor: How functions are carried out.
         evaluating: Whether batch normalisation must use its statistics and leave them alone.
+        watching: Whether the pass is only to be looked at, and no site noisy.
 
     Attributes:
         sites: The sites reached so far.
         noise_shapes: The shape of the noise at each of them, before any sharing.
+        tensors: What noise would have acted on at the sites that were not chosen.
         own: What modules with noise of their own have drawn.
     """
 
@@ -151,11 +177,14 @@ class Interceptor(TorchFunctionMode):
         batch: BatchSize | None = None,
         executor: Executor | None = None,
         evaluating: bool = False,
+        watching: bool = False,
     ) -> None:
         super().__init__()
         self.evaluating = evaluating
+        self.watching = watching
         self.sites = Sites()
         self.noise_shapes: list[torch.Size] = []
+        self.tensors: list[Tensor] = []
         self._numbers = numbers
         self._namer = Namer(roots)
         self._chosen = chosen
@@ -202,7 +231,10 @@ class Interceptor(TorchFunctionMode):
         site = Site(len(self.sites), name, kind, rate, tuple(x.shape), module)
         self.sites.append(site)
         self.noise_shapes.append(x.shape if noise_shape is None else noise_shape)
-        return site if self._chosen(site) else None
+        if self._chosen(site) and not self.watching:
+            return site
+        self.tensors.append(x)
+        return None
 
     def layout(self, site: Site, shape: torch.Size, x: Tensor, axis: int | None = None) -> Layout:
         """How noise of this shape, without sharing, is drawn at a site that acts on x.
@@ -211,22 +243,12 @@ class Interceptor(TorchFunctionMode):
         """
         if not self._numbers.shared or isinstance(x, nn.Parameter) or not shape:
             return Layout(shape)
-        rows = shape[axis] if axis is not None else self._rows_of_batch(shape)
-        if axis is None:
-            axis = self._axis_of_batch(site, shape, rows)
-        if axis is None:
-            return Layout(shape)
-        return one_noise_for_all_rows(shape, axis, rows, x.device)
+        found = self._axis_of_batch(site, shape) if axis is None else BatchAxis(axis)
+        return Layout(shape) if found is None else found.layout(shape, x.device)
 
-    def _rows_of_batch(self, shape: torch.Size) -> int:
-        if self._batch is not None:
-            return self._batch.rows
-        return self._namer.rows_of_outermost_call() or shape[0]
-
-    def _axis_of_batch(self, site: Site, shape: torch.Size, rows: int) -> int | None:
-        if self._batch is not None:
-            return self._batch.axis(site.index, shape)
-        return likely_batch_axis(shape, rows)
+    def _axis_of_batch(self, site: Site, shape: torch.Size) -> BatchAxis | None:
+        batch = self._batch or BatchSize(self._namer.rows_of_outermost_call() or shape[0])
+        return batch.axis(site.index, shape)
 
     def own_noise(
         self,
@@ -280,11 +302,5 @@ class Interceptor(TorchFunctionMode):
 
     def own_randomness(self, function: Callable[..., Any]) -> torch.Generator:
         """What random numbers that the network draws by itself are to come from."""
-        name = getattr(function, "__name__", "random")
-        if self._numbers.shared:
-            raise ValueError(
-                f"shared=True: the network calls torch's {name} itself, and such noise cannot be "
-                f"shared by the rows of a batch; use shared=False, or dubio.register the module."
-            )
-        self._executor.own_randomness(name)
+        self._executor.own_randomness(f"torch's {getattr(function, '__name__', 'random')}")
         return torch.Generator().manual_seed(self._numbers.seeds(-2, len(self.sites))[0])

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from dubio.interception.interceptor import Interceptor, handles
+from dubio.interception.interceptor import Interceptor, handles, transparent
 
 
 @handles(
@@ -44,7 +45,7 @@ def _seeded(
     if kwargs.get("generator") is None:
         kwargs = {**kwargs, "generator": generator}
     out = interceptor.call(function, args, kwargs)
-    if interceptor.reach(function.__name__, out, None) is None:
+    if interceptor.reach(function.__name__, out, None) is None and not interceptor.watching:
         raise ValueError(
             f"where: the network calls torch's {function.__name__} itself, which cannot be left "
             f"out; choose {interceptor.sites[-1].name!r} as well, or dubio.register the module."
@@ -59,8 +60,24 @@ def _seeded_like(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:
-    x, *_ = args
+    x = args[0] if args else kwargs["input"]
     options = {"dtype": x.dtype, "device": x.device, **kwargs}
+    options.pop("input", None)
     options.pop("memory_format", None)
     sized = torch.rand if function is torch.rand_like else torch.randn
     return _seeded(interceptor, sized, (x.shape,), options)
+
+
+_gumbel_softmax = transparent(F.gumbel_softmax)
+
+
+@handles(F.gumbel_softmax)
+def _gumbel(
+    interceptor: Interceptor,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    """Look inside, where the random numbers are drawn."""
+    with interceptor:
+        return _gumbel_softmax(*args, **kwargs)

@@ -37,7 +37,12 @@ class Site:
 
 
 Where: TypeAlias = (
-    str | type[nn.Module] | Callable[[Site], bool] | Iterable[str | type[nn.Module]] | None
+    str
+    | nn.Module
+    | type[nn.Module]
+    | Callable[[Site], bool]
+    | Iterable[str | nn.Module | type[nn.Module]]
+    | None
 )
 
 
@@ -81,14 +86,17 @@ def chooser(where: Where) -> Callable[[Site], bool]:
                 f"where: expected a module class such as nn.Dropout, got {where.__name__}."
             )
         return lambda site: isinstance(site.module, where)
+    if isinstance(where, nn.Module):
+        inside = set(where.modules())
+        return lambda site: site.module in inside
     if callable(where):
         return where
     if isinstance(where, Iterable):
         choices = [chooser(choice) for choice in where]
         return lambda site: any(choice(site) for choice in choices)
     raise TypeError(
-        f"where: expected a name pattern, a module class, a predicate on sites or a list of "
-        f"patterns and classes, got {type(where).__name__}."
+        f"where: expected a name pattern, a module or module class, a predicate on sites or a list "
+        f"of those, got {type(where).__name__}."
     )
 
 

@@ -63,6 +63,11 @@ class Mask(nn.Module, ABC):
                 f"{type(self).__name__}: expected {self.units} units on axis {axis}, got a tensor "
                 f"of shape {tuple(x.shape)}; make the mask with units={x.shape[axis]} or units=1."
             )
+        if axis == rows:
+            raise ValueError(
+                f"{type(self).__name__}: expected a batch with rows on axis {rows} and units on "
+                f"another, got shape {tuple(x.shape)}; add an axis with x[None]."
+            )
         shape = [1] * x.dim()
         shape[axis] = x.shape[axis]
         shape[rows] = x.shape[rows]
@@ -88,7 +93,7 @@ class LearnedRate(Mask, ABC):
         logit: The logit of keeping, by unit: the parameter.
     """
 
-    def __init__(self, units: int, *, drop: float = 0.1) -> None:
+    def __init__(self, units: int = 1, *, drop: float = 0.1) -> None:
         super().__init__(units, drop=drop)
         start = torch.full((units,), 1.0 - drop, dtype=torch.float64).logit()
         self.logit = nn.Parameter(start.to(torch.get_default_dtype()))

@@ -8,6 +8,7 @@ Three ways, the first that fits is taken:
 3. one call per draw. Always right.
 """
 
+import warnings
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
@@ -98,7 +99,9 @@ class Operation:
         return self._vmap
 
     def _vmap(self, values: Sequence[Tensor]) -> list[Tensor]:
-        return list(torch.vmap(lambda *one: tuple(self.call(one)))(*values))
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)
+            return list(torch.vmap(lambda *one: tuple(self.call(one)))(*values))
 
     def _draw_by_draw(self, values: Sequence[Tensor]) -> list[Tensor]:
         results = [self.call(one) for one in zip(*values, strict=True)]
@@ -126,6 +129,8 @@ def _tensors(out: Any) -> list[Tensor]:
 def _pointwise(operation: Operation, values: Sequence[Tensor]) -> list[Tensor]:
     """Elementwise operations broadcast from the last axis: pad stacks so that draws stay first."""
     dims = len(operation.shapes[0])
+    if dims and len({value.dtype for value in values}) > 1 and min(v.dim() for v in values) == 1:
+        raise NotImplementedError("numbers give way to the type of tensors: vmap knows how")
     aligned = [
         value
         if value.dim() == dims + 1

@@ -6,18 +6,23 @@ draws random numbers itself, …) it runs once per draw instead, with the same n
 """
 
 import logging
+import pickle
+import random
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 
+import numpy
 import torch
 from torch import Tensor, nn
 
 from dubio.interception.interceptor import BatchSize, Interceptor, no_interception
+from dubio.interception.layout import Probe
 from dubio.interception.numbers import Numbers
 from dubio.interception.sites import Site, Sites
 from dubio.sampling.absence import no_sites
-from dubio.sampling.modes import gates, missed_gates, sampling_mode
+from dubio.sampling.modes import gates, missed_gates, remember_gates, sampling_mode
 from dubio.sampling.tape import Tape
-from dubio.sampling.traced import Recorder, Traced, forget_tracing
+from dubio.sampling.traced import Recorder, Traced, UntraceableError
 
 logger = logging.getLogger("dubio")
 
@@ -27,7 +32,7 @@ CHUNK_BYTES = 24 * 2**20
 
 _verified: set[int] = set()  # signatures of tapes that gave what their network gave
 
-Run = Callable[[int | None], Tensor]  # rows (None: the batch as it is) -> the selected output
+Run = Callable[[Tensor | None], Tensor]  # indices of rows (None: the batch) -> selected output
 
 
 class Engine:
@@ -54,20 +59,35 @@ class Engine:
         self._numbers = numbers
         self._chosen = chosen
         self._gates = gates(roots)
+        self._feeds_torch = False  # whether the network draws from torch's generator unseen
+        self._doubtful: Sites | None = None  # the sites, if the output may not depend on them
         self._batch = self._probe(rows) if numbers.shared and rows > 1 else BatchSize(rows)
         self._tape, self._first = self._record()
+        if numbers.shared and len(self._first) != rows:
+            raise ValueError(
+                f"shared=True: expected an output with the {rows} rows of x, got shape "
+                f"{tuple(self._first.shape)}; rows come first in x and in the output."
+            )
 
     def chunks(self, chunk: int | None = None) -> Iterator[Tensor]:
         """All draws in order, ``chunk`` (or as many as fit the budget) at a time: (s, B, …)."""
         yield self._first[None]
         draws = len(self._numbers.indices)
         if self._tape is None or not self._repeats(self._tape):
-            for index in range(1, draws):
-                yield self._pass(self._numbers.part(index, index + 1), None)[0][None]
+            yield from self._one_by_one(draws)
             return
         size = chunk or max(1, CHUNK_BYTES // max(1, self._tape.bytes_per_draw))
         for start in range(1, draws, size):
             yield self._play(self._tape, start, start + size)
+
+    def _one_by_one(self, draws: int) -> Iterator[Tensor]:
+        varies = draws == 1
+        for index in range(1, draws):
+            output, _ = self._pass(self._numbers.part(index, index + 1), None)
+            varies = varies or not torch.equal(output, self._first)
+            yield output[None]
+        if self._doubtful is not None and not varies:
+            raise no_sites(self._roots, self._doubtful, self._chosen)
 
     def _play(self, tape: Tape, start: int, stop: int) -> Tensor:
         device = self._first.device.type
@@ -89,76 +109,128 @@ class Engine:
 
     def _record(self) -> tuple[Tape | None, Tensor]:
         """Run the network once: the tape if it can be played, and the first draw."""
-        recorder = Recorder()
+        recorder = Recorder(shared=self._numbers.shared)
         numbers = self._numbers.part(0, 1)
+        elsewhere, state = _other_generators(), torch.get_rng_state()
         try:
             output, sites = self._pass(numbers, recorder)
             recorder.check_overwritten(output)
+            if _other_generators() != elsewhere:
+                recorder.own_randomness("Python's or numpy's generator")
+            if not torch.equal(torch.get_rng_state(), state):
+                torch.set_rng_state(state)
+                recorder.own_randomness("torch's generator")
+                self._feeds_torch = True
+                raise UntraceableError
+            slot = output.slot if isinstance(output, Traced) else None
+            output = output.value if isinstance(output, Traced) else output
         except Exception as error:  # whatever it is, a pass without recording tells better
             logger.info("one pass per draw, since %s", recorder.tape.obstacle or repr(error))
             output, sites = self._pass(numbers, None)
-            if not any(map(self._chosen, sites)):
+            if self._feeds_torch:
+                self._doubtful = sites
+            elif not any(map(self._chosen, sites)):
                 raise no_sites(self._roots, sites, self._chosen) from None
             return None, output
         finally:
             recorder.close()
-            forget_tracing(self._roots)
-        if not isinstance(output, Traced):
+        if self._find_gates(sites):
+            return self._record()
+        if slot is not None:
+            recorder.tape.finish(slot, shared=self._numbers.shared)
+        elif recorder.tape.obstacle is None:
             raise no_sites(self._roots, sites, self._chosen)
-        recorder.tape.finish(output.slot, shared=self._numbers.shared)
+        else:  # a branch may have chosen it
+            self._doubtful = sites
         if recorder.tape.obstacle is not None:
             logger.info("one pass per draw, since %s", recorder.tape.obstacle)
-            return None, output.value
-        return recorder.tape, output.value
+            return None, output
+        return recorder.tape, output
+
+    def _find_gates(self, sites: Sites) -> bool:
+        """Whether raising the flag of some more modules shows dropouts that were not reached."""
+        found = find_gates(lambda: self._run(None), self._roots, self._gates, sites)
+        self._gates |= found
+        return bool(found)
 
     def _pass(self, numbers: Numbers, recorder: Recorder | None) -> tuple[Tensor, Sites]:
         """The output under the noise of one draw, and the sites on the way."""
-        return run_once(
-            lambda: self._run(None),
-            self._roots,
-            self._gates,
-            lambda: Interceptor(
-                numbers,
-                roots=self._roots,
-                chosen=self._chosen,
-                batch=self._batch,
-                executor=recorder,
-                evaluating=True,
-            ),
+        interceptor = Interceptor(
+            numbers,
+            roots=self._roots,
+            chosen=self._chosen,
+            batch=self._batch,
+            executor=recorder,
+            evaluating=True,
         )
+        fed = _fed(numbers) if self._feeds_torch else nullcontext()
+        with sampling_mode(self._roots, self._gates), torch.no_grad(), fed, interceptor:
+            return self._run(None), interceptor.sites
 
     def _probe(self, rows: int) -> BatchSize:
-        """Shapes at another batch size, which tell the batch's axis from others of its length."""
-        other = 2 if rows > 2 else 3
-        interceptor = Interceptor(
-            Numbers(0, range(1), shared=False), roots=self._roots, evaluating=True
-        )
+        """Where rows are at each site: passes over few rows, forwards and backwards, tell."""
+        few = torch.arange(2 if rows > 2 else 3) % rows
         try:
-            run_once(lambda: self._run(other), self._roots, self._gates, lambda: interceptor)
+            forwards, backwards = (self._watch(order) for order in (few, few.flip(0)))
         except Exception as error:
             logger.info("the axis of the batch is guessed, since %r", error)
             return BatchSize(rows)
-        return BatchSize(rows, other, tuple(interceptor.noise_shapes))
+        both = zip(forwards, backwards, strict=True)
+        return BatchSize(rows, tuple(Probe(one, other, len(few)) for one, other in both))
+
+    def _watch(self, order: Tensor) -> list[Tensor]:
+        """The tensors at all sites of a pass without noise."""
+        return watch(lambda: self._run(order), self._roots, self._gates).tensors
 
 
-def run_once(
-    run: Callable[[], Tensor],
-    roots: Sequence[nn.Module],
-    raised: set[nn.Module],
-    interceptor: Callable[[], Interceptor],
-) -> tuple[Tensor, Sites]:
-    """Run a network under an interceptor; once more if gates turn out to hide dropout.
+def watch(
+    run: Callable[[], object], roots: Sequence[nn.Module], raised: set[nn.Module]
+) -> Interceptor:
+    """Run a network without noise, and see which sites it reaches."""
+    interceptor = Interceptor(
+        Numbers(0, range(1), shared=False),
+        roots=roots,
+        evaluating=True,
+        watching=True,
+    )
+    with sampling_mode(roots, raised), torch.no_grad(), interceptor:
+        run()
+    return interceptor
 
-    Gates that are found are added to ``raised``.
+
+def find_gates(
+    run: Callable[[], object], roots: Sequence[nn.Module], raised: set[nn.Module], sites: Sites
+) -> set[nn.Module]:
+    """Modules whose flag must be up for their dropout modules to be reached.
+
+    Suspects are those that own a dropout that was not reached; they are tried.
     """
-    while True:
-        at_work = interceptor()
-        with sampling_mode(roots, raised), torch.no_grad(), at_work:
-            output = run()
-        missed = missed_gates(roots, at_work.sites) - raised
-        if not missed:
-            return output, at_work.sites
-        raised |= missed
+    suspects = missed_gates(roots, sites) - raised
+    if not suspects:
+        return set()
+    try:
+        seen = watch(run, roots, raised | suspects).sites
+    except Exception:
+        return set()
+    found = suspects - missed_gates(roots, seen)
+    remember_gates(found)
+    return found
+
+
+@contextmanager
+def _fed(numbers: Numbers) -> Iterator[None]:
+    """Feed torch's global generator with the seed of a draw, and give its state back."""
+    state = torch.get_rng_state()
+    torch.default_generator.manual_seed(numbers.seeds(-2)[0])
+    try:
+        yield
+    finally:
+        torch.set_rng_state(state)
+
+
+def _other_generators() -> tuple[object, ...]:
+    """The state of the global generators of Python and numpy."""
+    return random.getstate(), pickle.dumps(numpy.random.get_state(legacy=False))
 
 
 def _agree(a: Tensor, b: Tensor) -> bool:

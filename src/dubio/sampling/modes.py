@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import CodeType
+from weakref import WeakSet
 
 import torch
 from torch import nn
@@ -23,11 +24,13 @@ _lock = threading.Lock()
 _borrowed: dict[nn.Module, tuple[int, bool]] = {}  # module -> (users, its own flag)
 _eager_users = 0
 _eager = ExitStack()
+_found_gates: WeakSet[nn.Module] = WeakSet()
 _gated_methods: dict[type[nn.Module], list[set[str]]] = {}
 
 _FUNCTIONS = frozenset(
     {"scaled_dot_product_attention", "dropout", "dropout1d", "dropout2d", "dropout3d"}
     | {"alpha_dropout", "feature_alpha_dropout", "feature_dropout"}
+    | {"rand", "rand_like", "randn", "randn_like", "bernoulli", "bernoulli_", "uniform_", "normal_"}
 )
 
 
@@ -63,7 +66,7 @@ def _set_flag(module: nn.Module, training: bool) -> None:
 
 
 def gates(roots: Iterable[nn.Module]) -> set[nn.Module]:
-    """Modules one of whose methods reads ``self.training`` next to a dropout of its own.
+    """Modules one of whose methods reads ``self.training`` next to noise of its own.
 
     Dropout submodules need no such help, nor do the modules of torch itself.
     """
@@ -72,11 +75,19 @@ def gates(roots: Iterable[nn.Module]) -> set[nn.Module]:
         for root in roots
         for module in root.modules()
         if not is_registered(module)
-        and any(
-            any(_is_dropout(module, name, names) for name in names)
-            for names in _methods_with_gates(type(module))
+        and (
+            module in _found_gates
+            or any(
+                any(_is_dropout(module, name, names) for name in names)
+                for names in _methods_with_gates(type(module))
+            )
         )
     }
+
+
+def remember_gates(found: Iterable[nn.Module]) -> None:
+    """Take note of modules that turned out to be gates."""
+    _found_gates.update(found)
 
 
 def missed_gates(roots: Iterable[nn.Module], sites: Iterable[Site]) -> set[nn.Module]:

@@ -7,12 +7,13 @@ perturbation see plain tensors and leave no trace: the deterministic trunk enter
 constants and never runs again.
 """
 
-from collections.abc import Callable, Sequence
+import weakref
+from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
+from torch import Tensor
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from dubio.interception.numbers import Numbers
 from dubio.interception.perturbations import Perturbation
@@ -90,22 +91,36 @@ _REFLECTED = {
 class Recorder:
     """Carries functions out for one draw and records those that depend on the noise."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, shared: bool) -> None:
         self.tape = Tape()
+        self._shared = shared
         self._open = True
         self._overwritten: list[Tensor] = []
+        self._traced: list[weakref.ref[Traced]] = []
 
     def close(self) -> None:
-        """Stop recording; what the network kept of this pass behaves like any tensor."""
+        """Stop recording; what the network has kept of this pass becomes a plain tensor."""
         self._open = False
+        kept = [tensor for reference in self._traced if (tensor := reference()) is not None]
+        self._traced.clear()
+        for tensor in kept:
+            torch.utils.swap_tensors(tensor, tensor.value.detach())
+
+    def trace(self, value: Tensor, slot: Slot) -> Traced:
+        """Wrap a value of this pass."""
+        traced = Traced(value, slot, self)
+        self._traced.append(weakref.ref(traced))
+        return traced
 
     def perturb(self, perturbation: Perturbation, numbers: Numbers, x: Tensor) -> Tensor:
         """Apply the noise of the one draw; the result is traced from here on."""
         if x.is_sparse or x.is_nested:
             self._refuse(f"dropout of a {x.layout} tensor")
+        if torch.is_grad_enabled():
+            self._refuse("the network takes gradients itself")
         value = perturbation(numbers, x.value if isinstance(x, Traced) else x)[0]
         slot = self.tape.perturb(perturbation, _operand(x), value)
-        return Traced(value, slot, self)
+        return self.trace(value, slot)
 
     def perturb_in_place(self, perturbation: Perturbation, numbers: Numbers, x: Tensor) -> Tensor:
         """The same into a new tensor; who reads the old one after that gets the slow way."""
@@ -114,6 +129,11 @@ class Recorder:
 
     def own_randomness(self, name: str) -> None:
         """A tape would repeat the same random numbers for every draw."""
+        if self._shared:
+            raise ValueError(
+                f"shared=True: the network calls {name} itself, and such noise cannot be shared by "
+                f"the rows of a batch; use shared=False, or dubio.register the module."
+            )
         self.tape.obstacle = f"the network calls {name} itself"
 
     def call(
@@ -140,8 +160,10 @@ class Recorder:
         plain_args, plain_kwargs = tree_unflatten(values, spec)
         if not self._open:
             return function(*plain_args, **plain_kwargs)
+        if torch.is_grad_enabled():
+            self._refuse("the network takes gradients itself")
         self.check_overwritten(leaves)
-        self._refuse_irreversible(function, leaves, args)
+        self._refuse_irreversible(function, leaves, args, kwargs)
         out = function(*plain_args, **plain_kwargs)
         out_leaves, out_spec = tree_flatten(out)
         results = [leaf for leaf in out_leaves if isinstance(leaf, Tensor)]
@@ -158,7 +180,7 @@ class Recorder:
             slot = next(slots)
             same = by_value.get(id(leaf))
             if same is None:
-                wrapped.append(Traced(leaf, slot, self))
+                wrapped.append(self.trace(leaf, slot))
                 continue
             if same.shape != leaf.shape:
                 self._refuse(f"{function} changes the shape of a tensor in place")
@@ -171,18 +193,22 @@ class Recorder:
         self.tape.obstacle = obstacle
         raise UntraceableError(obstacle)
 
-    def _refuse_irreversible(self, function: Any, leaves: list[Any], args: tuple[Any, ...]) -> None:
+    def _refuse_irreversible(
+        self, function: Any, leaves: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
         if not isinstance(function, torch._ops.OpOverload):
             return
         tags = function.tags
         if torch.Tag.nondeterministic_seeded in tags:
-            self.tape.obstacle = f"the network calls {function} itself"
+            self.own_randomness(str(function))
         if torch.Tag.data_dependent_output in tags or (
             torch.Tag.dynamic_output_shape in tags and _by_value(function, leaves)
         ):
             self.tape.obstacle = f"shapes or branches depend on a sampled value ({function})"
         if function._schema.is_mutable:
-            for argument, value in zip(function._schema.arguments, args, strict=False):
+            given = dict(zip((a.name for a in function._schema.arguments), args, strict=False))
+            for argument in function._schema.arguments:
+                value = {**given, **kwargs}.get(argument.name)
                 written = argument.alias_info is not None and argument.alias_info.is_write
                 if written and isinstance(value, Tensor) and not isinstance(value, Traced):
                     self._refuse(f"{function} writes a sampled value into a plain tensor")
@@ -226,21 +252,3 @@ def _by_value(function: Any, leaves: list[Any]) -> bool:
             for leaf in leaves[1:]
         )
     return True
-
-
-def forget_tracing(roots: Sequence[nn.Module]) -> None:
-    """Let attributes that a network has set in a recorded pass be plain tensors."""
-    for root in roots:
-        for module in root.modules():
-            for name, value in list(vars(module).items()):
-                if any(isinstance(leaf, Traced) for leaf in _attribute_leaves(name, value)):
-                    plain = tree_map(lambda x: x.value if isinstance(x, Traced) else x, value)
-                    vars(module)[name] = plain
-
-
-def _attribute_leaves(name: str, value: Any) -> list[Any]:
-    if isinstance(value, Tensor):
-        return [value]
-    if isinstance(value, list | tuple | dict) and not name.startswith("_"):
-        return tree_leaves(value)
-    return []

@@ -1,0 +1,22 @@
+"""Schedules for the weight of the KL: functions from the number of the step to a weight."""
+
+from collections.abc import Callable
+
+
+def warm_up(steps: int) -> Callable[[int], float]:
+    """Rise in a straight line from 0 to 1 over the first steps."""
+    if steps < 1:
+        raise ValueError(f"steps: expected a positive int, got {steps}.")
+    return lambda step: min(1.0, step / steps)
+
+
+def minibatch_weights(batches: int) -> Callable[[int], float]:
+    """Blundell's weights, π_i = 2^{M−i}/(2^M − 1) for the i-th of M minibatches of an epoch.
+
+    They load the KL on the first batches and sum to one over an epoch (paper 004 section 2.3). As
+    the objective divides by ``num_data`` what π weighs against the sum over a minibatch, the
+    weight here is M·π_i, with mean one.
+    """
+    if batches < 1:
+        raise ValueError(f"batches: expected a positive int, got {batches}.")
+    return lambda step: batches * 0.5 ** (step % batches + 1) / (1.0 - 0.5**batches)

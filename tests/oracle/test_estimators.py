@@ -1,0 +1,254 @@
+"""Gradients for learned rates against the enumeration of all masks.
+
+Sampled gradients are compared to exact ones by t-tests on means of many samples, Bonferroni over
+all coordinates of all cases: false alarms at most 1e-6 for the whole file. Expectations of the
+trapezoid rule are taken exactly, without sampling.
+"""
+
+import itertools
+from collections.abc import Callable
+
+import pytest
+import scipy.stats
+import torch
+from torch import Tensor, nn
+
+from dubio.layers.masked import Masked
+from dubio.likelihoods import Categorical, Gaussian, Likelihood
+from dubio.masks import LearnableBernoulli
+from dubio.objectives import estimators
+from dubio.objectives.elbo import ELBO
+
+UNBIASED = ["arm", "disarm", "reinforce_loo"]
+SIZES = (3, 4, 3)  # seven masked units
+ROWS = 3
+FALSE_ALARMS = 1e-6
+TESTS = 20 * 50  # cases times coordinates, rounded up
+
+
+class Unscaled(LearnableBernoulli):  # type: ignore[misc]
+    """The binary mask itself: no 1/keep, hence nothing pathwise."""
+
+    def multiplier(self, noise: Tensor, axis: int) -> Tensor:
+        return super().multiplier(noise, axis) * torch.sigmoid(self.logit_along(noise, axis))
+
+
+class Unaware(LearnableBernoulli):  # type: ignore[misc]
+    """A defect: scaled by 1/keep, without the derivative through it."""
+
+    def multiplier(self, noise: Tensor, axis: int) -> Tensor:
+        keep = torch.sigmoid(self.logit_along(noise, axis))
+        return super().multiplier(noise, axis) * keep / keep.detach()
+
+
+def build(
+    activation: type[nn.Module] = nn.Tanh,
+    mask: type[LearnableBernoulli] = LearnableBernoulli,
+    one_rate: bool = False,
+) -> nn.Sequential:
+    """Two masked layers with rates and weights of all sizes."""
+    torch.manual_seed(0)
+    inputs, hidden, outputs = SIZES
+    net = nn.Sequential(
+        Masked(nn.Linear(inputs, hidden), mask(inputs, drop=0.3)),
+        activation(),
+        Masked(nn.Linear(hidden, outputs), mask(1 if one_rate else hidden, drop=0.3)),
+    ).double()
+    for parameter in net.parameters():
+        nn.init.normal_(parameter)
+    return net
+
+
+def data(likelihood: Likelihood) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(ROWS, SIZES[0], dtype=torch.float64, generator=generator)
+    if isinstance(likelihood, Categorical):
+        return x, torch.randint(SIZES[-1], (ROWS,), generator=generator)
+    return x, torch.randn(ROWS, SIZES[-1], dtype=torch.float64, generator=generator)
+
+
+def flat_grad(loss: Tensor, net: nn.Module) -> Tensor:  # (parameters,)
+    """Gradients for logits and weights, in one row."""
+    return torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(net.parameters()))])
+
+
+def all_masks() -> list[Tensor]:  # (128, 3), (128, 4)
+    masks = torch.tensor(list(itertools.product([0.0, 1.0], repeat=sum(SIZES[:2]))))
+    return list(masks.double().split(list(SIZES[:2]), dim=1))
+
+
+def keeps(net: nn.Sequential) -> list[Tensor]:
+    """Probabilities of keeping, by site and unit."""
+    return [net[i].mask.logit.sigmoid().expand(n) for i, n in zip((0, 2), SIZES, strict=False)]
+
+
+def losses(
+    net: nn.Sequential, multipliers: list[Tensor], likelihood: Likelihood, x: Tensor, y: Tensor
+) -> Tensor:  # (masks,)
+    """Mean loss of all rows under each of some masks, done by hand."""
+    first, second = multipliers
+    hidden = net[1](net[0].layer(x * first[:, None]))  # (masks, B, hidden)
+    return -likelihood.log_prob(net[2].layer(hidden * second[:, None]), y).mean(1)
+
+
+def probabilities(net: nn.Sequential) -> Tensor:  # (128,)
+    sites = zip(all_masks(), keeps(net), strict=True)
+    return torch.cat([torch.where(z > 0, keep, 1 - keep) for z, keep in sites], dim=1).prod(1)
+
+
+def exact_grad(net: nn.Sequential, likelihood: Likelihood, *, scaled: bool = True) -> Tensor:
+    """The gradient of E[ℓ] = Σ_z p(z)·ℓ(z)."""
+    x, y = data(likelihood)
+    multipliers = [
+        z / keep if scaled else z for z, keep in zip(all_masks(), keeps(net), strict=True)
+    ]
+    expected = (probabilities(net) * losses(net, multipliers, likelihood, x, y)).sum()
+    return flat_grad(expected, net)
+
+
+def sampled_grads(
+    net: nn.Sequential, likelihood: Likelihood, estimator: str, *, shared: bool
+) -> Tensor:  # (samples, parameters)
+    """Independent estimates by the ELBO: 300 with shared masks, or 40 means of 500 per row."""
+    x, y = data(likelihood)
+    samples, copies = (300, 1) if shared else (40, 500)
+    x, y = x.repeat(copies, 1), y.repeat(copies, *[1] * (y.dim() - 1))
+    elbo = ELBO(
+        net,
+        likelihood,
+        num_data=1,
+        estimator=estimator,  # type: ignore[arg-type]
+        kl_weight=0.0,
+        shared=shared,
+        generator=torch.Generator().manual_seed(2),
+    )
+    return torch.stack([flat_grad(elbo(x, y), net) for _ in range(samples)])
+
+
+def is_unbiased(samples: Tensor, exact: Tensor) -> bool:
+    """A t-test of every coordinate."""
+    errors = samples.std(0) / len(samples) ** 0.5
+    critical = scipy.stats.t.isf(FALSE_ALARMS / TESTS / 2, len(samples) - 1)
+    return bool(((samples.mean(0) - exact).abs() <= critical * errors + 1e-12).all())
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["per row", "shared"])
+@pytest.mark.parametrize("estimator", UNBIASED)
+def test_unbiased_estimators_with_the_scale(estimator: str, shared: bool) -> None:
+    net = build()
+    samples = sampled_grads(net, Categorical(), estimator, shared=shared)
+    assert is_unbiased(samples, exact_grad(net, Categorical()))
+
+
+@pytest.mark.parametrize("estimator", UNBIASED)
+def test_unbiased_estimators_without_the_scale(estimator: str) -> None:
+    net = build(mask=Unscaled)
+    samples = sampled_grads(net, Categorical(), estimator, shared=False)
+    assert is_unbiased(samples, exact_grad(net, Categorical(), scaled=False))
+
+
+@pytest.mark.parametrize("estimator", UNBIASED)
+def test_unbiased_estimators_with_one_rate_for_a_layer(estimator: str) -> None:
+    net = build(one_rate=True)
+    samples = sampled_grads(net, Categorical(), estimator, shared=False)
+    assert is_unbiased(samples, exact_grad(net, Categorical()))
+
+
+BROKEN: dict[str, tuple[str, Callable[..., Tensor]]] = {
+    "sign": ("arm", lambda d, u, *rest: -estimators.arm(d, u, *rest)),
+    "one row's mask by another's loss": ("arm", lambda d, *a: estimators.arm(d.roll(1, 0), *a)),
+    "no sigmoid": ("disarm", lambda d, u, logit, o: estimators.disarm(d, u, 0 * logit, o)),
+    "twice": ("reinforce_loo", lambda *a: 2 * estimators.reinforce_loo(*a)),
+}
+
+
+@pytest.mark.parametrize(
+    ("defect", "shared"), [*((name, False) for name in BROKEN), ("sign", True)]
+)
+def test_broken_estimators_are_found(
+    defect: str, shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, broken = BROKEN[defect]
+    monkeypatch.setitem(estimators.ESTIMATORS, name, broken)
+    net = build()
+    samples = sampled_grads(net, Categorical(), name, shared=shared)
+    assert not is_unbiased(samples, exact_grad(net, Categorical()))
+
+
+@pytest.mark.parametrize("estimator", UNBIASED)
+def test_a_missing_pathwise_term_is_found(estimator: str) -> None:
+    net = build(mask=Unaware)
+    samples = sampled_grads(net, Categorical(), estimator, shared=False)
+    assert not is_unbiased(samples, exact_grad(net, Categorical()))
+
+
+class TestTrapezoid:
+    """Its expectation is Σ_z p(z)·∇ℓ(z), with the derivative that `Threshold` gives to masks."""
+
+    @staticmethod
+    def expected(net: nn.Sequential, likelihood: Likelihood) -> Tensor:
+        x, y = data(likelihood)
+        noise = [
+            torch.where(z > 0, keep / 2, (1 + keep) / 2).detach()  # inside of the two intervals
+            for z, keep in zip(all_masks(), keeps(net), strict=True)
+        ]
+        multipliers = [net[i].mask.multiplier(u, 1) for i, u in zip((0, 2), noise, strict=True)]
+        p = probabilities(net).detach()
+        return flat_grad((p * losses(net, multipliers, likelihood, x, y)).sum(), net)
+
+    @staticmethod
+    def expected_of_pair(net: nn.Sequential, likelihood: Likelihood) -> Tensor:
+        """Over the three intervals of u in which z(u) and z(1 − u) are constant."""
+        x, y = data(likelihood)
+        keep = torch.cat(keeps(net)).detach()
+        low, high = torch.minimum(keep, 1 - keep), torch.maximum(keep, 1 - keep)
+        middles = torch.stack([low / 2, torch.full_like(keep, 0.5), (1 + high) / 2], dim=1)
+        widths = torch.stack([low, high - low, 1 - high], dim=1)
+        u = torch.cartesian_prod(*middles)  # (3⁷, 7)
+        p = torch.cartesian_prod(*widths).prod(1)
+        total = torch.zeros(())
+        for noise in (u, 1 - u):
+            sites = zip((0, 2), noise.split(list(SIZES[:2]), dim=1), strict=True)
+            multipliers = [net[i].mask.multiplier(part, 1) for i, part in sites]
+            total = total + 0.5 * (p * losses(net, multipliers, likelihood, x, y)).sum()
+        return flat_grad(total, net)
+
+    @pytest.mark.parametrize("mask", [LearnableBernoulli, Unscaled])
+    def test_is_exact_for_losses_quadratic_in_each_mask(
+        self, mask: type[LearnableBernoulli]
+    ) -> None:
+        """A linear net under squared loss, also where masks of two layers multiply each other."""
+        net = build(nn.Identity, mask)
+        exact = exact_grad(net, Gaussian(2.0), scaled=mask is LearnableBernoulli)
+        torch.testing.assert_close(self.expected(net, Gaussian(2.0)), exact)
+        torch.testing.assert_close(self.expected_of_pair(net, Gaussian(2.0)), exact)
+
+    @pytest.mark.parametrize("shared", [False, True], ids=["per row", "shared"])
+    @pytest.mark.parametrize("estimator", ["trapezoid", "trapezoid_pair"])
+    def test_is_exact_through_the_objective_too(self, estimator: str, shared: bool) -> None:
+        net = build(nn.Identity)
+        samples = sampled_grads(net, Gaussian(2.0), estimator, shared=shared)
+        assert is_unbiased(samples, exact_grad(net, Gaussian(2.0)))
+
+    def test_has_a_bias_on_other_losses_in_the_rates_alone(self) -> None:
+        net = build()
+        exact = exact_grad(net, Categorical())
+        bias = self.expected(net, Categorical()) - exact
+        torch.testing.assert_close(self.expected_of_pair(net, Categorical()) - exact, bias)
+        of_rates = torch.cat(
+            [torch.full((p.numel(),), "logit" in name) for name, p in net.named_parameters()]
+        )
+        assert bias[of_rates].norm() > 0.01 * exact[of_rates].norm()
+        assert bias[~of_rates].abs().max() < 1e-12
+
+    def test_the_bias_is_of_third_order(self) -> None:
+        """Weights of the layer behind the mask times h: the bias of its rates falls like h³."""
+
+        def bias(h: float) -> Tensor:
+            net = build()
+            with torch.no_grad():
+                net[2].layer.weight.mul_(h)
+            error = self.expected(net, Categorical()) - exact_grad(net, Categorical())
+            return error[-SIZES[1] :].norm()  # its logits come last
+
+        assert bias(0.004) / bias(0.002) == pytest.approx(8, abs=0.2)

@@ -1,0 +1,421 @@
+"""Masks and masked layers against the formulas done naively, scipy, and numerical integration.
+
+Moments of multipliers are tested at the level 1e-6 over the whole file (Bonferroni).
+"""
+
+import copy
+import itertools
+import math
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+import scipy.integrate
+import scipy.stats
+import torch
+from torch import Tensor, nn
+
+import dubio
+from dubio.layers.masked import Masked
+from dubio.masks import Bernoulli, Concrete, Gaussian, LearnableBernoulli, Mask
+from dubio.masks.mask import bernoulli_entropy
+from dubio.stochastic import kl
+
+KINDS: list[type[Mask]] = [Bernoulli, Concrete, LearnableBernoulli, Gaussian]
+DROPS = [0.01, 0.1, 0.2, 0.5, 0.8]
+SAMPLES = 400_000
+CRITICAL = -NormalDist().inv_cdf(1e-6 / (2 * 2 * len(KINDS) * len(DROPS)))
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def make(kind: type[Mask], units: int, drop: float = 0.3) -> Mask:
+    return kind(units, drop=drop)
+
+
+def build(kind: type[Mask]) -> nn.Sequential:
+    """A masked network in float64: rates by unit, and one for a layer."""
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Linear(5, 6), nn.ReLU(inplace=True), Masked(nn.Linear(6, 4), make(kind, 6)),
+        nn.Tanh(), Masked(nn.Linear(4, 3), make(kind, 1)),
+    ).double()  # fmt: skip
+
+
+def batch(rows: int = 7) -> Tensor:
+    return torch.randn(rows, 5, dtype=torch.float64, generator=seeded(1))
+
+
+def concrete_moment(drop: float, power: int, temperature: float = 0.1) -> float:
+    """E[m^power] of a Concrete mask by integration over a logistic variable."""
+    logit = math.log((1 - drop) / drop)
+
+    def integrand(x: float) -> float:
+        soft = scipy.special.expit((logit + x) / temperature)
+        return float((soft / (1 - drop)) ** power * scipy.stats.logistic.pdf(x))
+
+    points = [-60.0, -logit - 2, -logit, -logit + 2, 60.0]
+    parts = itertools.pairwise(points)
+    return sum(scipy.integrate.quad(integrand, a, b, epsabs=1e-12)[0] for a, b in parts)
+
+
+class TestMultipliers:
+    @pytest.mark.parametrize("drop", DROPS)
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_mean_and_variance(self, kind: type[Mask], drop: float) -> None:
+        mask = make(kind, 1, drop).double()
+        draw = torch.randn if kind is Gaussian else torch.rand
+        noise = draw(SAMPLES, 1, dtype=torch.float64, generator=seeded())
+        m = mask.multiplier(noise, 1).detach()
+        mean, variance = 1.0, drop / (1 - drop)
+        if kind is Concrete:
+            mean = concrete_moment(drop, 1)
+            variance = concrete_moment(drop, 2) - mean**2
+        centred = (m - mean).square()
+        assert abs(m.mean() - mean) < CRITICAL * m.std() / SAMPLES**0.5 + 1e-12
+        assert abs(centred.mean() - variance) < CRITICAL * centred.std() / SAMPLES**0.5 + 1e-12
+
+    @pytest.mark.parametrize("kind", [Bernoulli, LearnableBernoulli])
+    def test_bernoulli_masks_are_binary(self, kind: type[Mask]) -> None:
+        mask = make(kind, 1, 0.2).double()
+        m = mask.multiplier(torch.rand(1000, 1, dtype=torch.float64), 1)
+        torch.testing.assert_close(m.unique(), torch.tensor([0, 1.25], dtype=torch.float64))
+
+    def test_a_second_moment_of_the_concrete_mask_as_documented(self) -> None:
+        assert concrete_moment(0.2, 2) == pytest.approx(1.22, abs=5e-3)
+
+    @pytest.mark.parametrize("units", [1, 4])
+    def test_concrete_passes_gradcheck_under_fixed_noise(self, units: int) -> None:
+        layer = Masked(nn.Linear(4, 3), Concrete(units, drop=0.3, temperature=0.5)).double()
+        x = torch.randn(5, 4, dtype=torch.float64, requires_grad=True)
+        noise = dubio.Noise(generator=seeded())
+
+        def outputs(logit: Tensor, weight: Tensor, x: Tensor) -> Tensor:
+            with noise[0]:
+                values = {"mask.logit": logit, "layer.weight": weight}
+                return torch.func.functional_call(layer, values, (x,))
+
+        assert torch.autograd.gradcheck(outputs, (layer.mask.logit, layer.layer.weight, x))
+
+
+def naive_kl(squared: list[float], keep: list[float], length_scale: float, entropy: bool) -> float:
+    """Paper 001 eqs. 3–4 with M = W/keep, unit by unit."""
+    total = 0.0
+    for norm, p in zip(squared, keep, strict=True):
+        total += length_scale**2 / 2 * p * norm / p**2
+        if entropy:
+            total -= float(scipy.stats.bernoulli(p).entropy())
+    return total
+
+
+@torch.no_grad()
+def naive_norms(layer: nn.Module) -> list[float]:
+    """Σ of squared weights that see each input, found by which outputs it reaches."""
+    if isinstance(layer, nn.LSTM):
+        weights = [layer.weight_ih_l0, layer.weight_ih_l0_reverse]
+        return [sum(float((w[:, k] ** 2).sum()) for w in weights) for k in range(layer.input_size)]
+    if isinstance(layer, nn.MultiheadAttention):
+        weight = layer.in_proj_weight
+        return [float((weight[:, k] ** 2).sum()) for k in range(layer.embed_dim)]
+    if isinstance(layer, nn.Linear):
+        return [float((layer.weight[:, k] ** 2).sum()) for k in range(layer.in_features)]
+    transposed = isinstance(layer, nn.ConvTranspose2d)
+    inside, outside = layer.in_channels // layer.groups, layer.out_channels // layer.groups
+    norms = []
+    for k in range(layer.in_channels):
+        group, within = divmod(k, inside)
+        if transposed:
+            norms.append(float((layer.weight[k] ** 2).sum()))
+        else:
+            rows = layer.weight[group * outside : (group + 1) * outside, within]
+            norms.append(float((rows**2).sum()))
+    return norms
+
+
+LAYERS: dict[str, nn.Module] = {
+    "linear": nn.Linear(6, 4),
+    "conv1d": nn.Conv1d(6, 4, 3),
+    "conv2d": nn.Conv2d(6, 4, (3, 2)),
+    "conv3d": nn.Conv3d(6, 2, 2),
+    "grouped": nn.Conv2d(6, 4, 3, groups=2),
+    "depthwise": nn.Conv2d(6, 6, 3, groups=6),
+    "transposed": nn.ConvTranspose2d(6, 4, 3),
+    "transposed, grouped": nn.ConvTranspose2d(6, 4, 3, groups=2),
+    "lstm": nn.LSTM(6, 4, num_layers=2, bidirectional=True),
+    "attention": nn.MultiheadAttention(6, 2),
+}
+
+
+class TestDivergence:
+    @pytest.mark.parametrize("units", [1, 6])
+    @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.parametrize("name", LAYERS)
+    def test_formula_done_naively(self, name: str, kind: type[Mask], units: int) -> None:
+        layer = copy.deepcopy(LAYERS[name]).double()
+        mask = make(kind, units).double()
+        if hasattr(mask, "logit"):
+            with torch.no_grad():
+                mask.logit += torch.randn(units, dtype=torch.float64, generator=seeded())
+        masked = Masked(layer, mask, length_scale=0.7)
+        keep = (mask.keep.tolist() * 6)[:6]
+        learned = kind in (Concrete, LearnableBernoulli)
+        expected = naive_kl(naive_norms(layer), keep, 0.7, learned)
+        assert masked.kl().item() == pytest.approx(expected, rel=1e-6)  # a float32 buffer's rate
+
+    @pytest.mark.parametrize("logit", [-40.0, -3.0, 0.0, 1.0, 40.0])
+    def test_entropy_against_scipy(self, logit: float) -> None:
+        actual = bernoulli_entropy(torch.tensor(logit, dtype=torch.float64))
+        keep, drop = scipy.special.expit([logit, -logit])
+        expected = scipy.stats.entropy([keep, drop])
+        assert float(actual) == pytest.approx(float(expected), rel=1e-9, abs=1e-15)
+
+    @pytest.mark.parametrize("log_alpha", np.linspace(-6, 6, 13))
+    def test_variational_dropout_against_integration(self, log_alpha: float) -> None:
+        """KL(N(w, αw²) ‖ 1/|w|), with the constant that makes it vanish at α → ∞.
+
+        That is E log|n + α^−½| − E log|n|, n ~ N(0, 1). The approximation is good to 0.01 nats.
+        """
+        layer = nn.Linear(1, 5)
+        drop = float(scipy.special.expit(log_alpha))
+        actual = Masked(layer, Gaussian(1, drop=drop, learn=True)).kl().item() / 5
+        shift = math.exp(-log_alpha / 2)
+
+        def integrand(v: float) -> float:  # over v = log|n + shift|
+            t = math.exp(v)
+            return float(v * t * (norm.pdf(t - shift) + norm.pdf(t + shift)))
+
+        norm = scipy.stats.norm
+        points = [-40.0, math.log(shift), math.log(shift + 40)]
+        value = sum(scipy.integrate.quad(integrand, a, b)[0] for a, b in itertools.pairwise(points))
+        exact = value + (np.euler_gamma + math.log(2)) / 2
+        assert actual == pytest.approx(exact, abs=0.01)
+
+    def test_sums_over_layers_each_once(self) -> None:
+        net = build(Concrete)
+        layer = net[2]
+        expected = net[2].kl() + net[4].kl()
+        net.append(layer)  # a second use is no second layer
+        torch.testing.assert_close(kl(net), expected)
+
+    def test_without_stochastic_modules_it_says_so(self) -> None:
+        with pytest.raises(ValueError, match="expected a network with stochastic modules"):
+            kl(nn.Linear(2, 2))
+
+
+class TestNoise:
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_eval_is_the_mean(self, kind: type[Mask]) -> None:
+        net, x = build(kind).eval(), batch()
+        hidden = net[0](x).relu()
+        expected = net[4].layer(net[2].layer(hidden).tanh())
+        assert torch.equal(net(x), expected)
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_train_is_fresh_for_every_row_and_call(self, kind: type[Mask]) -> None:
+        mask, ones = make(kind, 20, 0.5).train(), torch.ones(4, 3, 20)
+        first, second = mask(ones), mask(ones)
+        assert not torch.equal(first, second)
+        assert len(first[:, 0].unique(dim=0)) == 4
+        assert torch.equal(first, first[:, :1].expand(-1, 3, -1))  # positions share
+
+    @pytest.mark.parametrize("training", [False, True])
+    @pytest.mark.parametrize("shared", [False, True])
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_a_draw_replays_exactly(self, kind: type[Mask], shared: bool, training: bool) -> None:
+        net, x = build(kind).train(training), batch()
+        noise = dubio.Noise(2, shared=shared, generator=seeded())
+        outputs = []
+        for k in (0, 1, 0):
+            with noise[k]:
+                outputs.append(net(x))
+        assert torch.equal(outputs[0], outputs[2])
+        assert not torch.equal(outputs[0], outputs[1])
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_one_pass_one_noise_however_often_a_mask_is_called(self, kind: type[Mask]) -> None:
+        mask, ones = make(kind, 20, 0.5), torch.ones(4, 20)
+        with dubio.Noise(generator=seeded()):
+            assert torch.equal(mask(ones), mask(ones))
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_shared_rows_agree(self, kind: type[Mask]) -> None:
+        mask, ones = make(kind, 20, 0.5), torch.ones(4, 20)
+        with dubio.Noise(shared=True, generator=seeded()):
+            rows = mask(ones)
+        assert len(rows.unique(dim=0)) == 1
+        assert len(rows.unique()) > 1
+
+    @pytest.mark.parametrize("layer", [nn.LSTM(6, 4), nn.GRU(6, 4, batch_first=True)], ids=str)
+    def test_one_mask_per_sequence(self, layer: nn.RNNBase) -> None:
+        mask, ones = LearnableBernoulli(6, drop=0.5), torch.ones(3, 3, 6)
+        masked = Masked(layer, mask).train()
+        seen: list[Tensor] = []
+        layer.register_forward_pre_hook(lambda _, args: seen.append(args[0].detach()))
+        masked(ones)
+        (steps,) = seen
+        by_sequence = steps if layer.batch_first else steps.transpose(0, 1)  # (B, T, 6)
+        assert torch.equal(by_sequence, by_sequence[:, :1].expand(-1, 3, -1))
+        assert len(by_sequence[:, 0].unique(dim=0)) > 1
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_channels_of_a_convolution(self, kind: type[Mask]) -> None:
+        masked = Masked(nn.Conv2d(6, 4, 3), make(kind, 6, 0.5)).train()
+        seen: list[Tensor] = []
+        masked.layer.register_forward_pre_hook(lambda _, args: seen.append(args[0].detach()))
+        masked(torch.ones(4, 6, 5, 5))
+        assert torch.equal(seen[0], seen[0][..., :1, :1].expand_as(seen[0]))
+        assert len(seen[0][..., 0, 0].unique(dim=0)) > 1
+
+    def test_attention_masks_query_key_and_value_alike(self) -> None:
+        layer = nn.MultiheadAttention(6, 2, batch_first=True)
+        masked, x = Masked(layer, Bernoulli(6)), torch.ones(4, 3, 6)
+        seen: list[tuple[Tensor, ...]] = []
+        layer.register_forward_pre_hook(lambda _, args: seen.append(args))
+        masked.train()(x, x, x)
+        with dubio.Noise(generator=seeded()):
+            masked(x, x.clone(), x.clone())
+        for query, key, value in seen:
+            assert torch.equal(query, key)
+            assert torch.equal(query, value)
+
+
+class TestPredict:
+    @pytest.mark.parametrize("shared", [False, True])
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_is_what_the_network_gives_for_any_chunk(self, kind: type[Mask], shared: bool) -> None:
+        net, x = build(kind), batch()
+        noise = dubio.Noise(9, shared=shared, generator=seeded())
+        expected = []
+        for k in range(9):
+            with noise[k], torch.no_grad():
+                expected.append(net(x))
+        for chunk in (1, 4, None):
+            found = dubio.predict(
+                net, x, draws=9, shared=shared, chunk=chunk, generator=seeded()
+            ).draws
+            torch.testing.assert_close(found, torch.stack(expected))
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_shared_draws_are_functions_on_batches_of_any_size(self, kind: type[Mask]) -> None:
+        net, x = build(kind), batch(7)
+        functions = dubio.predict(net, x, draws=5, shared=True, generator=seeded()).draws
+        for rows in (1, 3, 4, 5, 6):  # also those as long as a layer is wide
+            part = dubio.predict(net, x[:rows], draws=5, shared=True, generator=seeded()).draws
+            torch.testing.assert_close(part, functions[:, :rows])
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_sites(self, kind: type[Mask]) -> None:
+        found = dubio.sites(build(kind), batch())
+        assert [site.name for site in found] == ["2.mask", "4.mask"]
+        assert [site.kind for site in found] == [kind.__name__] * 2
+        assert [site.rate for site in found] == pytest.approx([0.3, 0.3])
+
+    @pytest.mark.parametrize("shared", [False, True])
+    @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.parametrize("name", ["conv2d", "transposed"])
+    def test_convolutions(self, name: str, kind: type[Mask], shared: bool) -> None:
+        net = nn.Sequential(Masked(copy.deepcopy(LAYERS[name]), make(kind, 6)), nn.Flatten())
+        x = torch.randn(6, 6, 5, 5, generator=seeded())  # as many rows as channels
+        options = {"draws": 5, "shared": shared}
+        one, all_ = (
+            dubio.predict(net, x, chunk=chunk, generator=seeded(), **options).draws  # type: ignore[arg-type]
+            for chunk in (1, None)
+        )
+        torch.testing.assert_close(one, all_)
+
+
+class TestParameters:
+    @pytest.mark.parametrize("kind", [Concrete, LearnableBernoulli])
+    def test_training_behind_relu_in_place(self, kind: type[Mask]) -> None:
+        net = build(kind).train()
+        net(batch()).square().sum().backward()
+        for name, parameter in net.named_parameters():
+            assert parameter.grad is not None, name
+            assert parameter.grad.abs().sum() > 0, name
+
+    def test_learned_gaussian_rates_have_a_gradient_and_fixed_ones_none(self) -> None:
+        for learn in (False, True):
+            mask = Gaussian(3, learn=learn).train()
+            weight = torch.ones(3, requires_grad=True)
+            (mask(torch.ones(5, 3)) * weight).square().sum().backward()
+            assert (mask.logit.grad is not None) == learn
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_deepcopy_and_state_dict(self, kind: type[Mask]) -> None:
+        net = build(kind)
+        twin = copy.deepcopy(net)
+        other = build(kind)
+        for parameter in net.parameters():
+            nn.init.normal_(parameter)
+        other.load_state_dict(net.state_dict())
+        with dubio.Noise(generator=seeded()) as noise:
+            expected = net(batch())
+        with noise:
+            assert torch.equal(other(batch()), expected)
+        with noise:
+            assert not torch.equal(twin(batch()), expected)
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_rates(self, kind: type[Mask]) -> None:
+        mask = make(kind, 3, 0.2)
+        torch.testing.assert_close(mask.drop, torch.full((3,), 0.2))
+        torch.testing.assert_close(mask.keep, torch.full((3,), 0.8))
+        assert "units=3, drop=0.2" in repr(mask)
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_one_rate_is_the_default(self, kind: type[Mask]) -> None:
+        assert kind().units == 1
+
+    def test_tied_masks_share_the_rate_not_the_noise(self) -> None:
+        mask = LearnableBernoulli(1, drop=0.5)
+        net = nn.Sequential(
+            Masked(nn.Linear(20, 20), mask), Masked(nn.Linear(20, 20), mask.tied())
+        ).double()
+        for twin in (net, copy.deepcopy(net)):
+            assert twin[0].mask is not twin[1].mask
+            assert twin[0].mask.logit is twin[1].mask.logit
+            assert sum("logit" in name for name, _ in twin.named_parameters()) == 1
+        ones = torch.ones(4, 20, dtype=torch.float64)
+        with dubio.Noise(generator=seeded()):
+            assert not torch.equal(net[0].mask(ones), net[1].mask(ones))
+        kl(net).backward()
+        alone = [torch.autograd.grad(layer.kl(), mask.logit)[0] for layer in net]
+        torch.testing.assert_close(mask.logit.grad, sum(alone))
+
+
+class TestErrors:
+    @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.parametrize("drop", [-0.1, 0.0, 1.0, 1.5])
+    def test_rates_lie_between_zero_and_one(self, kind: type[Mask], drop: float) -> None:
+        with pytest.raises(ValueError, match="drop: expected a rate between 0 and 1"):
+            make(kind, 1, drop)
+
+    def test_units(self) -> None:
+        with pytest.raises(ValueError, match="units: expected at least 1"):
+            Bernoulli(0)
+        with pytest.raises(ValueError, match="expected units=1 or units=6 for this Linear"):
+            Masked(nn.Linear(6, 2), Bernoulli(3))
+        with pytest.raises(ValueError, match="make the mask with units=6 or units=1"):
+            Bernoulli(3)(torch.ones(2, 6))
+
+    def test_temperature_and_length_scale(self) -> None:
+        with pytest.raises(ValueError, match="temperature: expected a positive number"):
+            Concrete(1, temperature=0.0)
+        with pytest.raises(ValueError, match="length_scale: expected a number >= 0"):
+            Masked(nn.Linear(6, 2), Bernoulli(), length_scale=-1.0)
+
+    def test_layers(self) -> None:
+        with pytest.raises(TypeError, match="got ReLU; mask the layers inside it"):
+            Masked(nn.ReLU(), Bernoulli())
+        with pytest.raises(TypeError, match="kdim = vdim = embed_dim"):
+            Masked(nn.MultiheadAttention(6, 2, kdim=3), Bernoulli())
+        packed = nn.utils.rnn.pack_sequence([torch.ones(3, 6)])
+        with pytest.raises(TypeError, match="pad sequences instead of packing them"):
+            Masked(nn.LSTM(6, 2), Bernoulli())(packed)
+
+    def test_one_mask_for_two_shapes(self) -> None:
+        mask = Bernoulli()
+        with dubio.Noise(), pytest.raises(ValueError, match=r"with mask\.tied\(\)"):
+            mask(mask(torch.ones(2, 3))[:, :2])
