@@ -279,7 +279,8 @@ def tanh_between_dropouts(x: Tensor, h: Tensor) -> Tensor:
 def hidden_layer_that_is_read_twice(x: Tensor, h: Tensor) -> Tensor:
     weight = torch.linspace(-1, 1, 36).view(6, 6)
     hidden = F.linear(h, weight)
-    return F.linear(F.dropout(hidden.relu(), 0.3), weight, torch.ones(6)) + hidden
+    early = hidden * x
+    return early + F.linear(F.dropout(hidden.relu(), 0.3), weight, torch.ones(6))
 
 
 @operation(6)

@@ -22,7 +22,7 @@ from dubio.interception.sites import Site, Sites
 from dubio.sampling.absence import no_sites
 from dubio.sampling.modes import gates, missed_gates, remember_gates, sampling_mode
 from dubio.sampling.tape import Tape
-from dubio.sampling.traced import Recorder, Traced, UntraceableError
+from dubio.sampling.traced import Recorder, Traced, UnshareableError, UntraceableError
 
 logger = logging.getLogger("dubio")
 
@@ -124,6 +124,8 @@ class Engine:
                 raise UntraceableError
             slot = output.slot if isinstance(output, Traced) else None
             output = output.value if isinstance(output, Traced) else output
+        except UnshareableError:
+            raise
         except Exception as error:  # whatever it is, a pass without recording tells better
             logger.info("one pass per draw, since %s", recorder.tape.obstacle or repr(error))
             output, sites = self._pass(numbers, None)

@@ -25,6 +25,10 @@ class UntraceableError(Exception):
     """The network does something that a tape cannot repeat for other draws."""
 
 
+class UnshareableError(ValueError):
+    """The network draws noise that the rows of a batch cannot share."""
+
+
 class Traced(Tensor):
     """Stands for the value of one draw, and for a slot of the tape for all draws."""
 
@@ -130,7 +134,7 @@ class Recorder:
     def own_randomness(self, name: str) -> None:
         """A tape would repeat the same random numbers for every draw."""
         if self._shared:
-            raise ValueError(
+            raise UnshareableError(
                 f"shared=True: the network calls {name} itself, and such noise cannot be shared by "
                 f"the rows of a batch; use shared=False, or dubio.register the module."
             )
