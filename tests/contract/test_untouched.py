@@ -290,6 +290,51 @@ def test_two_threads_predict_with_one_network(name: str, mode: str) -> None:
     )
 
 
+@pytest.mark.parametrize("source", ["tensor", "loader"])
+def test_random_numbers_of_another_thread_go_on(source: str) -> None:
+    """A network may train in one thread while another one predicts."""
+    network, x = build("mlp")
+    batch = x if source == "tensor" else DataLoader(TensorDataset(x))
+    numbers: list[tuple[float, ...]] = []
+    done = threading.Event()
+
+    def draw() -> None:
+        while not done.is_set():
+            numbers.append(tuple(torch.rand(4).tolist()))
+
+    other = threading.Thread(target=draw)
+    other.start()
+    try:
+        for _ in range(60):
+            dubio.predict(network, batch, draws=3, shared=True, generator=seeded())
+    finally:
+        done.set()
+        other.join()
+    assert len(set(numbers)) == len(numbers) > 0
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_threads_without_a_generator_have_noise_of_their_own(shared: bool) -> None:
+    masks: list[Tensor] = []
+    errors: list[Exception] = []
+
+    def work() -> None:
+        try:
+            for _ in range(60):
+                ones = torch.ones(2, 100)
+                masks.append(dubio.predict(nn.Dropout(0.5), ones, draws=2, shared=shared).draws)
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    assert len(torch.unique(torch.stack(masks), dim=0)) == 120
+
+
 @pytest.mark.parametrize(
     "use",
     [
