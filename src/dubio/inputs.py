@@ -12,6 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
+from dubio.interception.interceptor import Interceptor
+from dubio.interception.numbers import Numbers
+
 Network: TypeAlias = Callable[..., Any]
 Inputs: TypeAlias = Tensor | Sequence[Any] | Mapping[str, Any]
 _NO_BATCH = (
@@ -159,9 +162,8 @@ def batches(x: Inputs | Iterable[Any]) -> Iterator[Inputs]:
         return
     if not isinstance(x, Iterable) or isinstance(x, str | numpy.ndarray):
         raise TypeError(_NO_BATCH.format(type(x).__name__))
-    state = torch.get_rng_state()
-    iterator = iter(x)  # a DataLoader takes a number from the global generator here
-    torch.set_rng_state(state)
+    with Interceptor(Numbers(seed=0, indices=range(1), shared=False)):
+        iterator = iter(x)  # a DataLoader draws a number here: not from the global generator
     for batch in iterator:
         if isinstance(batch, list | tuple):
             if len(batch) > 2:

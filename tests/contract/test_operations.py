@@ -478,6 +478,20 @@ def test_operation(name: str, shared: bool, caplog: pytest.LogCaptureFixture) ->
     assert not caplog.records  # a recorded pass that did not repeat
 
 
+@pytest.mark.parametrize("name", ["named arguments", "attention with named arguments", "views"])
+def test_the_operation_is_recorded(name: str) -> None:
+    """However its arguments are passed, it runs once for all draws."""
+    function, row = OPERATIONS[name]
+    calls: list[int] = []
+
+    def counted(x: Tensor, h: Tensor) -> Tensor:
+        calls.append(1)
+        return function(x, h)
+
+    dubio.predict(Behind(counted), torch.randn(7, *row, generator=seeded()), draws=30)
+    assert len(calls) == 1
+
+
 CONTEXT = torch.randn(7, 2, 5, 3, generator=seeded(1))
 ATTENTION: dict[str, dict[str, Any]] = {
     "plain": {},

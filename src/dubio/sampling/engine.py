@@ -22,7 +22,7 @@ from dubio.interception.sites import Site, Sites
 from dubio.sampling.absence import no_sites
 from dubio.sampling.modes import gates, missed_gates, remember_gates, sampling_mode
 from dubio.sampling.tape import Tape
-from dubio.sampling.traced import Recorder, Traced, UnshareableError, UntraceableError
+from dubio.sampling.traced import Recorder, Traced, UnshareableError
 
 logger = logging.getLogger("dubio")
 
@@ -33,6 +33,13 @@ CHUNK_BYTES = 24 * 2**20
 _verified: set[int] = set()  # signatures of tapes that gave what their network gave
 
 Run = Callable[[Tensor | None], Tensor]  # indices of rows (None: the batch) -> selected output
+
+
+@contextmanager
+def no_gradients() -> Iterator[None]:
+    """No gradients, and the same operations inside of inference mode as outside."""
+    with torch.inference_mode(False), torch.no_grad():
+        yield
 
 
 class Engine:
@@ -91,7 +98,7 @@ class Engine:
 
     def _play(self, tape: Tape, start: int, stop: int) -> Tensor:
         device = self._first.device.type
-        with no_interception(), torch.no_grad(), torch.autocast(device, enabled=False):
+        with no_interception(), no_gradients(), torch.autocast(device, enabled=False):
             return tape.play(self._numbers.part(start, stop))
 
     def _repeats(self, tape: Tape) -> bool:
@@ -111,23 +118,20 @@ class Engine:
         """Run the network once: the tape if it can be played, and the first draw."""
         recorder = Recorder(shared=self._numbers.shared)
         numbers = self._numbers.part(0, 1)
-        elsewhere, state = _other_generators(), torch.get_rng_state()
+        elsewhere = _other_generators()
         try:
-            output, sites = self._pass(numbers, recorder)
+            with recorder.refusing_unfed_randomness():
+                output, sites = self._pass(numbers, recorder)
             recorder.check_overwritten(output)
             if _other_generators() != elsewhere:
-                recorder.own_randomness("Python's or numpy's generator")
-            if not torch.equal(torch.get_rng_state(), state):
-                torch.set_rng_state(state)
-                recorder.own_randomness("torch's generator")
-                self._feeds_torch = True
-                raise UntraceableError
+                recorder.tape.obstacle = "random numbers of Python or numpy were drawn meanwhile"
             slot = output.slot if isinstance(output, Traced) else None
             output = output.value if isinstance(output, Traced) else output
         except UnshareableError:
             raise
         except Exception as error:  # whatever it is, a pass without recording tells better
             logger.info("one pass per draw, since %s", recorder.tape.obstacle or repr(error))
+            self._feeds_torch = recorder.met_unfed_randomness
             output, sites = self._pass(numbers, None)
             if self._feeds_torch:
                 self._doubtful = sites
@@ -166,7 +170,7 @@ class Engine:
             evaluating=True,
         )
         fed = _fed(numbers) if self._feeds_torch else nullcontext()
-        with sampling_mode(self._roots, self._gates), torch.no_grad(), fed, interceptor:
+        with sampling_mode(self._roots, self._gates), no_gradients(), fed, interceptor:
             return self._run(None), interceptor.sites
 
     def _probe(self, rows: int) -> BatchSize:
@@ -195,7 +199,7 @@ def watch(
         evaluating=True,
         watching=True,
     )
-    with sampling_mode(roots, raised), torch.no_grad(), interceptor:
+    with sampling_mode(roots, raised), no_gradients(), interceptor:
         run()
     return interceptor
 

@@ -169,6 +169,7 @@ def _is_linear(step: Step) -> bool:
         and action.operation.function is F.linear
         and action.operation.stacked == (0,)
         and len(action.operation.shapes[0]) == 2
+        and len(action.operation.with_values([None])[0]) >= 2
     )
 
 

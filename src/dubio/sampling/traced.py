@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from dubio.interception.numbers import Numbers
@@ -99,6 +100,7 @@ class Recorder:
         self.tape = Tape()
         self._shared = shared
         self._open = True
+        self.met_unfed_randomness = False
         self._overwritten: list[Tensor] = []
         self._traced: list[weakref.ref[Traced]] = []
 
@@ -140,14 +142,25 @@ class Recorder:
             )
         self.tape.obstacle = f"the network calls {name} itself"
 
+    def refusing_unfed_randomness(self) -> TorchDispatchMode:
+        """A context in which the recording is given up before torch's generator is used."""
+        return _UnfedRandomness(self)
+
+    def refuse_unfed_randomness(self, operation: str) -> None:
+        """Give the recording up."""
+        self.own_randomness(operation)
+        self.met_unfed_randomness = True
+        raise UntraceableError(operation)
+
     def call(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Call a torch function; operations on traced tensors are recorded on the way."""
         if getattr(function, "__name__", "") not in _METADATA:
             self.check_overwritten((args, kwargs))
-        if function in WHOLE and not torch.is_autocast_enabled(args[0].device.type):
-            if any(isinstance(leaf, Traced) for leaf in tree_leaves((args, kwargs))):
+        if function in WHOLE:
+            traced = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Traced)]
+            if traced and not torch.is_autocast_enabled(traced[0].device.type):
                 return self.record(function, args, kwargs)
             return function(*args, **kwargs)
         name = getattr(function, "__name__", "")
@@ -203,8 +216,6 @@ class Recorder:
         if not isinstance(function, torch._ops.OpOverload):
             return
         tags = function.tags
-        if torch.Tag.nondeterministic_seeded in tags:
-            self.own_randomness(str(function))
         if torch.Tag.data_dependent_output in tags or (
             torch.Tag.dynamic_output_shape in tags and _by_value(function, leaves)
         ):
@@ -256,3 +267,22 @@ def _by_value(function: Any, leaves: list[Any]) -> bool:
             for leaf in leaves[1:]
         )
     return True
+
+
+class _UnfedRandomness(TorchDispatchMode):
+    """Sees, in this thread, random operations that no generator was given to."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._recorder = recorder
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Look at an operation and carry it out."""
+        kwargs = kwargs or {}
+        if torch.Tag.nondeterministic_seeded in func.tags and kwargs.get("generator") is None:
+            name = str(func)
+            if "scaled_dot_product" not in name:  # whose dropout is on the tape already
+                self._recorder.refuse_unfed_randomness(name)
+        return func(*args, **kwargs)
