@@ -276,6 +276,10 @@ class _UnfedRandomness(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self._recorder = recorder
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # torch would import its compiler to keep it out of here
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
