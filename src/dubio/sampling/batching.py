@@ -20,6 +20,10 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 aten = torch.ops.aten
 
 
+class RuleDoesNotFitError(Exception):
+    """A rule declines a call, and the next way is taken."""
+
+
 class Operation:
     """A function call of one draw, some of whose arguments differ among draws.
 
@@ -48,7 +52,7 @@ class Operation:
         """Apply it to stacks of values, in the order of ``stacked``."""
         try:
             return self._way(values)
-        except (RuntimeError, ValueError, NotImplementedError, IndexError):
+        except (RuleDoesNotFitError, RuntimeError, ValueError, IndexError):
             if self._way == self._draw_by_draw:
                 raise
             self._way = self._draw_by_draw if self._way == self._vmap else self._vmap
@@ -130,7 +134,7 @@ def _pointwise(operation: Operation, values: Sequence[Tensor]) -> list[Tensor]:
     """Elementwise operations broadcast from the last axis: pad stacks so that draws stay first."""
     dims = len(operation.shapes[0])
     if dims and len({value.dtype for value in values}) > 1 and min(v.dim() for v in values) == 1:
-        raise NotImplementedError("numbers give way to the type of tensors: vmap knows how")
+        raise RuleDoesNotFitError("numbers give way to the type of tensors: vmap knows how")
     aligned = [
         value
         if value.dim() == dims + 1
@@ -165,7 +169,7 @@ def _rows(operation: Operation, values: Sequence[Tensor]) -> list[Tensor]:
 def _batch_norm(operation: Operation, values: Sequence[Tensor]) -> list[Tensor]:
     args, _ = operation.with_values(values)
     if args[5]:
-        raise NotImplementedError("statistics of the batch are taken draw by draw")
+        raise RuleDoesNotFitError("statistics of the batch are taken draw by draw")
     out, *unused = operation.call([values[0].flatten(0, 1)])
     draws = len(values[0])
     return [out.unflatten(0, values[0].shape[:2])] + [x.expand(draws, *x.shape) for x in unused]
@@ -180,7 +184,7 @@ def _view(operation: Operation, values: Sequence[Tensor]) -> list[Tensor]:
 @_rule(aten.addmm.default, only_first=False)
 def _affine(operation: Operation, values: Sequence[Tensor]) -> list[Tensor]:
     if operation.stacked != (1,) or operation.constant(0).dim() != 1:
-        raise NotImplementedError
+        raise RuleDoesNotFitError
     (x,) = values
     return [operation.call([x.flatten(0, 1)])[0].unflatten(0, x.shape[:2])]
 
@@ -192,7 +196,7 @@ def _recurrent(operation: Operation, values: Sequence[Tensor]) -> list[Tensor]:
     args, _ = operation.with_values([None])
     _, hidden, *others, batch_first = args
     if not isinstance(batch_first, bool) or not isinstance(others[0], list):
-        raise NotImplementedError("packed sequences go draw by draw")
+        raise RuleDoesNotFitError("packed sequences go draw by draw")
     draws, axis = len(x), 0 if batch_first else 1
     rows = x.movedim(0, axis).flatten(axis, axis + 1)
     start = [state.repeat(1, draws, 1) for state in _tensors(hidden)]
@@ -210,7 +214,7 @@ def _recurrent_cell(operation: Operation, values: Sequence[Tensor]) -> list[Tens
     """Draws become rows of the input and of the state."""
     states = len(operation.shapes)
     if operation.stacked[-1] > states:
-        raise NotImplementedError("sampled weights go through vmap")
+        raise RuleDoesNotFitError("sampled weights go through vmap")
     draws = len(values[0])
     given = dict(zip(operation.stacked, values, strict=True))
     rows = [
@@ -225,7 +229,7 @@ def _attention(operation: Operation, values: Sequence[Tensor]) -> list[Tensor]:
     """Draws become rows of queries, keys and values."""
     draws = len(values[0])
     if len(operation.shapes[0]) != 4 or operation.stacked[-1] > 2:
-        raise NotImplementedError
+        raise RuleDoesNotFitError
     args, kwargs = operation.with_values(values)
     rows = [
         x.flatten(0, 1) if i in operation.stacked else x.expand(draws, *x.shape).flatten(0, 1)
