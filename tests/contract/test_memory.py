@@ -7,7 +7,6 @@ imports and buffers to after the large one.
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import dubio
@@ -61,9 +60,7 @@ def growth(draws: int, outputs: int, chunk: int = 0) -> float:
 
 def test_ten_thousand_draws_cost_one_chunk() -> None:
     """All draws would take 3,800 MiB; a chunk is 24 MiB, and some copies of it are made."""
-    start = time.monotonic()
     assert growth(draws=10_000, outputs=100) < 200
-    assert time.monotonic() - start < 60
 
 
 def test_memory_does_not_grow_with_draws() -> None:
