@@ -1,7 +1,7 @@
 """The evidence lower bound: one objective for every method."""
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal, final
 
 import torch
 from torch import Tensor, nn
@@ -19,14 +19,16 @@ from dubio.stochastic import Stochastic, kl
 Estimator = Literal["trapezoid", "trapezoid_pair", "arm", "disarm", "reinforce_loo"]
 
 
-class ELBO:
+@final
+class ELBO(nn.Module):
     """The negative evidence lower bound per example, as a loss (paper 002 eq. 9, 000 eq. 3).
 
         loss = −1/B Σ_b log p(y_b | x_b, masks_b) + kl_weight · KL / num_data
 
     Length scales belong to the layers, the noise precision to the likelihood and ``num_data``
     here; nothing is to be multiplied by hand. ``loss.backward()`` gives gradients to weights and
-    to learned rates alike.
+    to learned rates alike, and ``elbo.parameters()`` are all that there is to train: those of the
+    network and of the likelihood.
 
     Args:
         model: A network with stochastic modules.
@@ -44,6 +46,7 @@ class ELBO:
         select: Which part of the network's output is meant.
 
     Attributes:
+        step: How many losses have been computed: what a KL schedule looks at.
         nll: The first term of the last loss, detached.
         kl: The last KL, detached, before any weight.
     """
@@ -61,8 +64,7 @@ class ELBO:
         generator: torch.Generator | None = None,
         select: Select = None,
     ) -> None:
-        if num_data < 1:
-            raise ValueError(f"num_data: expected the number of training rows, got {num_data}.")
+        super().__init__()
         if draws < 1:
             raise ValueError(f"draws: expected a positive int, got {draws}.")
         names = ["trapezoid", "trapezoid_pair", *ESTIMATORS]
@@ -83,17 +85,36 @@ class ELBO:
         self._shared = shared
         self._generator = generator
         self._select = select
-        self._step = 0
+        self.step = 0
 
-    def __call__(self, x: Inputs, y: Tensor) -> Tensor:
+    @property
+    def num_data(self) -> int:
+        """Number of training examples, N."""
+        return self._num_data
+
+    @num_data.setter
+    def num_data(self, value: int) -> None:
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ValueError(f"num_data: expected the number of training rows, got {value!r}.")
+        self._num_data = value
+
+    def get_extra_state(self) -> dict[str, int]:
+        """What a checkpoint keeps beside parameters: the step and the number of examples."""
+        return {"step": self.step, "num_data": self.num_data}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self.step, self.num_data = state["step"], state["num_data"]
+
+    def forward(self, x: Inputs, y: Tensor) -> Tensor:
         """The loss of a batch."""
         noise = Noise(self._draws, shared=self._shared, generator=self._generator)
         parts = [self._draw(noise[k].numbers, x, y) for k in range(self._draws)]
         nll = torch.stack(parts).mean()
         divergence = self._divergence(nll)
-        weight = self._kl_weight(self._step) if callable(self._kl_weight) else self._kl_weight
+        weight = self._kl_weight(self.step) if callable(self._kl_weight) else self._kl_weight
         self.nll, self.kl = nll.detach(), divergence.detach()
-        self._step += 1
+        self.step += 1
         return nll + weight * divergence / self.num_data
 
     def _divergence(self, like: Tensor) -> Tensor:
