@@ -3,6 +3,7 @@
 from dubio import likelihoods, masks
 from dubio.interception.register import SiteNoise, register
 from dubio.interception.sites import Site, Sites
+from dubio.layers.drop_connect import DropConnect
 from dubio.layers.masked import Masked
 from dubio.noise import Noise
 from dubio.objectives import schedules
@@ -14,6 +15,7 @@ from dubio.stochastic import Stochastic, kl
 
 __all__ = [
     "ELBO",
+    "DropConnect",
     "Masked",
     "NoSitesError",
     "Noise",

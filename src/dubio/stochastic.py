@@ -1,6 +1,7 @@
 """Modules with noise of their own: they draw it through the noise around them, and have a KL."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -34,9 +35,9 @@ def own_noise(
     shape: tuple[int, ...],
     x: Tensor,
     *,
-    rows: int,
+    rows: int | None,
     units: int,
-    rate: float | None,
+    rate: Callable[[], float],
 ) -> Tensor | None:
     """The noise of a module at work on x: None when it is to behave like its mean.
 
@@ -48,14 +49,16 @@ def own_noise(
         distribution: What to draw.
         shape: Shape of the noise without sharing.
         x: The tensor that it acts on.
-        rows: The axis of the batch in ``shape``.
+        rows: The axis of the batch in ``shape``; None for noise of weights, which has none.
         units: The axis of the units in ``shape``.
-        rate: The dropout rate, for the table of sites.
+        rate: Gives the dropout rate, for the table of sites.
     """
     interceptor = current_interceptor()
     if interceptor is not None:
-        return interceptor.own_noise(module, distribution, torch.Size(shape), x, rows, units, rate)
+        return interceptor.own_noise(
+            module, distribution, torch.Size(shape), x, rows, units, rate()
+        )
     if not module.training:
         return None
     draw = torch.rand if distribution == "uniform" else torch.randn
-    return draw(shape, dtype=x.dtype, device=x.device)
+    return draw(shape, dtype=torch.promote_types(x.dtype, torch.float32), device=x.device)

@@ -127,11 +127,14 @@ class Plainly:
 
 @dataclass(frozen=True)
 class OwnSite:
-    """A module's own site, the noise of one draw there, and its axes of rows and of units."""
+    """A module's own site, the noise of one draw there, and its axes of rows and of units.
+
+    Noise of weights has no axis of rows: it is the same for the whole batch.
+    """
 
     site: Site
     noise: Tensor
-    rows: int
+    rows: int | None
     units: int
 
 
@@ -256,28 +259,36 @@ class Interceptor(TorchFunctionMode):
         distribution: Literal["uniform", "normal"],
         shape: torch.Size,
         x: Tensor,
-        rows: int,
+        rows: int | None,
         units: int,
         rate: float | None,
     ) -> Tensor | None:
         """The noise of a module that is one site however often it is called; None if left out."""
         known = self.own.get(module)
-        if known is None:
-            site = self.reach(type(module).__name__, x, rate, shape)
-        elif self.noise_shapes[known.site.index] == shape:
-            site = known.site
-        else:
-            raise ValueError(
-                f"{known.site.name}: one mask is used for tensors of different shapes, "
-                f"{tuple(self.noise_shapes[known.site.index])} and {tuple(shape)}; give each layer "
-                f"a mask of its own, with mask.tied() if they are to share a rate."
-            )
+        if known is not None:
+            self._check_same_shape(known, shape)
+            return known.noise
+        site = self.reach(type(module).__name__, x, rate, shape)
         if site is None:
             return None
-        draw = Draw(site.index, 0, distribution, self.layout(site, shape, x, axis=rows))
-        noise = self.perturb(draw, x)
+        layout = Layout(shape) if rows is None else self.layout(site, shape, x, axis=rows)
+        precise = x if torch.finfo(x.dtype).bits >= 32 else x.float()  # rates are not to be rounded
+        noise = self.perturb(Draw(site.index, 0, distribution, layout), precise)
         self.own[module] = OwnSite(site, noise, rows, units)
         return noise
+
+    def _check_same_shape(self, known: OwnSite, shape: torch.Size) -> None:
+        first = self.noise_shapes[known.site.index]
+        if self._numbers.shared and known.rows is not None:  # the number of rows is free
+            first, shape = (
+                torch.Size([*s[: known.rows], 1, *s[known.rows + 1 :]]) for s in (first, shape)
+            )
+        if first != shape:
+            raise ValueError(
+                f"{known.site.name}: one mask is used for tensors of different shapes, "
+                f"{tuple(first)} and {tuple(shape)}; give each layer a mask of its own, with "
+                f"mask.tied() if they are to share a rate."
+            )
 
     def packed_layout(self, x: Tensor, batch_sizes: Tensor) -> Layout:
         """How noise is drawn for a packed sequence: if shared, one row of it per time step."""

@@ -4,7 +4,7 @@ Nothing here keeps a position in a stream, so the numbers of a draw do not depen
 draws are asked for with it: the same bits for any chunk size.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -24,21 +24,11 @@ class Numbers:
         seed: What tells these numbers from others.
         indices: Which draws.
         shared: Whether all rows of a batch share the numbers of a draw.
-        reflected: Sites whose uniform numbers are reflected at one half.
     """
 
     seed: int
     indices: range
     shared: bool
-    reflected: frozenset[int] = frozenset()
-
-    def antithetic(self, sites: Iterable[int]) -> Self:
-        """The same numbers, but 1 − u for the uniform numbers u of some sites."""
-        return replace(self, reflected=frozenset(sites))
-
-    def afresh(self, seed: int) -> Self:
-        """Other numbers of the same kind."""
-        return replace(self, seed=mix(self.seed, -3, seed))
 
     def part(self, start: int, stop: int) -> Self:
         """Some of the draws."""
@@ -59,8 +49,7 @@ class Numbers:
 
     def uniform(self, site: tuple[int, ...], shape: torch.Size, like: Tensor) -> Tensor:
         """Uniform numbers in [0, 1)."""  # (S, *shape)
-        numbers = self._fill(site, shape, like, lambda row, g: row.uniform_(generator=g))
-        return 1 - numbers if site[0] in self.reflected else numbers
+        return self._fill(site, shape, like, lambda row, g: row.uniform_(generator=g))
 
     def normal(self, site: tuple[int, ...], shape: torch.Size, like: Tensor) -> Tensor:
         """Standard normal numbers."""  # (S, *shape)

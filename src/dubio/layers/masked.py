@@ -43,30 +43,40 @@ class Masked(Stochastic):
         self.mask = mask
         self.length_scale = length_scale
 
-    def forward(self, x: Any, *args: Any, **kwargs: Any) -> Any:
-        """The layer's output for masked inputs."""
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """The layer's output for masked inputs; called like the layer itself."""
+        if isinstance(self.layer, nn.MultiheadAttention):
+            return self._attend(*args, **kwargs)
+        return self._apply_layer(*args, **kwargs)
+
+    def _apply_layer(self, input: Tensor, *args: Any, **kwargs: Any) -> Any:
         layer = self.layer
-        if isinstance(layer, nn.MultiheadAttention):
-            return self._attend(x, *args, **kwargs)
-        if not isinstance(x, Tensor):
+        if not isinstance(input, Tensor):
             raise TypeError(
-                f"Masked({type(layer).__name__}): expected a tensor, got {type(x).__name__}; "
+                f"Masked({type(layer).__name__}): expected a tensor, got {type(input).__name__}; "
                 f"pad sequences instead of packing them."
             )
-        axis = -1
-        if isinstance(layer, _ConvNd):
-            axis = -1 - len(layer.kernel_size)
-        rows = 1 if isinstance(layer, nn.RNNBase) and not layer.batch_first and x.dim() > 2 else 0
-        return layer(self.mask(x, axis=axis, rows=rows), *args, **kwargs)
+        if isinstance(layer, nn.RNNBase):
+            return layer(self._mask_sequences(layer.batch_first, input), *args, **kwargs)
+        axis = -1 - len(layer.kernel_size) if isinstance(layer, _ConvNd) else -1
+        return layer(self.mask(input, axis=axis), *args, **kwargs)
 
     def _attend(self, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any) -> Any:
         assert isinstance(self.layer, nn.MultiheadAttention)
-        rows = 0 if self.layer.batch_first or query.dim() < 3 else 1
-        masked: dict[int, Tensor] = {}
-        for x in (query, key, value):
-            if id(x) not in masked:
-                masked[id(x)] = self.mask(x, rows=rows)
-        return self.layer(masked[id(query)], masked[id(key)], masked[id(value)], *args, **kwargs)
+        masked = self._mask_sequences(self.layer.batch_first, query, key, value)
+        return self.layer(*masked, *args, **kwargs)
+
+    def _mask_sequences(self, batch_first: bool, *sequences: Tensor) -> Any:
+        """Multiply sequences by one mask per row, the same for all time steps and all of them."""
+        unbatched = sequences[0].dim() == 2  # (T, D)
+        first = sequences[0][:, None] if unbatched else sequences[0]
+        multiplier = self.mask.sample(first, rows=0 if batch_first and not unbatched else 1)
+        if multiplier is not None:
+            multiplier = multiplier[0] if unbatched else multiplier
+            # The same tensor again gives the same tensor: attention is faster on one than on three.
+            products = {id(x): x * multiplier for x in sequences}
+            sequences = tuple(products[id(x)] for x in sequences)
+        return sequences[0] if len(sequences) == 1 else sequences
 
     def kl(self) -> Tensor:
         """Divergence of the masked weights from their prior, by the formula of the mask."""

@@ -27,7 +27,10 @@ class Gaussian(LearnedRate):
     def __init__(self, units: int = 1, *, drop: float = 0.5, learn: bool = False) -> None:
         super().__init__(units, drop=drop)
         self.learn = learn
-        self.logit.requires_grad_(learn)
+        if not learn:
+            fixed = self.logit.detach()
+            del self.logit
+            self.register_buffer("logit", fixed)
 
     def multiplier(self, noise: Tensor, axis: int) -> Tensor:
         """1 + √α·ε."""

@@ -1,26 +1,17 @@
 """Learnable Bernoulli masks: truly binary, with learned rates."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, final
+from typing import Any, TypeAlias, final
 
 import torch
 from torch import Tensor
 
 from dubio.masks.mask import LearnedRate, bernoulli_entropy, bernoulli_kl
 
-_local_gradient: ContextVar[bool] = ContextVar("local_gradient", default=True)
-
-
-@contextmanager
-def without_local_gradient() -> Iterator[None]:
-    """Let thresholds have no gradient, for estimators that look at losses instead."""
-    token = _local_gradient.set(False)
-    try:
-        yield
-    finally:
-        _local_gradient.reset(token)
+# (mask, its logits laid out, uniform noise u, axis of the units) -> z
+Gate: TypeAlias = Callable[["LearnableBernoulli", Tensor, Tensor, int], Tensor]
 
 
 @final
@@ -28,7 +19,7 @@ class LearnableBernoulli(LearnedRate):
     """Dropout with learned rates: z/keep, z = 1[u < keep], keep = σ(φ) (paper 000 section 2.1).
 
     In any training loop ``loss.backward()`` gives φ a gradient: by the trapezoid rule, see
-    `Threshold`, and exactly through the scale 1/keep. `dubio.ELBO` offers unbiased estimators.
+    `trapezoid_gate`, and exactly through the scale 1/keep. `dubio.ELBO` offers unbiased estimators.
     """
 
     distribution = "uniform"
@@ -36,11 +27,7 @@ class LearnableBernoulli(LearnedRate):
     def multiplier(self, noise: Tensor, axis: int) -> Tensor:
         """The binary mask over its rate of keeping."""
         logit = self.logit_along(noise, axis)
-        if _local_gradient.get():
-            mask: Tensor = Threshold.apply(logit.expand_as(noise), noise)  # type: ignore[no-untyped-call]
-        else:
-            mask = (noise < torch.sigmoid(logit)).to(noise.dtype)
-        return mask / torch.sigmoid(logit)
+        return _gate.get()(self, logit, noise, axis) / torch.sigmoid(logit)
 
     def kl(self, squared_norms: Tensor, length_scale: float, fan_out: int) -> Tensor:
         """Σ_k ℓ²‖W_k‖²/(2·keep_k) − H(keep_k) (paper 000 section 2.2, with keep_k = σ(α_k))."""
@@ -48,8 +35,8 @@ class LearnableBernoulli(LearnedRate):
         return bernoulli_kl(squared_norms, self.keep, length_scale) - entropy
 
 
-class Threshold(torch.autograd.Function):
-    """z = 1[u < σ(φ)] with the gradient of the trapezoid rule, from one pass.
+def trapezoid_gate(mask: LearnableBernoulli, logit: Tensor, noise: Tensor, axis: int) -> Tensor:
+    """The mask z = 1[u < σ(φ)] with the gradient of the trapezoid rule, from one pass.
 
     For one unit, all others held fixed, the exact gradient of E[ℓ(z)] is
     keep·drop·(ℓ(1) − ℓ(0)). With g = ∂ℓ/∂z, which backpropagation yields at the sampled z,
@@ -59,20 +46,44 @@ class Threshold(torch.autograd.Function):
         dz/dφ := ½·drop if z = 1, ½·keep if z = 0
 
     has just that expectation: keep·½·drop·g(1) + drop·½·keep·g(0). The bias is of third order in
-    the mask. The noise u enters only through z, which makes this the conditional expectation, and
-    so lower in variance, of the rule that weighs by an antithetic pair of u.
+    the mask.
     """
+    keep = torch.sigmoid(logit.detach())
+    kept = noise < keep
+    return with_derivative(kept.to(noise.dtype), logit, trapezoid_weight(kept, keep))
+
+
+def trapezoid_weight(kept: Tensor, keep: Tensor) -> Tensor:
+    """½·drop where a unit is kept, ½·keep where it is dropped."""
+    return torch.where(kept, 0.5 * (1 - keep), 0.5 * keep)
+
+
+def with_derivative(z: Tensor, logit: Tensor, derivative: Tensor) -> Tensor:
+    """The values z, declared to depend on the logits by this derivative."""
+    declared: Tensor = _Declared.apply(logit.expand_as(z), z, derivative)  # type: ignore[no-untyped-call]
+    return declared
+
+
+class _Declared(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, logit: Tensor, z: Tensor, derivative: Tensor) -> Tensor:
+        ctx.save_for_backward(derivative)
+        return z
 
     @staticmethod
-    def forward(ctx: Any, logit: Tensor, noise: Tensor) -> Tensor:
-        """The binary mask."""
-        keep = torch.sigmoid(logit)
-        mask = noise < keep
-        ctx.save_for_backward(keep, mask)
-        return mask.to(noise.dtype)
+    def backward(ctx: Any, *gradients: Any) -> tuple[Tensor, None, None]:
+        (derivative,) = ctx.saved_tensors
+        return gradients[0] * derivative, None, None
 
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> tuple[Tensor, None]:
-        """The gradient of the mask times the weight of its value."""
-        keep, mask = ctx.saved_tensors
-        return gradients[0] * torch.where(mask, 1 - keep, keep) * 0.5, None
+
+_gate: ContextVar[Gate] = ContextVar("gate", default=trapezoid_gate)
+
+
+@contextmanager
+def gated(gate: Gate) -> Iterator[None]:
+    """Let learnable masks turn their noise into zeros and ones by another rule."""
+    token = _gate.set(gate)
+    try:
+        yield
+    finally:
+        _gate.reset(token)

@@ -57,6 +57,11 @@ class Mask(nn.Module, ABC):
 
     def forward(self, x: Tensor, *, axis: int = -1, rows: int = 0) -> Tensor:
         """Perturb x, whose units are on ``axis`` and whose rows are on ``rows``."""
+        multiplier = self.sample(x, axis=axis, rows=rows)
+        return x if multiplier is None else x * multiplier
+
+    def sample(self, x: Tensor, *, axis: int = -1, rows: int = 0) -> Tensor | None:
+        """What x is to be multiplied by; None where the mask behaves like its mean."""
         axis = axis % x.dim()
         if self.units not in (1, x.shape[axis]):
             raise ValueError(
@@ -71,11 +76,21 @@ class Mask(nn.Module, ABC):
         shape = [1] * x.dim()
         shape[axis] = x.shape[axis]
         shape[rows] = x.shape[rows]
-        rate = float(self.drop.mean())
         noise = own_noise(
-            self, self.distribution, tuple(shape), x, rows=rows, units=axis, rate=rate
+            self, self.distribution, tuple(shape), x, rows=rows, units=axis, rate=self.mean_drop
         )
-        return x if noise is None else x * self.multiplier(noise, axis)
+        return None if noise is None else self.multiplier(noise, axis).to(x.dtype)
+
+    def sample_weights(self, weight: Tensor, count: int) -> Tensor | None:  # (count,)
+        """What ``count`` weights are to be multiplied by, the same for all rows."""
+        noise = own_noise(
+            self, self.distribution, (count,), weight, rows=None, units=0, rate=self.mean_drop
+        )
+        return None if noise is None else self.multiplier(noise, 0).to(weight.dtype)
+
+    def mean_drop(self) -> float:
+        """The mean of the current rates."""
+        return float(self.drop.mean())
 
     def tied(self) -> Self:
         """Another mask with the same parameters, for a layer that is to share the rate."""
@@ -83,7 +98,7 @@ class Mask(nn.Module, ABC):
 
     def extra_repr(self) -> str:
         """Units and mean rate."""
-        return f"units={self.units}, drop={float(self.drop.mean()):.3g}"
+        return f"units={self.units}, drop={self.mean_drop():.3g}"
 
 
 class LearnedRate(Mask, ABC):

@@ -1,44 +1,211 @@
-"""Gradients for the rates of binary masks.
+"""Gradients for the rates of learnable Bernoulli masks.
 
 Let z = z(u) be all masks of a pass, ℓ(z) the loss of an example, φ the logits of keeping. Each
-estimator turns losses under two sets of masks into weights v, so that Σ v·φ has the gradient
-∇_φ E[ℓ(z)]. Masks are per row or shared; the weights have the shape of the noise.
-
-The ``trapezoid`` estimator needs none of this: it is the derivative of
-`dubio.masks.learnable.Threshold`, from the same pass that trains the weights.
+estimator turns some passes over a batch into a loss whose value is that of the first pass, or of a
+pair, and whose gradient estimates ∇E[ℓ(z)]. The gradient through the scale 1/keep of the masks is
+ordinary backpropagation and exact in all of them.
 """
 
 from collections.abc import Callable
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
-# (difference of losses, noise, logits, noise of the second pass) -> weights
-Weigh = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+from dubio.masks.learnable import (
+    Gate,
+    LearnableBernoulli,
+    trapezoid_gate,
+    trapezoid_weight,
+    with_derivative,
+)
+from dubio.objectives.passes import Passes
+
+Estimator = Literal[
+    "trapezoid", "trapezoid_once", "corrected", "disarm_cv", "disarm", "arm", "reinforce_loo"
+]
 
 
-def arm(difference: Tensor, u: Tensor, logit: Tensor, other: Tensor) -> Tensor:
+def trapezoid_once(passes: Passes) -> Tensor:
+    """The trapezoid rule in the one pass that trains the weights: see `trapezoid_gate`."""
+    return passes.first().mean()
+
+
+def trapezoid(passes: Passes) -> Tensor:
+    """The trapezoid rule, averaged over the antithetic pair u, 1 − u. Both train the weights."""
+    return 0.5 * (passes.first().mean() + passes.again(_reflected(trapezoid_gate)).mean())
+
+
+def arm(passes: Passes) -> Tensor:
     """(ℓ(z(1−u)) − ℓ(z(u)))·(u − ½): paper 000 eq. 7. Unbiased."""
-    return -difference * (u - 0.5)
+    return _two_losses(passes, _reflected(_binary), lambda z, other, u, keep: 0.5 - u)
 
 
-def disarm(difference: Tensor, u: Tensor, logit: Tensor, other: Tensor) -> Tensor:
+def disarm(passes: Passes) -> Tensor:
     """½(ℓ(z) − ℓ(z̃))·(z − z̃)·σ(|φ|), z̃ = z(1−u): ARM averaged over u given z and z̃.
 
     Dong, Mnih and Tucker (2020). Unbiased, with lower variance than ARM.
     """
-    keep = torch.sigmoid(logit)
-    change = (u < keep).to(u.dtype) - (other < keep).to(u.dtype)
-    return 0.5 * difference * change * torch.sigmoid(logit.abs())
+    return _two_losses(
+        passes,
+        _reflected(_binary),
+        lambda z, other, u, keep: 0.5 * (z - other) * torch.maximum(keep, 1 - keep),
+    )
 
 
-def reinforce_loo(difference: Tensor, u: Tensor, logit: Tensor, other: Tensor) -> Tensor:
+def reinforce_loo(passes: Passes) -> Tensor:
     """½(ℓ(z) − ℓ(z'))·(∇log p(z) − ∇log p(z')) with independent z, z'. Unbiased.
 
     REINFORCE with the other sample's loss as baseline; ∇_φ log p(z) = z − keep.
     """
-    keep = torch.sigmoid(logit)
-    return 0.5 * difference * ((u < keep).to(u.dtype) - (other < keep).to(u.dtype))
+    fresh: dict[LearnableBernoulli, Tensor] = {}
+
+    def afresh(mask: LearnableBernoulli, logit: Tensor, noise: Tensor, axis: int) -> Tensor:
+        if mask not in fresh:
+            fresh[mask] = passes.uniform(noise.shape, noise)
+        return _binary(mask, logit, fresh[mask], axis)
+
+    return _two_losses(passes, afresh, lambda z, other, u, keep: 0.5 * (z - other))
 
 
-ESTIMATORS: dict[str, Weigh] = {"arm": arm, "disarm": disarm, "reinforce_loo": reinforce_loo}
+def disarm_cv(passes: Passes) -> Tensor:
+    """DisARM with a control variate, the first-order change of the loss. Unbiased: `_midpoint`."""
+    return _midpoint(passes, share=1.0, baseline=False)
+
+
+def corrected(passes: Passes) -> Tensor:
+    """The trapezoid rule plus a correction that makes it exactly unbiased: see `_midpoint`."""
+    return _midpoint(passes, share=0.1, baseline=True)
+
+
+ESTIMATORS: dict[str, Callable[[Passes], Tensor]] = {
+    "trapezoid": trapezoid,
+    "trapezoid_once": trapezoid_once,
+    "corrected": corrected,
+    "disarm_cv": disarm_cv,
+    "disarm": disarm,
+    "arm": arm,
+    "reinforce_loo": reinforce_loo,
+}
+assert tuple(ESTIMATORS) == get_args(Estimator)
+
+
+def _binary(mask: LearnableBernoulli, logit: Tensor, noise: Tensor, axis: int) -> Tensor:
+    """The mask z = 1[u < keep], without a derivative."""
+    return (noise < torch.sigmoid(logit.detach())).to(noise.dtype)
+
+
+def _reflected(gate: Gate) -> Gate:
+    """The same gate for the noise 1 − u."""
+    return lambda mask, logit, noise, axis: gate(mask, logit, 1 - noise, axis)
+
+
+def _noted(gate: Gate, zs: dict[LearnableBernoulli, Tensor]) -> Gate:
+    """The same gate, with a note of what it lets through."""
+
+    def note(mask: LearnableBernoulli, logit: Tensor, noise: Tensor, axis: int) -> Tensor:
+        zs[mask] = gate(mask, logit, noise, axis)
+        return zs[mask]
+
+    return note
+
+
+def _two_losses(
+    passes: Passes, other: Gate, weigh: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+) -> Tensor:
+    """ℓ(z), with the gradient (ℓ(z) − ℓ(z'))·weight(z, z', u, keep) for the logits."""
+    zs: dict[LearnableBernoulli, Tensor] = {}
+    others: dict[LearnableBernoulli, Tensor] = {}
+    losses = passes.first(_noted(_binary, zs))
+    with torch.no_grad():
+        difference = (losses - passes.again(_noted(other, others))) / len(losses)
+    return losses.mean() + _surrogate(
+        passes,
+        lambda mask, u, keep: (
+            passes.along_rows(mask, difference) * weigh(zs[mask], others[mask], u, keep)
+        ),
+    )
+
+
+def _surrogate(
+    passes: Passes, weigh: Callable[[LearnableBernoulli, Tensor, Tensor], Tensor]
+) -> Tensor:
+    """Zero, with the gradient weight(mask, u, keep) for the logit of every unit."""
+    terms = []
+    for mask, site in passes.sites.items():
+        logit = mask.logit_along(site.noise, site.units)
+        with torch.no_grad():
+            weights = weigh(mask, site.noise, torch.sigmoid(logit)).sum_to_size(logit.shape)
+        terms.append((weights * (logit - logit.detach())).sum())
+    return torch.stack([term.to(terms[0].device) for term in terms]).sum()
+
+
+def _midpoint(passes: Passes, *, share: float, baseline: bool) -> Tensor:
+    """An exactly unbiased gradient from the loss at z, at z̃, and the slope between them.
+
+    Let A be a random subset of the units, each in it with probability ``share``, and z̃ the masks
+    with u reflected for the units in A. Write s = z − z̃, which is −1, 0 or 1, and m = ½(z + z̃).
+    DisARM on that subset is unbiased:
+
+        E[½σ(|φ_k|)/share·(ℓ(z) − ℓ(z̃))·s_k] = keep_k·drop_k·E[ℓ(z_k=1) − ℓ(z_k=0)].
+
+    Given A and m, the signs of s are independent and fair, and g = ∂ℓ/∂z at m does not depend on
+    them. So the first-order change Σ_j g_j·s_j can be taken off ℓ(z) − ℓ(z̃) if its expectation,
+    g_k·|s_k| for unit k, is put back:
+
+        v_k = ½σ(|φ_k|)/share·(g_k·|s_k| + (ℓ(z) − ℓ(z̃) − Σ_j g_j·s_j)·s_k).
+
+    What is left in the bracket is of third order in s, where around the mean mask (in place of m)
+    it would be of second order. It falls like share^{3/2}, but the first term is lost for the
+    units outside of A. With a ``baseline`` they get the trapezoid's weight t_k·g_k(z), and those
+    in A have it taken off again, by the estimate of the same expectation that is closest to their
+    first term, ½σ(|φ_k|)/share·|s_k|·g_k(z). The whole stays exactly unbiased.
+    """
+    zs: dict[LearnableBernoulli, Tensor] = {}
+    signs: dict[LearnableBernoulli, Tensor] = {}
+    middles: dict[LearnableBernoulli, Tensor] = {}
+
+    def sampled(mask: LearnableBernoulli, logit: Tensor, noise: Tensor, axis: int) -> Tensor:
+        keep = torch.sigmoid(logit.detach())
+        kept = noise < keep
+        if mask not in signs:
+            zs[mask] = kept.to(noise.dtype)
+            signs[mask] = zs[mask] - (1 - noise < keep).to(noise.dtype)
+            if share < 1:
+                shape = [size if i == axis else 1 for i, size in enumerate(noise.shape)]
+                signs[mask] *= passes.uniform(torch.Size(shape), noise) < share
+        if not baseline:
+            return zs[mask]
+        derivative = trapezoid_weight(kept, keep)
+        derivative -= _disarm_weight(keep, share) * signs[mask].abs()
+        return with_derivative(zs[mask], logit, derivative)
+
+    def middle(mask: LearnableBernoulli, logit: Tensor, noise: Tensor, axis: int) -> Tensor:
+        if mask not in middles:
+            middles[mask] = (zs[mask] - 0.5 * signs[mask]).requires_grad_()
+        return middles[mask]
+
+    losses = passes.first(sampled)
+    with torch.no_grad():
+        others = passes.again(lambda mask, logit, noise, axis: zs[mask] - signs[mask])
+    found = torch.autograd.grad(
+        passes.again(middle).mean(), list(middles.values()), allow_unused=True
+    )
+    slopes = {
+        mask: torch.zeros_like(signs[mask]) if slope is None else slope
+        for mask, slope in zip(middles, found, strict=True)
+    }
+    change = {mask: -slopes[mask] * signs[mask] for mask in slopes}
+    residual = passes.by_row((losses.detach() - others) / len(losses), change)
+    return losses.mean() + _surrogate(
+        passes,
+        lambda mask, u, keep: (
+            _disarm_weight(keep, share)
+            * (slopes[mask] * signs[mask].abs() + passes.along_rows(mask, residual) * signs[mask])
+        ),
+    )
+
+
+def _disarm_weight(keep: Tensor, share: float) -> Tensor:
+    """½σ(|φ|)/share, as σ(|φ|) is the larger of keep and drop."""
+    return torch.maximum(keep, 1 - keep) * (0.5 / share)

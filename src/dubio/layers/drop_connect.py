@@ -1,0 +1,67 @@
+"""`DropConnect`: a layer with a mask on each of its weights."""
+
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd
+
+from dubio.layers.substitution import substitute
+from dubio.masks.mask import Mask
+from dubio.stochastic import Stochastic
+
+
+@final
+class DropConnect(Stochastic):
+    """A layer whose weights, not whose inputs, are dropped (Wan et al. 2013).
+
+    A pass has one mask, which all rows and time steps share: a matrix of weights per row would be
+    slow and large. So a draw is one function of the input, whatever ``shared`` says. Masked are
+    the matrices of weights: both those of inputs and of states in a recurrent layer (Merity et
+    al. 2018). Biases are left alone and keep a flat prior.
+
+    Args:
+        layer: Linear, Conv1–3d, ConvTranspose1–3d, LSTM, GRU or RNN.
+        mask: What multiplies its weights, with ``units=1`` or one rate for every weight.
+        length_scale: Length scale ℓ of the prior N(0, 1/ℓ²) on each weight.
+    """
+
+    def __init__(self, layer: nn.Module, mask: Mask, *, length_scale: float = 1e-2) -> None:
+        super().__init__()
+        if not isinstance(layer, nn.Linear | _ConvNd | nn.RNNBase):
+            raise TypeError(
+                f"layer: expected Linear, Conv, ConvTranspose, LSTM, GRU or RNN, got "
+                f"{type(layer).__name__}; treat the layers inside it."
+            )
+        self.layer = layer
+        self.mask = mask
+        self.length_scale = length_scale
+        count = sum(weight.numel() for weight in self._weights().values())
+        if mask.units not in (1, count):
+            raise ValueError(
+                f"mask: expected units=1 or units={count}, one for every weight, got "
+                f"units={mask.units}."
+            )
+        if length_scale < 0:
+            raise ValueError(f"length_scale: expected a number >= 0, got {length_scale}.")
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """The layer's output with masked weights; called like the layer itself."""
+        layer, weights = self.layer, self._weights()
+        sizes = [weight.numel() for weight in weights.values()]
+        multiplier = self.mask.sample_weights(next(iter(weights.values())), sum(sizes))
+        if multiplier is None:
+            return layer(*args, **kwargs)
+        masked = {
+            name: weight * part.view_as(weight)
+            for (name, weight), part in zip(weights.items(), multiplier.split(sizes), strict=True)
+        }
+        return substitute(layer, masked)(*args, **kwargs)
+
+    def kl(self) -> Tensor:
+        """Divergence of the masked weights from their prior: every weight is a unit by itself."""
+        flat = torch.cat([weight.flatten() for weight in self._weights().values()])
+        return self.mask.kl(flat.square(), self.length_scale, 1)
+
+    def _weights(self) -> dict[str, Tensor]:
+        return {n: w for n, w in self.layer.named_parameters() if n.startswith("weight")}

@@ -1,0 +1,215 @@
+"""Several passes over one batch that differ in the learnable masks alone."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.utils._pytree import tree_leaves
+
+from dubio import inputs
+from dubio.inputs import Inputs, Select
+from dubio.interception.interceptor import (
+    BatchSize,
+    Interceptor,
+    OwnSite,
+    Plainly,
+    no_interception,
+)
+from dubio.interception.numbers import Numbers
+from dubio.interception.perturbations import Draw, Perturbation
+from dubio.likelihoods import Likelihood
+from dubio.masks.learnable import Gate, LearnableBernoulli, gated, trapezoid_gate
+
+_Result = TypeVar("_Result")
+
+
+class Passes:
+    """Runs a network on a batch: once, and again with other masks.
+
+    All passes share the noise that is not being learned. What the network computes before its
+    first learnable mask, the trunk, is computed once.
+
+    Attributes:
+        sites: What the learnable masks have drawn in the first pass.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        likelihood: Likelihood,
+        numbers: Numbers,
+        x: Inputs,
+        y: Tensor,
+        select: Select,
+    ) -> None:
+        self.sites: dict[LearnableBernoulli, OwnSite] = {}
+        self._model = model
+        self._likelihood = likelihood
+        self._numbers = numbers
+        self._x, self._y = x, y
+        self._select = select
+        self._trunk = Trunk()
+        self._generator: torch.Generator | None = None
+
+    def first(self, gate: Gate = trapezoid_gate) -> Tensor:  # (B,)
+        """Losses of all rows."""
+        losses, own = self._run(self._trunk, gate)
+        self.sites = {m: site for m, site in own.items() if isinstance(m, LearnableBernoulli)}
+        return losses
+
+    def again(self, gate: Gate) -> Tensor:  # (B,)
+        """Losses of all rows when masks are made of the same noise by another rule."""
+        with _kept_statistics(self._model):
+            return self._run(Replay(self._trunk), gate)[0]
+
+    def uniform(self, shape: torch.Size, like: Tensor) -> Tensor:
+        """Random numbers beside those of the sites."""
+        if self._generator is None:
+            seed = self._numbers.seeds(-3)[0]
+            self._generator = torch.Generator(like.device).manual_seed(seed)
+        return like.new_empty(shape).uniform_(generator=self._generator)
+
+    def along_rows(self, mask: LearnableBernoulli, values: Tensor) -> Tensor:  # (B,) -> broadcasts
+        """Lay values of rows out over the noise of a mask; their sum where rows share it."""
+        site = self.sites[mask]
+        if len(values) != _rows(site):
+            return values.sum()
+        return values.view([-1 if axis == site.rows else 1 for axis in range(site.noise.dim())])
+
+    def by_row(self, of_rows: Tensor, of_masks: dict[LearnableBernoulli, Tensor]) -> Tensor:
+        """Add to values of rows what each row has at every mask: (B,), or (1,) if rows share.
+
+        Where one mask is for several rows, or several for one, only the sum over rows is known.
+        """
+        apart = all(_rows(self.sites[mask]) == len(of_rows) for mask in of_masks)
+        total = of_rows if apart else of_rows.sum()[None]
+        for mask, values in of_masks.items():
+            rows = self.sites[mask].rows
+            kept = [axis for axis in range(values.dim()) if not apart or axis != rows]
+            total = total + values.sum(kept)
+        return total
+
+    def _run(
+        self, executor: "Trunk | Replay", gate: Gate
+    ) -> tuple[Tensor, dict[nn.Module, OwnSite]]:
+        def at_a_mask(mask: LearnableBernoulli, logit: Tensor, noise: Tensor, axis: int) -> Tensor:
+            executor.end_of_trunk()
+            with no_interception():
+                return gate(mask, logit, noise, axis)
+
+        batch = BatchSize(inputs.count_rows(self._x))
+        interceptor = Interceptor(
+            self._numbers, roots=[self._model], batch=batch, executor=executor
+        )
+        with gated(at_a_mask), interceptor:
+            outputs = inputs.choose(inputs.call(self._model, self._x), self._select)
+        return -self._likelihood.log_prob(outputs[None], self._y)[0], interceptor.own
+
+
+class Trunk(Plainly):
+    """Carries functions out and remembers the results, up to the first learnable mask."""
+
+    def __init__(self) -> None:
+        self.results: list[tuple[object, Any]] = []
+        self.noises: dict[tuple[int, int], Tensor] = {}
+        self._open = True
+        self._versions: list[tuple[Tensor, int]] = []
+
+    def end_of_trunk(self) -> None:
+        """Remember no more."""
+        if self._open:
+            self._open = False
+            tensors = (x for x in tree_leaves(self.results) if isinstance(x, Tensor))
+            self._versions = [(x, x._version) for x in tensors if not x.is_inference()]
+
+    @property
+    def intact(self) -> bool:
+        """Whether nothing has been written over the results since."""
+        return not self._open and all(x._version == version for x, version in self._versions)
+
+    def call(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Call the function."""
+        return self._remember(function, super().call(function, args, kwargs))
+
+    def perturb(self, perturbation: Perturbation, numbers: Numbers, x: Tensor) -> Tensor:
+        """Apply the noise of the one draw."""
+        result = super().perturb(perturbation, numbers, x)
+        if isinstance(perturbation, Draw):
+            self.noises[perturbation.site, perturbation.call] = result
+        return self._remember(type(perturbation), result)
+
+    def perturb_in_place(self, perturbation: Perturbation, numbers: Numbers, x: Tensor) -> Tensor:
+        """Apply the noise of the one draw to x itself."""
+        return self._remember(
+            type(perturbation), super().perturb_in_place(perturbation, numbers, x)
+        )
+
+    def _remember(self, what: object, result: _Result) -> _Result:
+        if self._open:
+            self.results.append((what, result))
+        return result
+
+
+class Replay(Plainly):
+    """Gives the results of a trunk again as long as the network asks for the same functions."""
+
+    def __init__(self, trunk: Trunk) -> None:
+        self._noises = trunk.noises
+        self._results = iter(trunk.results if trunk.intact else ())
+
+    def end_of_trunk(self) -> None:
+        """Compute from here on."""
+        self._results = iter(())
+
+    def call(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """The known result of the function, or a new one."""
+        known = self._known(function)
+        return super().call(function, args, kwargs) if known is None else known[0]
+
+    def perturb(self, perturbation: Perturbation, numbers: Numbers, x: Tensor) -> Tensor:
+        """The known result of the noise, or the same noise applied to x."""
+        known: tuple[Tensor] | None = self._known(type(perturbation))
+        if known is not None:
+            return known[0]
+        if isinstance(perturbation, Draw):
+            return self._noises[perturbation.site, perturbation.call]
+        return super().perturb(perturbation, numbers, x)
+
+    def perturb_in_place(self, perturbation: Perturbation, numbers: Numbers, x: Tensor) -> Tensor:
+        """The known result of the noise, or the same noise applied to x itself."""
+        known: tuple[Tensor] | None = self._known(type(perturbation))
+        return super().perturb_in_place(perturbation, numbers, x) if known is None else known[0]
+
+    def _known(self, what: object) -> tuple[Any] | None:
+        function, result = next(self._results, (None, None))
+        if function is what:
+            return (result,)
+        self.end_of_trunk()
+        return None
+
+
+def _rows(site: OwnSite) -> int:
+    """How many rows have a mask of their own."""
+    return 1 if site.rows is None else site.noise.shape[site.rows]
+
+
+@contextmanager
+def _kept_statistics(model: nn.Module) -> Iterator[None]:
+    """Let batch normalisation update copies of its statistics: this batch was counted before."""
+    owners = [module for module in model.modules() if isinstance(module, _NormBase)]
+    own = [dict(module._buffers) for module in owners]
+    try:
+        for module, buffers in zip(owners, own, strict=True):
+            for name, buffer in buffers.items():
+                module._buffers[name] = None if buffer is None else buffer.clone()
+        yield
+    finally:
+        for module, buffers in zip(owners, own, strict=True):
+            module._buffers.update(buffers)
