@@ -55,9 +55,7 @@ def own_noise(
     """
     interceptor = current_interceptor()
     if interceptor is not None:
-        return interceptor.own_noise(
-            module, distribution, torch.Size(shape), x, rows, units, rate()
-        )
+        return interceptor.own_noise(module, distribution, torch.Size(shape), x, rows, units, rate)
     if not module.training:
         return None
     draw = torch.rand if distribution == "uniform" else torch.randn

@@ -30,16 +30,17 @@ TESTS = 20 * 50  # cases times coordinates, rounded up
 class Unscaled(LearnableBernoulli):  # type: ignore[misc]
     """The binary mask itself: no 1/keep, hence nothing pathwise."""
 
-    def multiplier(self, noise: Tensor, axis: int) -> Tensor:
-        return super().multiplier(noise, axis) * torch.sigmoid(self.logit_along(noise, axis))
+    def multiply(self, xs: list[Tensor], noise: Tensor, axis: int) -> list[Tensor]:
+        keep = torch.sigmoid(self.logit_along(noise, axis))
+        return [y * keep for y in super().multiply(xs, noise, axis)]
 
 
 class Unaware(LearnableBernoulli):  # type: ignore[misc]
     """A defect: scaled by 1/keep, without the derivative through it."""
 
-    def multiplier(self, noise: Tensor, axis: int) -> Tensor:
+    def multiply(self, xs: list[Tensor], noise: Tensor, axis: int) -> list[Tensor]:
         keep = torch.sigmoid(self.logit_along(noise, axis))
-        return super().multiplier(noise, axis) * keep / keep.detach()
+        return [y * keep / keep.detach() for y in super().multiply(xs, noise, axis)]
 
 
 def build(
@@ -157,8 +158,8 @@ def test_unbiased_estimators_with_one_rate_for_a_layer(estimator: str) -> None:
 
 def _roll_losses(passes: Passes) -> Tensor:
     """ARM, but one row's mask is judged by another's loss."""
-    lay = passes.along_rows
-    passes.along_rows = lambda mask, values: lay(mask, values.roll(1))  # type: ignore[method-assign]
+    right = passes.sum_over_rows
+    passes.sum_over_rows = lambda mask, rows, noise: right(mask, rows.roll(1), noise)  # type: ignore[method-assign]
     return estimators.arm(passes)
 
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 import dubio
 from dubio.layers.masked import Masked
 from dubio.masks import Bernoulli, Concrete, Gaussian, LearnableBernoulli, Mask
-from dubio.masks.mask import bernoulli_entropy
+from dubio.masks.mask import learned_bernoulli_kl
 from dubio.stochastic import kl
 
 KINDS: list[type[Mask]] = [Bernoulli, Concrete, LearnableBernoulli, Gaussian]
@@ -166,10 +166,19 @@ class TestDivergence:
 
     @pytest.mark.parametrize("logit", [-40.0, -3.0, 0.0, 1.0, 40.0])
     def test_entropy_against_scipy(self, logit: float) -> None:
-        actual = bernoulli_entropy(torch.tensor(logit, dtype=torch.float64))
+        no_weights = torch.zeros(1, dtype=torch.float64)
+        actual = -learned_bernoulli_kl(no_weights, torch.tensor([logit]).double(), 1.0)
         keep, drop = scipy.special.expit([logit, -logit])
         expected = scipy.stats.entropy([keep, drop])
         assert float(actual) == pytest.approx(float(expected), rel=1e-9, abs=1e-15)
+
+    @pytest.mark.parametrize("rates", [1, 4])
+    def test_gradient_of_learned_rates(self, rates: int) -> None:
+        norms = torch.rand(4, dtype=torch.float64, generator=seeded()).requires_grad_()
+        logit = torch.randn(rates, dtype=torch.float64, generator=seeded()).requires_grad_()
+        assert torch.autograd.gradcheck(
+            lambda n, phi: learned_bernoulli_kl(n, phi, 0.7), (norms, logit)
+        )
 
     @pytest.mark.parametrize("log_alpha", np.linspace(-6, 6, 13))
     def test_variational_dropout_against_integration(self, log_alpha: float) -> None:

@@ -24,7 +24,7 @@ from dubio.interception.layout import (
 )
 from dubio.interception.numbers import Numbers
 from dubio.interception.perturbations import Draw, Perturbation
-from dubio.interception.sites import Namer, Site, Sites
+from dubio.interception.sites import Namer, Site, Sites, rows_of_outermost_call
 
 Handler = Callable[["Interceptor", Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 
@@ -157,7 +157,7 @@ class Interceptor(TorchFunctionMode):
 
     Args:
         numbers: The random numbers of that draw.
-        roots: The networks that run, for the names of sites.
+        roots: The networks that run, for the names of sites; None if nobody will read them.
         chosen: Which sites are noisy.
         batch: What is known of the batch.
         executor: How functions are carried out.
@@ -175,7 +175,7 @@ class Interceptor(TorchFunctionMode):
         self,
         numbers: Numbers,
         *,
-        roots: Sequence[nn.Module] = (),
+        roots: Sequence[nn.Module] | None = (),
         chosen: Callable[[Site], bool] = lambda site: True,
         batch: BatchSize | None = None,
         executor: Executor | None = None,
@@ -189,7 +189,7 @@ class Interceptor(TorchFunctionMode):
         self.noise_shapes: list[torch.Size] = []
         self.tensors: list[Tensor] = []
         self._numbers = numbers
-        self._namer = Namer(roots)
+        self._namer = None if roots is None else Namer(roots)
         self._chosen = chosen
         self._batch = batch
         self._executor = Plainly() if executor is None else executor
@@ -230,7 +230,7 @@ class Interceptor(TorchFunctionMode):
         self, kind: str, x: Tensor, rate: float | None, noise_shape: torch.Size | None = None
     ) -> Site | None:
         """Note that a site is reached; None if it was not chosen to be noisy."""
-        name, module = self._namer.name(kind)
+        name, module = (kind, None) if self._namer is None else self._namer.name(kind)
         site = Site(len(self.sites), name, kind, rate, tuple(x.shape), module)
         self.sites.append(site)
         self.noise_shapes.append(x.shape if noise_shape is None else noise_shape)
@@ -250,7 +250,7 @@ class Interceptor(TorchFunctionMode):
         return Layout(shape) if found is None else found.layout(shape, x.device)
 
     def _axis_of_batch(self, site: Site, shape: torch.Size) -> BatchAxis | None:
-        batch = self._batch or BatchSize(self._namer.rows_of_outermost_call() or shape[0])
+        batch = self._batch or BatchSize(rows_of_outermost_call() or shape[0])
         return batch.axis(site.index, shape)
 
     def own_noise(
@@ -261,14 +261,15 @@ class Interceptor(TorchFunctionMode):
         x: Tensor,
         rows: int | None,
         units: int,
-        rate: float | None,
+        rate: Callable[[], float],
     ) -> Tensor | None:
         """The noise of a module that is one site however often it is called; None if left out."""
         known = self.own.get(module)
         if known is not None:
             self._check_same_shape(known, shape)
             return known.noise
-        site = self.reach(type(module).__name__, x, rate, shape)
+        known_rate = None if self._namer is None else rate()
+        site = self.reach(type(module).__name__, x, known_rate, shape)
         if site is None:
             return None
         layout = Layout(shape) if rows is None else self.layout(site, shape, x, axis=rows)

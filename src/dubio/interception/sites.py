@@ -130,28 +130,30 @@ class Namer:
         repeat = self._calls[name]
         return (name if repeat == 1 else f"{name}#{repeat}"), module
 
-    def rows_of_outermost_call(self) -> int | None:
-        """Length of the first tensor that the outermost module at work was called with."""
-        calls = list(self._calls_at_work())
-        if not calls:
-            return None
-        arguments = [*calls[-1].f_locals["args"], *calls[-1].f_locals["kwargs"].values()]
-        sized = (len(x) for x in arguments if isinstance(x, Tensor) and x.dim())
-        return next(sized, None)
-
     def _modules(self) -> list[nn.Module]:
         """Modules whose forward is running, innermost first, up to the root."""
         modules: list[nn.Module] = []
-        for call in self._calls_at_work():
+        for call in _calls_at_work():
             modules.append(call.f_locals["self"])
             if any(modules[-1] is root for root in self._roots):
                 break
         return modules
 
-    @staticmethod
-    def _calls_at_work() -> Iterator[FrameType]:
-        frame: FrameType | None = sys._getframe(1)
-        while frame is not None:
-            if frame.f_code is _CALL:
-                yield frame
-            frame = frame.f_back
+
+def rows_of_outermost_call() -> int | None:
+    """Length of the first tensor that the outermost module at work was called with."""
+    calls = list(_calls_at_work())
+    if not calls:
+        return None
+    arguments = [*calls[-1].f_locals["args"], *calls[-1].f_locals["kwargs"].values()]
+    sized = (len(x) for x in arguments if isinstance(x, Tensor) and x.dim())
+    return next(sized, None)
+
+
+def _calls_at_work() -> Iterator[FrameType]:
+    """Frames of the calls of modules that are running, innermost first."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code is _CALL:
+            yield frame
+        frame = frame.f_back

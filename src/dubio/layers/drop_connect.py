@@ -47,16 +47,14 @@ class DropConnect(Stochastic):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The layer's output with masked weights; called like the layer itself."""
-        layer, weights = self.layer, self._weights()
-        sizes = [weight.numel() for weight in weights.values()]
-        multiplier = self.mask.sample_weights(next(iter(weights.values())), sum(sizes))
-        if multiplier is None:
-            return layer(*args, **kwargs)
+        weights = self._weights()
+        flat = torch.cat([weight.flatten() for weight in weights.values()])
+        parts = self.mask.perturb_weights(flat).split([w.numel() for w in weights.values()])
         masked = {
-            name: weight * part.view_as(weight)
-            for (name, weight), part in zip(weights.items(), multiplier.split(sizes), strict=True)
+            name: part.view_as(weight)
+            for (name, weight), part in zip(weights.items(), parts, strict=True)
         }
-        return substitute(layer, masked)(*args, **kwargs)
+        return substitute(self.layer, masked)(*args, **kwargs)
 
     def kl(self) -> Tensor:
         """Divergence of the masked weights from their prior: every weight is a unit by itself."""

@@ -57,7 +57,8 @@ class Masked(Stochastic):
                 f"pad sequences instead of packing them."
             )
         if isinstance(layer, nn.RNNBase):
-            return layer(self._mask_sequences(layer.batch_first, input), *args, **kwargs)
+            (masked,) = self._mask_sequences(layer.batch_first, input)
+            return layer(masked, *args, **kwargs)
         axis = -1 - len(layer.kernel_size) if isinstance(layer, _ConvNd) else -1
         return layer(self.mask(input, axis=axis), *args, **kwargs)
 
@@ -66,17 +67,16 @@ class Masked(Stochastic):
         masked = self._mask_sequences(self.layer.batch_first, query, key, value)
         return self.layer(*masked, *args, **kwargs)
 
-    def _mask_sequences(self, batch_first: bool, *sequences: Tensor) -> Any:
+    def _mask_sequences(self, batch_first: bool, *sequences: Tensor) -> list[Tensor]:
         """Multiply sequences by one mask per row, the same for all time steps and all of them."""
-        unbatched = sequences[0].dim() == 2  # (T, D)
-        first = sequences[0][:, None] if unbatched else sequences[0]
-        multiplier = self.mask.sample(first, rows=0 if batch_first and not unbatched else 1)
-        if multiplier is not None:
-            multiplier = multiplier[0] if unbatched else multiplier
-            # The same tensor again gives the same tensor: attention is faster on one than on three.
-            products = {id(x): x * multiplier for x in sequences}
-            sequences = tuple(products[id(x)] for x in sequences)
-        return sequences[0] if len(sequences) == 1 else sequences
+        distinct = {id(x): x for x in sequences}  # attention is faster on one tensor than on three
+        rows = 0 if batch_first else 1
+        if sequences[0].dim() == 2:  # (T, D): one row
+            masked = [x[0] for x in self.mask.perturb(*(x[None] for x in distinct.values()))]
+        else:
+            masked = self.mask.perturb(*distinct.values(), rows=rows)
+        by_id = dict(zip(distinct, masked, strict=True))
+        return [by_id[id(x)] for x in sequences]
 
     def kl(self) -> Tensor:
         """Divergence of the masked weights from their prior, by the formula of the mask."""
@@ -102,11 +102,33 @@ def _input_weights(layer: nn.Module) -> list[Tensor]:
 
 def _squared_norms(layer: nn.Module) -> Tensor:  # (features,)
     """Squared norm of the weights that each input unit feeds."""
-    (first, *others) = _input_weights(layer)
+    weights = _input_weights(layer)
     if isinstance(layer, _ConvTransposeNd):
-        return first.square().flatten(1).sum(1)
+        return _squared_norm(weights[0].flatten(1).T)
     if isinstance(layer, _ConvNd):
-        per_group = first.square().flatten(2).sum(2).unflatten(0, (layer.groups, -1))
-        joined: Tensor = per_group.sum(1).flatten()  # (groups, out, in) -> (groups · in)
-        return joined
-    return torch.stack([weight.square().sum(0) for weight in (first, *others)]).sum(0)
+        by_group = weights[0].unflatten(0, (layer.groups, -1)).flatten(3)  # (groups, out, in, …)
+        joined: Tensor = by_group.permute(1, 3, 0, 2).flatten(2).flatten(0, 1)  # (…, groups · in)
+        return _squared_norm(joined)
+    norms = [_squared_norm(weight) for weight in weights]
+    return norms[0] if len(norms) == 1 else torch.stack(norms).sum(0)
+
+
+def _squared_norm(weight: Tensor) -> Tensor:  # (out, in) -> (in,)
+    norms: Tensor = _SquaredNorm.apply(weight)  # type: ignore[no-untyped-call]
+    return norms
+
+
+class _SquaredNorm(torch.autograd.Function):
+    """Σ_o w_oi², in one pass over the weights, and one for the gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(weight)
+        norm: Tensor = torch.linalg.vector_norm(weight, dim=0)
+        return norm.square_()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Tensor:
+        (weight,) = ctx.saved_tensors
+        gradient: Tensor = weight * (2 * gradients[0])
+        return gradient

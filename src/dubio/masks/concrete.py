@@ -5,7 +5,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from dubio.masks.mask import LearnedRate, bernoulli_entropy, bernoulli_kl
+from dubio.masks.mask import LearnedRate, learned_bernoulli_kl
 
 
 @final
@@ -38,5 +38,4 @@ class Concrete(LearnedRate):
 
     def kl(self, squared_norms: Tensor, length_scale: float, fan_out: int) -> Tensor:
         """Σ_k ℓ²‖W_k‖²/(2·keep_k) − H(keep_k) (paper 001 eqs. 3–4)."""
-        entropy = bernoulli_entropy(self.logit).expand(len(squared_norms)).sum()
-        return bernoulli_kl(squared_norms, self.keep, length_scale) - entropy
+        return learned_bernoulli_kl(squared_norms, self.logit, length_scale)

@@ -3,15 +3,23 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, TypeAlias, final
+from typing import Any, NamedTuple, TypeAlias, final
 
 import torch
 from torch import Tensor
 
-from dubio.masks.mask import LearnedRate, bernoulli_entropy, bernoulli_kl
+from dubio.masks.mask import LearnedRate, learned_bernoulli_kl
 
-# (mask, its logits laid out, uniform noise u, axis of the units) -> z
-Gate: TypeAlias = Callable[["LearnableBernoulli", Tensor, Tensor, int], Tensor]
+
+class Gated(NamedTuple):
+    """Zeros and ones, and how they are declared to depend on the logits: dz/dφ, or None."""
+
+    z: Tensor
+    derivative: Tensor | None = None
+
+
+# (mask, probabilities of keeping laid out, uniform noise u, axis of the units) -> z
+Gate: TypeAlias = Callable[["LearnableBernoulli", Tensor, Tensor, int], Gated]
 
 
 @final
@@ -26,17 +34,21 @@ class LearnableBernoulli(LearnedRate):
 
     def multiplier(self, noise: Tensor, axis: int) -> Tensor:
         """The binary mask over its rate of keeping."""
+        return self.multiply([torch.ones_like(noise)], noise, axis)[0]
+
+    def multiply(self, xs: list[Tensor], noise: Tensor, axis: int) -> list[Tensor]:
+        """x·z/keep, in one step of the automatic differentiation."""
         logit = self.logit_along(noise, axis)
-        return _gate.get()(self, logit, noise, axis) / torch.sigmoid(logit)
+        gated = _gate.get()(self, torch.sigmoid(logit.detach()), noise, axis)
+        return [_MaskOver.apply(x, logit, *gated) for x in xs]  # type: ignore[no-untyped-call]
 
     def kl(self, squared_norms: Tensor, length_scale: float, fan_out: int) -> Tensor:
         """Σ_k ℓ²‖W_k‖²/(2·keep_k) − H(keep_k) (paper 000 section 2.2, with keep_k = σ(α_k))."""
-        entropy = bernoulli_entropy(self.logit).expand(len(squared_norms)).sum()
-        return bernoulli_kl(squared_norms, self.keep, length_scale) - entropy
+        return learned_bernoulli_kl(squared_norms, self.logit, length_scale)
 
 
-def trapezoid_gate(mask: LearnableBernoulli, logit: Tensor, noise: Tensor, axis: int) -> Tensor:
-    """The mask z = 1[u < σ(φ)] with the gradient of the trapezoid rule, from one pass.
+def trapezoid_gate(mask: LearnableBernoulli, keep: Tensor, noise: Tensor, axis: int) -> Gated:
+    """The mask z = 1[u < keep] with the gradient of the trapezoid rule, from one pass.
 
     For one unit, all others held fixed, the exact gradient of E[ℓ(z)] is
     keep·drop·(ℓ(1) − ℓ(0)). With g = ∂ℓ/∂z, which backpropagation yields at the sampled z,
@@ -48,32 +60,42 @@ def trapezoid_gate(mask: LearnableBernoulli, logit: Tensor, noise: Tensor, axis:
     has just that expectation: keep·½·drop·g(1) + drop·½·keep·g(0). The bias is of third order in
     the mask.
     """
-    keep = torch.sigmoid(logit.detach())
-    kept = noise < keep
-    return with_derivative(kept.to(noise.dtype), logit, trapezoid_weight(kept, keep))
+    z = (noise < keep).to(noise.dtype)
+    return Gated(z, trapezoid_weight(z, keep))
 
 
-def trapezoid_weight(kept: Tensor, keep: Tensor) -> Tensor:
-    """½·drop where a unit is kept, ½·keep where it is dropped."""
-    return torch.where(kept, 0.5 * (1 - keep), 0.5 * keep)
+def trapezoid_weight(z: Tensor, keep: Tensor) -> Tensor:
+    """½·drop where z = 1, ½·keep where z = 0."""
+    return torch.addcmul(0.5 * keep, z, 0.5 - keep)
 
 
-def with_derivative(z: Tensor, logit: Tensor, derivative: Tensor) -> Tensor:
-    """The values z, declared to depend on the logits by this derivative."""
-    declared: Tensor = _Declared.apply(logit.expand_as(z), z, derivative)  # type: ignore[no-untyped-call]
-    return declared
+class _MaskOver(torch.autograd.Function):
+    """y = x·z/keep for binary z.
 
-
-class _Declared(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, logit: Tensor, z: Tensor, derivative: Tensor) -> Tensor:
-        ctx.save_for_backward(derivative)
-        return z
+    With keep = σ(φ), ∂y/∂φ = −drop·y through the scale, and x/keep·dz/dφ through z.
+    """
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> tuple[Tensor, None, None]:
-        (derivative,) = ctx.saved_tensors
-        return gradients[0] * derivative, None, None
+    def forward(ctx: Any, x: Tensor, logit: Tensor, z: Tensor, derivative: Tensor | None) -> Tensor:
+        scale = 1 + torch.exp(-logit)  # 1/keep
+        y = (x * z).mul_(scale) if x.shape == z.shape else x * (z * scale)
+        y = y.to(x.dtype)
+        ctx.save_for_backward(x, y, z, scale, derivative)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> tuple[Tensor | None, ...]:
+        x, y, z, scale, derivative = ctx.saved_tensors
+        (g,) = gradients
+        for_x, for_logit, for_z, _ = ctx.needs_input_grad
+        of_x = (g * z).mul_(scale).to(x.dtype) if for_x else None
+        of_logit = None
+        if for_logit:
+            of_logit = (g * y).sum_to_size(scale.shape) * (1 / scale - 1)
+            if derivative is not None:
+                of_logit = of_logit + (g * x * derivative).sum_to_size(scale.shape) * scale
+        of_z = ((g * x).sum_to_size(z.shape) * scale) if for_z else None
+        return of_x, of_logit, of_z, None
 
 
 _gate: ContextVar[Gate] = ContextVar("gate", default=trapezoid_gate)

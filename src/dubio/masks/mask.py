@@ -2,7 +2,7 @@
 
 import copy
 from abc import ABC, abstractmethod
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -57,12 +57,38 @@ class Mask(nn.Module, ABC):
 
     def forward(self, x: Tensor, *, axis: int = -1, rows: int = 0) -> Tensor:
         """Perturb x, whose units are on ``axis`` and whose rows are on ``rows``."""
-        multiplier = self.sample(x, axis=axis, rows=rows)
-        return x if multiplier is None else x * multiplier
+        (masked,) = self.perturb(x, axis=axis, rows=rows)
+        return masked
 
-    def sample(self, x: Tensor, *, axis: int = -1, rows: int = 0) -> Tensor | None:
-        """What x is to be multiplied by; None where the mask behaves like its mean."""
-        axis = axis % x.dim()
+    def perturb(self, x: Tensor, *others: Tensor, axis: int = -1, rows: int = 0) -> list[Tensor]:
+        """Perturb x, and others that share its rows and units, by one and the same mask."""
+        with torch._C.DisableTorchFunction():  # nothing in here is for an interceptor to see
+            axis = axis % x.dim()
+            self._check(x, axis, rows)
+            shape = [1] * x.dim()
+            shape[axis] = x.shape[axis]
+            shape[rows] = x.shape[rows]
+            return self._multiply([x, *others], tuple(shape), rows, axis)
+
+    def perturb_weights(self, weights: Tensor) -> Tensor:  # (weights,)
+        """Perturb a list of weights, each a unit of its own, by the same mask for all rows."""
+        with torch._C.DisableTorchFunction():
+            return self._multiply([weights], tuple(weights.shape), None, 0)[0]
+
+    def _multiply(
+        self, xs: list[Tensor], shape: tuple[int, ...], rows: int | None, axis: int
+    ) -> list[Tensor]:
+        noise = own_noise(
+            self, self.distribution, shape, xs[0], rows=rows, units=axis, rate=self.mean_drop
+        )
+        return xs if noise is None else self.multiply(xs, noise, axis)
+
+    def multiply(self, xs: list[Tensor], noise: Tensor, axis: int) -> list[Tensor]:
+        """Multiply tensors by the mask that the noise makes."""
+        multiplier = self.multiplier(noise, axis)
+        return [x * multiplier.to(x.dtype) for x in xs]
+
+    def _check(self, x: Tensor, axis: int, rows: int) -> None:
         if self.units not in (1, x.shape[axis]):
             raise ValueError(
                 f"{type(self).__name__}: expected {self.units} units on axis {axis}, got a tensor "
@@ -73,20 +99,6 @@ class Mask(nn.Module, ABC):
                 f"{type(self).__name__}: expected a batch with rows on axis {rows} and units on "
                 f"another, got shape {tuple(x.shape)}; add an axis with x[None]."
             )
-        shape = [1] * x.dim()
-        shape[axis] = x.shape[axis]
-        shape[rows] = x.shape[rows]
-        noise = own_noise(
-            self, self.distribution, tuple(shape), x, rows=rows, units=axis, rate=self.mean_drop
-        )
-        return None if noise is None else self.multiplier(noise, axis).to(x.dtype)
-
-    def sample_weights(self, weight: Tensor, count: int) -> Tensor | None:  # (count,)
-        """What ``count`` weights are to be multiplied by, the same for all rows."""
-        noise = own_noise(
-            self, self.distribution, (count,), weight, rows=None, units=0, rate=self.mean_drop
-        )
-        return None if noise is None else self.multiplier(noise, 0).to(weight.dtype)
 
     def mean_drop(self) -> float:
         """The mean of the current rates."""
@@ -137,7 +149,32 @@ def bernoulli_kl(squared_norms: Tensor, keep: Tensor, length_scale: float) -> Te
     return 0.5 * length_scale**2 * (squared_norms / keep).sum()
 
 
-def bernoulli_entropy(logit: Tensor) -> Tensor:
-    """H(keep) = −keep·log keep − drop·log drop, in nats, from the logit."""
-    keep = torch.sigmoid(logit)
-    return nn.functional.softplus(logit) - logit * keep
+def learned_bernoulli_kl(squared_norms: Tensor, logit: Tensor, length_scale: float) -> Tensor:
+    """Σ_k ℓ²‖W_k‖²/(2·keep_k) − H(keep_k), keep = σ(φ) (paper 001 eqs. 3–4, 000 section 2.2)."""
+    divergence: Tensor = _LearnedBernoulliKL.apply(squared_norms, logit, length_scale)  # type: ignore[no-untyped-call]
+    return divergence
+
+
+class _LearnedBernoulliKL(torch.autograd.Function):
+    """With 1/keep = 1 + e^{−φ} and the entropy H = log(1 + e^φ) − φ·keep, H' = −φ·keep·drop."""
+
+    @staticmethod
+    def forward(ctx: Any, squared_norms: Tensor, logit: Tensor, length_scale: float) -> Tensor:
+        ctx.save_for_backward(squared_norms, logit)
+        ctx.half_square = 0.5 * length_scale**2
+        keep = torch.sigmoid(logit)
+        entropy = nn.functional.softplus(logit) - logit * keep
+        times = len(squared_norms) // len(logit)  # one rate may be that of all units
+        norms: Tensor = ctx.half_square * (squared_norms / keep).sum()
+        return norms - times * entropy.sum()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> tuple[Tensor, Tensor, None]:
+        squared_norms, logit = ctx.saved_tensors
+        (g,) = gradients
+        keep = torch.sigmoid(logit)
+        odds = torch.exp(-logit)  # drop/keep
+        times = len(squared_norms) // len(logit)
+        of_norms = (g * ctx.half_square * (1 + odds)).expand_as(squared_norms)
+        of_scale = -ctx.half_square * (squared_norms * odds).sum_to_size(logit.shape)
+        return of_norms, g * (of_scale + times * logit * keep * (1 - keep)), None

@@ -7,17 +7,17 @@ ordinary backpropagation and exact in all of them.
 """
 
 from collections.abc import Callable
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
 from dubio.masks.learnable import (
     Gate,
+    Gated,
     LearnableBernoulli,
     trapezoid_gate,
     trapezoid_weight,
-    with_derivative,
 )
 from dubio.objectives.passes import Passes
 
@@ -60,10 +60,10 @@ def reinforce_loo(passes: Passes) -> Tensor:
     """
     fresh: dict[LearnableBernoulli, Tensor] = {}
 
-    def afresh(mask: LearnableBernoulli, logit: Tensor, noise: Tensor, axis: int) -> Tensor:
+    def afresh(mask: LearnableBernoulli, keep: Tensor, noise: Tensor, axis: int) -> Gated:
         if mask not in fresh:
             fresh[mask] = passes.uniform(noise.shape, noise)
-        return _binary(mask, logit, fresh[mask], axis)
+        return _binary(mask, keep, fresh[mask], axis)
 
     return _two_losses(passes, afresh, lambda z, other, u, keep: 0.5 * (z - other))
 
@@ -90,22 +90,23 @@ ESTIMATORS: dict[str, Callable[[Passes], Tensor]] = {
 assert tuple(ESTIMATORS) == get_args(Estimator)
 
 
-def _binary(mask: LearnableBernoulli, logit: Tensor, noise: Tensor, axis: int) -> Tensor:
+def _binary(mask: LearnableBernoulli, keep: Tensor, noise: Tensor, axis: int) -> Gated:
     """The mask z = 1[u < keep], without a derivative."""
-    return (noise < torch.sigmoid(logit.detach())).to(noise.dtype)
+    return Gated((noise < keep).to(noise.dtype))
 
 
 def _reflected(gate: Gate) -> Gate:
     """The same gate for the noise 1 − u."""
-    return lambda mask, logit, noise, axis: gate(mask, logit, 1 - noise, axis)
+    return lambda mask, keep, noise, axis: gate(mask, keep, 1 - noise, axis)
 
 
 def _noted(gate: Gate, zs: dict[LearnableBernoulli, Tensor]) -> Gate:
     """The same gate, with a note of what it lets through."""
 
-    def note(mask: LearnableBernoulli, logit: Tensor, noise: Tensor, axis: int) -> Tensor:
-        zs[mask] = gate(mask, logit, noise, axis)
-        return zs[mask]
+    def note(mask: LearnableBernoulli, keep: Tensor, noise: Tensor, axis: int) -> Gated:
+        gated = gate(mask, keep, noise, axis)
+        zs[mask] = gated.z
+        return gated
 
     return note
 
@@ -119,25 +120,41 @@ def _two_losses(
     losses = passes.first(_noted(_binary, zs))
     with torch.no_grad():
         difference = (losses - passes.again(_noted(other, others))) / len(losses)
-    return losses.mean() + _surrogate(
+    return _with_gradients(
+        losses.mean(),
         passes,
-        lambda mask, u, keep: (
-            passes.along_rows(mask, difference) * weigh(zs[mask], others[mask], u, keep)
+        lambda mask, u, keep: passes.sum_over_rows(
+            mask, difference, weigh(zs[mask], others[mask], u, keep)
         ),
     )
 
 
-def _surrogate(
-    passes: Passes, weigh: Callable[[LearnableBernoulli, Tensor, Tensor], Tensor]
+def _with_gradients(
+    loss: Tensor, passes: Passes, weigh: Callable[[LearnableBernoulli, Tensor, Tensor], Tensor]
 ) -> Tensor:
-    """Zero, with the gradient weight(mask, u, keep) for the logit of every unit."""
-    terms = []
-    for mask, site in passes.sites.items():
-        logit = mask.logit_along(site.noise, site.units)
-        with torch.no_grad():
-            weights = weigh(mask, site.noise, torch.sigmoid(logit)).sum_to_size(logit.shape)
-        terms.append((weights * (logit - logit.detach())).sum())
-    return torch.stack([term.to(terms[0].device) for term in terms]).sum()
+    """The loss, with the further gradient weight(mask, u, keep), summed over rows, for logits."""
+    masks = list(passes.sites)
+    weights = []
+    with torch.no_grad():
+        for mask, site in passes.sites.items():
+            keep = torch.sigmoid(mask.logit_along(site.noise, site.units))
+            weights.append(weigh(mask, site.noise, keep).sum_to_size(keep.shape).view(-1))
+    joined: Tensor = _Joined.apply(loss, weights, *(mask.logit for mask in masks))  # type: ignore[no-untyped-call]
+    return joined
+
+
+class _Joined(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, loss: Tensor, weights: list[Tensor], *logits: Tensor) -> Tensor:
+        ctx.weights = weights
+        ctx.dtypes = [logit.dtype for logit in logits]
+        return loss.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> tuple[Tensor | None, ...]:
+        (g,) = gradients
+        parts = zip(ctx.weights, ctx.dtypes, strict=True)
+        return g, None, *((g.to(w.device) * w).to(dtype) for w, dtype in parts)
 
 
 def _midpoint(passes: Passes, *, share: float, baseline: bool) -> Tensor:
@@ -165,29 +182,26 @@ def _midpoint(passes: Passes, *, share: float, baseline: bool) -> Tensor:
     signs: dict[LearnableBernoulli, Tensor] = {}
     middles: dict[LearnableBernoulli, Tensor] = {}
 
-    def sampled(mask: LearnableBernoulli, logit: Tensor, noise: Tensor, axis: int) -> Tensor:
-        keep = torch.sigmoid(logit.detach())
-        kept = noise < keep
+    def sampled(mask: LearnableBernoulli, keep: Tensor, noise: Tensor, axis: int) -> Gated:
         if mask not in signs:
-            zs[mask] = kept.to(noise.dtype)
+            zs[mask] = (noise < keep).to(noise.dtype)
             signs[mask] = zs[mask] - (1 - noise < keep).to(noise.dtype)
             if share < 1:
                 shape = [size if i == axis else 1 for i, size in enumerate(noise.shape)]
                 signs[mask] *= passes.uniform(torch.Size(shape), noise) < share
         if not baseline:
-            return zs[mask]
-        derivative = trapezoid_weight(kept, keep)
-        derivative -= _disarm_weight(keep, share) * signs[mask].abs()
-        return with_derivative(zs[mask], logit, derivative)
+            return Gated(zs[mask])
+        taken_off = signs[mask].abs() * _disarm_weight(keep, share)
+        return Gated(zs[mask], trapezoid_weight(zs[mask], keep) - taken_off)
 
-    def middle(mask: LearnableBernoulli, logit: Tensor, noise: Tensor, axis: int) -> Tensor:
+    def middle(mask: LearnableBernoulli, keep: Tensor, noise: Tensor, axis: int) -> Gated:
         if mask not in middles:
             middles[mask] = (zs[mask] - 0.5 * signs[mask]).requires_grad_()
-        return middles[mask]
+        return Gated(middles[mask])
 
     losses = passes.first(sampled)
     with torch.no_grad():
-        others = passes.again(lambda mask, logit, noise, axis: zs[mask] - signs[mask])
+        others = passes.again(lambda mask, *_: Gated(zs[mask] - signs[mask]))
     found = torch.autograd.grad(
         passes.again(middle).mean(), list(middles.values()), allow_unused=True
     )
@@ -197,11 +211,15 @@ def _midpoint(passes: Passes, *, share: float, baseline: bool) -> Tensor:
     }
     change = {mask: -slopes[mask] * signs[mask] for mask in slopes}
     residual = passes.by_row((losses.detach() - others) / len(losses), change)
-    return losses.mean() + _surrogate(
+    return _with_gradients(
+        losses.mean(),
         passes,
         lambda mask, u, keep: (
             _disarm_weight(keep, share)
-            * (slopes[mask] * signs[mask].abs() + passes.along_rows(mask, residual) * signs[mask])
+            * (
+                (slopes[mask] * signs[mask].abs()).sum_to_size(keep.shape)
+                + passes.sum_over_rows(mask, residual, signs[mask]).sum_to_size(keep.shape)
+            )
         ),
     )
 

@@ -16,12 +16,11 @@ from dubio.interception.interceptor import (
     Interceptor,
     OwnSite,
     Plainly,
-    no_interception,
 )
 from dubio.interception.numbers import Numbers
 from dubio.interception.perturbations import Draw, Perturbation
 from dubio.likelihoods import Likelihood
-from dubio.masks.learnable import Gate, LearnableBernoulli, gated, trapezoid_gate
+from dubio.masks.learnable import Gate, Gated, LearnableBernoulli, gated, trapezoid_gate
 
 _Result = TypeVar("_Result")
 
@@ -72,12 +71,17 @@ class Passes:
             self._generator = torch.Generator(like.device).manual_seed(seed)
         return like.new_empty(shape).uniform_(generator=self._generator)
 
-    def along_rows(self, mask: LearnableBernoulli, values: Tensor) -> Tensor:  # (B,) -> broadcasts
-        """Lay values of rows out over the noise of a mask; their sum where rows share it."""
+    def sum_over_rows(self, mask: LearnableBernoulli, of_rows: Tensor, noise: Tensor) -> Tensor:
+        """Sum what has the shape of a mask's noise over rows, weighted by values of rows.
+
+        Where one mask is for several rows, or several for one, by the sum of those values.
+        """
         site = self.sites[mask]
-        if len(values) != _rows(site):
-            return values.sum()
-        return values.view([-1 if axis == site.rows else 1 for axis in range(site.noise.dim())])
+        if site.rows is None or len(of_rows) != _rows(site):
+            return of_rows.sum() * noise
+        of_rows = of_rows.to(noise.dtype)
+        total: Tensor = torch.tensordot(of_rows, noise, dims=([0], [site.rows]))
+        return total.unsqueeze(site.rows)
 
     def by_row(self, of_rows: Tensor, of_masks: dict[LearnableBernoulli, Tensor]) -> Tensor:
         """Add to values of rows what each row has at every mask: (B,), or (1,) if rows share.
@@ -95,15 +99,12 @@ class Passes:
     def _run(
         self, executor: "Trunk | Replay", gate: Gate
     ) -> tuple[Tensor, dict[nn.Module, OwnSite]]:
-        def at_a_mask(mask: LearnableBernoulli, logit: Tensor, noise: Tensor, axis: int) -> Tensor:
+        def at_a_mask(mask: LearnableBernoulli, keep: Tensor, noise: Tensor, axis: int) -> Gated:
             executor.end_of_trunk()
-            with no_interception():
-                return gate(mask, logit, noise, axis)
+            return gate(mask, keep, noise, axis)
 
         batch = BatchSize(inputs.count_rows(self._x))
-        interceptor = Interceptor(
-            self._numbers, roots=[self._model], batch=batch, executor=executor
-        )
+        interceptor = Interceptor(self._numbers, roots=None, batch=batch, executor=executor)
         with gated(at_a_mask), interceptor:
             outputs = inputs.choose(inputs.call(self._model, self._x), self._select)
         return -self._likelihood.log_prob(outputs[None], self._y)[0], interceptor.own

@@ -1,0 +1,177 @@
+"""What several passes of the objective share, and what they leave as it was."""
+
+import copy
+from collections import Counter
+from typing import get_args
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from dubio import ELBO, Masked
+from dubio.likelihoods import Categorical
+from dubio.masks import Concrete, Gaussian, LearnableBernoulli
+from dubio.objectives.estimators import Estimator
+
+ESTIMATORS = get_args(Estimator)
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def data(rows: int = 8) -> tuple[Tensor, Tensor]:
+    return torch.randn(rows, 6, generator=seeded(1)), torch.randint(3, (rows,), generator=seeded(2))
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_the_trunk_is_computed_once(estimator: Estimator) -> None:
+    """Matrix products are counted where they are carried out, below the interceptor."""
+    calls: Counter[tuple[int, ...]] = Counter()
+
+    class Noting(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+            if func is torch.ops.aten.addmm.default:
+                calls[tuple(args[2].shape)] += 1
+            return func(*args, **(kwargs or {}))
+
+    net = nn.Sequential(
+        nn.Linear(6, 7), nn.ReLU(), nn.Dropout(0.3), nn.Linear(7, 5), nn.ReLU(inplace=True),
+        Masked(nn.Linear(5, 3), LearnableBernoulli(5)),
+    )  # fmt: skip
+    elbo = ELBO(net, Categorical(), 100, estimator=estimator)
+    with Noting():
+        elbo(*data())
+    passes = {"trapezoid_once": 1, "corrected": 3, "disarm_cv": 3}.get(estimator, 2)
+    assert calls == {(6, 7): 1, (7, 5): 1, (5, 3): passes}
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_a_trunk_that_is_written_over_is_computed_again(estimator: Estimator) -> None:
+    """The tensor before the mask is changed in place behind it."""
+
+    class Overwriting(nn.Module):
+        def __init__(self, inplace: bool) -> None:
+            super().__init__()
+            self.first = nn.Linear(6, 6)
+            self.second = Masked(nn.Linear(6, 3), LearnableBernoulli(6, drop=0.4))
+            self.inplace = inplace
+
+        def forward(self, x: Tensor) -> Tensor:
+            h = self.first(x)
+            out = self.second(h.relu())
+            h = h.add_(1.0) if self.inplace else h + 1.0
+            return out * h.sum(1, keepdim=True).sigmoid()
+
+    torch.manual_seed(0)
+    net = Overwriting(inplace=True)
+    plain = Overwriting(inplace=False)
+    plain.load_state_dict(net.state_dict())
+    found = []
+    for model in (net, plain):
+        ELBO(model, Categorical(), 9, estimator=estimator, generator=seeded())(*data()).backward()
+        found.append([p.grad for p in model.parameters()])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_gradients_do_not_depend_on_the_reuse(
+    estimator: Estimator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(
+        Masked(nn.Linear(6, 7), Concrete(6)), nn.Tanh(), nn.Dropout(0.3),
+        Masked(nn.Linear(7, 5), LearnableBernoulli(7, drop=0.4)), nn.Dropout(0.2),
+        Masked(nn.Linear(5, 3), LearnableBernoulli(1, drop=0.4)),
+    )  # fmt: skip
+
+    def gradients() -> list[Tensor]:
+        elbo = ELBO(net, Categorical(), 50, estimator=estimator, generator=seeded(3))
+        return list(torch.autograd.grad(elbo(*data()), list(net.parameters())))
+
+    reused = gradients()
+    monkeypatch.setattr("dubio.objectives.passes.Trunk.intact", False)
+    for one, other in zip(reused, gradients(), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_batch_normalisation_counts_a_batch_once(estimator: Estimator) -> None:
+    torch.manual_seed(0)
+    norms = [nn.BatchNorm1d(6), nn.BatchNorm1d(5)]
+    net = nn.Sequential(
+        norms[0], Masked(nn.Linear(6, 5), LearnableBernoulli(6)), norms[1], nn.Linear(5, 3)
+    )
+    once = copy.deepcopy(net)
+    ELBO(net, Categorical(), 9, estimator=estimator, generator=seeded())(*data()).backward()
+    ELBO(once, Categorical(), 9, estimator="trapezoid_once", generator=seeded())(*data())
+    for one, other in zip(net.buffers(), once.buffers(), strict=True):
+        torch.testing.assert_close(one, other)
+    assert norms[1].num_batches_tracked == 1
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_a_mask_that_is_used_twice(estimator: Estimator) -> None:
+    """A tied layer: the same mask in both calls."""
+
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = Masked(nn.Linear(6, 6), LearnableBernoulli(6, drop=0.5))
+            self.last = nn.Linear(6, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.last(self.layer(F.relu(self.layer(x))))
+
+    elbo = ELBO(Twice(), Categorical(), 9, estimator=estimator)
+    elbo(*data()).backward()
+    for name, parameter in elbo.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.isfinite().all(), name
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_recurrent_and_time_first_networks(estimator: Estimator) -> None:
+    class Classifier(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rnn = Masked(nn.LSTM(6, 5), LearnableBernoulli(6, drop=0.4))
+            self.last = Masked(nn.Linear(5, 3), LearnableBernoulli(5, drop=0.4))
+
+        def forward(self, x: Tensor) -> Tensor:
+            _, (h, _) = self.rnn(x.transpose(0, 1))
+            return self.last(h[-1])
+
+    x = torch.randn(8, 4, 6, generator=seeded(1))
+    elbo = ELBO(Classifier(), Categorical(), 9, estimator=estimator)
+    elbo(x, data()[1]).backward()
+    for name, parameter in elbo.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.abs().sum() > 0, name
+
+
+def test_frozen_rates_need_one_pass() -> None:
+    net = nn.Sequential(Masked(nn.Linear(6, 3), LearnableBernoulli(6)))
+    net[0].mask.requires_grad_(False)
+    seen = []
+    net.register_forward_hook(lambda *_: seen.append(1))
+    ELBO(net, Categorical(), 9)(*data())
+    assert len(seen) == 1
+
+
+def test_half_precision_does_not_round_the_rates() -> None:
+    """In bfloat16 a uniform number has 8 bits: a rate of 0.001 would never drop, or too often."""
+    mask = LearnableBernoulli(1, drop=0.001).to(torch.bfloat16)
+    mask.logit = nn.Parameter(mask.logit.float())
+    out = mask(torch.ones(200_000, 10, dtype=torch.bfloat16))
+    assert out.dtype == torch.bfloat16
+    share = float((out == 0).float().mean())
+    assert share == pytest.approx(0.001, abs=5.1 * (0.001 / 2e6) ** 0.5)  # false alarms: 4e-7
+
+
+def test_a_fixed_gaussian_rate_stays_fixed() -> None:
+    mask = Gaussian(3, learn=False)
+    assert not list(mask.requires_grad_(True).parameters())
+    assert "logit" in mask.state_dict()
