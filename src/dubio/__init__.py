@@ -1,6 +1,6 @@
 """dubio: networks that know what they do not know."""
 
-from dubio import likelihoods, masks
+from dubio import data, likelihoods, masks
 from dubio.interception.register import SiteNoise, register
 from dubio.interception.sites import Site, Sites
 from dubio.layers.drop_connect import DropConnect
@@ -24,6 +24,7 @@ __all__ = [
     "SiteNoise",
     "Sites",
     "Stochastic",
+    "data",
     "kl",
     "likelihoods",
     "masks",

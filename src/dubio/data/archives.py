@@ -1,0 +1,129 @@
+"""Archives are read in memory, member by member. Nothing is ever extracted to the disk.
+
+A member that could be written outside of its folder makes the whole archive suspect: it is
+refused when the archive is opened.
+"""
+
+import gzip
+import stat
+import tarfile
+import zipfile
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import final
+
+from dubio.data.errors import DataError
+
+CONTENT = "content"
+"""The name of the only member of a gzip."""
+
+_DAMAGE = (OSError, EOFError, RuntimeError, zlib.error, tarfile.TarError, zipfile.BadZipFile)
+_GZIP = b"\x1f\x8b"
+
+
+class Archive(ABC):
+    """Named members, of which each is a string of bytes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def read(self, name: str) -> bytes:
+        """The bytes of a member."""
+        try:
+            return self._read(name)
+        except KeyError as error:
+            raise DataError(
+                f"{self.path}: expected {name} in it, got none; get it again"
+            ) from error
+        except _DAMAGE as error:
+            raise DataError(
+                f"{self.path}: the file is damaged or incomplete: expected {name} in it, "
+                f"got {type(error).__name__} ({error}); delete it and get it again"
+            ) from error
+
+    @abstractmethod
+    def _read(self, name: str) -> bytes:
+        """The bytes of a member; a KeyError if there is no such member."""
+
+
+@final
+class _Zip(Archive):
+    def __init__(self, path: Path, file: zipfile.ZipFile) -> None:
+        super().__init__(path)
+        self._file = file
+        for member in file.infolist():
+            kind = stat.S_IFMT(member.external_attr >> 16)
+            _refuse_unsafe(path, member.filename, kind not in (0, stat.S_IFREG, stat.S_IFDIR))
+
+    def _read(self, name: str) -> bytes:
+        return self._file.read(name)
+
+
+@final
+class _Tar(Archive):
+    def __init__(self, path: Path, file: tarfile.TarFile) -> None:
+        super().__init__(path)
+        self._file = file
+        for member in file.getmembers():
+            _refuse_unsafe(path, member.name, not (member.isreg() or member.isdir()))
+
+    def _read(self, name: str) -> bytes:
+        stream = self._file.extractfile(name)
+        if stream is None:
+            raise KeyError(name)
+        return stream.read()
+
+
+@final
+class _Gzip(Archive):
+    def _read(self, name: str) -> bytes:
+        return gzip.decompress(self.path.read_bytes())
+
+
+@final
+class _Folder(Archive):
+    def _read(self, name: str) -> bytes:
+        try:
+            return (self.path / name).read_bytes()
+        except FileNotFoundError as error:
+            raise KeyError(name) from error
+
+
+@contextmanager
+def open_archive(path: Path) -> Iterator[Archive]:
+    """Open a folder, a zip, a tar (compressed or not) or a gzip, whatever the path leads to."""
+    if path.is_dir():
+        yield _Folder(path)
+    elif zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as file:
+            yield _Zip(path, file)
+    elif tarfile.is_tarfile(path):
+        with tarfile.open(path) as tar:
+            try:
+                archive = _Tar(path, tar)
+            except _DAMAGE as error:
+                raise DataError(
+                    f"{path}: the file is damaged or incomplete: expected a whole tar archive, "
+                    f"got {type(error).__name__} ({error}); delete it and get it again"
+                ) from error
+            yield archive
+    else:
+        yield _Gzip(path)
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of a file, decompressed if it is a gzip."""
+    content = path.read_bytes()
+    return _Gzip(path).read(CONTENT) if content.startswith(_GZIP) else content
+
+
+def _refuse_unsafe(path: Path, name: str, special: bool) -> None:
+    inner = PurePosixPath(name.replace("\\", "/"))
+    if special or inner.is_absolute() or ".." in inner.parts or ":" in inner.parts[0]:
+        raise DataError(
+            f"{path}: expected plain files inside of the archive, got {name!r}, which is a link "
+            "or leads outside; nothing was written; delete the archive"
+        )

@@ -1,0 +1,230 @@
+"""MovieLens: who watched and rated what."""
+
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Literal, NamedTuple, final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from dubio.data.archives import open_archive, read_bytes
+from dubio.data.dataset import Dataset, Form, Loaded
+from dubio.data.registry import published
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Ratings(Loaded):
+    """Pairs of a user and an item, by the numbers of GroupLens and in its order.
+
+    Attributes:
+        user: (N,).
+        item: (N,).
+        liked: (N,) int8, 1 where the rating is above 3.5, 0 where not, -1 where it is unknown.
+        rating: (N,) float32, or None where the copy does not hold it.
+        timestamp: (N,) seconds since 1970, or None where the copy does not hold it.
+    """
+
+    user: Tensor
+    item: Tensor
+    liked: Tensor
+    rating: Tensor | None
+    timestamp: Tensor | None
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class HeldOutUsers(Loaded):
+    """A split by users: models see none of the test users before the test.
+
+    Of a held-out user, 80 % of the liked items are shown (fold in), and the rest is to be found.
+    Pairs are (user, item), (N, 2), positions in ``users`` and ``items``, which hold GroupLens'
+    numbers.
+    """
+
+    train: Tensor
+    validation_fold_in: Tensor
+    validation_held_out: Tensor
+    test_fold_in: Tensor
+    test_held_out: Tensor
+    users: Tensor  # (6034,)
+    items: Tensor  # (3459,)
+
+
+class Movie(NamedTuple):
+    """A film of MovieLens."""
+
+    item: int
+    title: str
+    genres: tuple[str, ...]
+
+
+class User(NamedTuple):
+    """A user of MovieLens. The age is the lower end of a bracket, the occupation a number."""
+
+    user: int
+    gender: str
+    age: int
+    occupation: int
+    zip_code: str
+
+
+def _movielens(name: str, title: str, forms: tuple[Form, ...]) -> Dataset:
+    return Dataset(
+        name=name,
+        title=title,
+        licence="GroupLens: research use, acknowledge, do NOT redistribute",
+        cite="Harper & Konstan 2015",
+        page="https://grouplens.org/datasets/movielens/",
+        forms=forms,
+    )
+
+
+def _archive(size: str) -> Form:
+    return Form("original archive", (published(f"movielens-{size}/ml-{size}.zip"),))
+
+
+_ARCHIVE_1M = _archive("1m")
+_DATASETS = {
+    "100k": _movielens(
+        "movielens-100k",
+        "MovieLens 100K",
+        (
+            _archive("100k"),
+            Form("gzip of u.data, restored", (published("movielens-100k/u.data.gz"),)),
+        ),
+    ),
+    "1m": _movielens(
+        "movielens-1m",
+        "MovieLens 1M",
+        (
+            _ARCHIVE_1M,
+            Form(
+                "ratings.dat WITHOUT ratings and times: liked or not, unknown for 1254 rows",
+                (published("movielens-1m/ml1m_interactions.npz"),),
+                faithful=False,
+            ),
+        ),
+    ),
+    "20m": _movielens("movielens-20m", "MovieLens 20M", (_archive("20m"),)),
+}
+_MOVIES, _USERS = (
+    _movielens(
+        f"movielens-1m-{kind}",
+        f"MovieLens 1M, {kind}",
+        (
+            _ARCHIVE_1M,
+            Form(f"gzip of {kind}.dat", (published(f"movielens-1m/{kind}.dat.gz"),)),
+        ),
+    )
+    for kind in ("movies", "users")
+)
+_SPLIT = _movielens(
+    "movielens-1m-split",
+    "MovieLens 1M, a split by users",
+    (
+        Form(
+            "csv files gathered in one npz",
+            (published("movielens-1m/ml1m_pro_sg.npz"),),
+            by_hand="split the users of movielens('1m') after Liang et al. 2018 instead",
+        ),
+    ),
+)
+DATASETS = (*_DATASETS.values(), _MOVIES, _USERS, _SPLIT)
+_MEMBERS = {
+    "100k": ("ml-100k/u.data", b"\t"),
+    "1m": ("ml-1m/ratings.dat", b"::"),
+    "20m": ("ml-20m/ratings.csv", b","),
+}
+
+
+def movielens(size: Literal["100k", "1m", "20m"]) -> Ratings:
+    """Ratings: 100,000 of 943 users, 1,000,209 of 6040 users, or 20,000,263 of 138,493 users."""
+    if size not in _DATASETS:
+        raise ValueError(f"size: expected one of {', '.join(_DATASETS)}, got {size!r}")
+    copy = _DATASETS[size].locate()
+    path = copy.paths[0]
+    if path.suffix == ".npz":
+        with np.load(path) as arrays:
+            user, item, liked = (
+                torch.from_numpy(arrays[key]) for key in ("user", "movie", "rating_ge4")
+            )
+        return Ratings(
+            source=copy.source,
+            user=user.long(),
+            item=item.long(),
+            liked=liked,
+            rating=None,
+            timestamp=None,
+        )
+    member, delimiter = _MEMBERS[size]
+    if path.suffix == ".zip":
+        with open_archive(path) as archive:
+            text = archive.read(member)
+    else:
+        text = read_bytes(path)
+    return _parse(text, delimiter, copy.source)
+
+
+def movielens_split() -> HeldOutUsers:
+    """MovieLens 1M split by users, after Liang et al. 2018, for strong generalisation.
+
+    Ratings above 3.5 of users with at least five of them. The 1000 + 1000 held-out users are the
+    last in the order of their numbers: the preparation did not shuffle them, unlike Liang et al.
+    """
+    copy = _SPLIT.locate()
+    with np.load(copy.paths[0]) as arrays:
+        tensors = {key: torch.from_numpy(arrays[key]).long() for key in arrays}
+    return HeldOutUsers(
+        source=copy.source,
+        train=tensors["train"],
+        validation_fold_in=tensors["validation_tr"],
+        validation_held_out=tensors["validation_te"],
+        test_fold_in=tensors["test_tr"],
+        test_held_out=tensors["test_te"],
+        users=tensors["unique_uid"],
+        items=tensors["unique_sid"],
+    )
+
+
+def movielens_movies() -> tuple[Movie, ...]:
+    """The 3883 films of MovieLens 1M."""
+    return tuple(
+        Movie(int(item), title, tuple(genres.split("|")))
+        for item, title, genres in _side_rows(_MOVIES, "movies")
+    )
+
+
+def movielens_users() -> tuple[User, ...]:
+    """The 6040 users of MovieLens 1M."""
+    return tuple(
+        User(int(user), gender, int(age), int(occupation), zip_code)
+        for user, gender, age, occupation, zip_code in _side_rows(_USERS, "users")
+    )
+
+
+def _side_rows(dataset: Dataset, kind: str) -> list[list[str]]:
+    copy = dataset.locate()
+    if copy.form is _ARCHIVE_1M:
+        with open_archive(copy.paths[0]) as archive:
+            text = archive.read(f"ml-1m/{kind}.dat")
+    else:
+        text = read_bytes(copy.paths[0])
+    return [line.split("::") for line in text.decode("latin-1").splitlines()]
+
+
+def _parse(text: bytes, delimiter: bytes, source: str) -> Ratings:
+    header = int(not text[:1].isdigit())
+    lines = BytesIO(text.replace(delimiter, b","))
+    table: npt.NDArray[np.float64] = np.loadtxt(lines, delimiter=",", skiprows=header)
+    user, item, rating, timestamp = torch.from_numpy(table).unbind(1)
+    return Ratings(
+        source=source,
+        user=user.long(),
+        item=item.long(),
+        liked=(rating > 3.5).to(torch.int8),
+        rating=rating.float(),
+        timestamp=timestamp.long(),
+    )
