@@ -11,7 +11,7 @@ import zipfile
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path, PurePosixPath
 from typing import final
 
@@ -39,10 +39,7 @@ class Archive(ABC):
                 f"{self.path}: expected {name} in it, got none; get it again"
             ) from error
         except _DAMAGE as error:
-            raise DataError(
-                f"{self.path}: the file is damaged or incomplete: expected {name} in it, "
-                f"got {type(error).__name__} ({error}); delete it and get it again"
-            ) from error
+            raise _damaged(self.path, f"{name} in it", error) from error
 
     @abstractmethod
     def _read(self, name: str) -> bytes:
@@ -95,23 +92,22 @@ class _Folder(Archive):
 @contextmanager
 def open_archive(path: Path) -> Iterator[Archive]:
     """Open a folder, a zip, a tar (compressed or not) or a gzip, whatever the path leads to."""
+    with ExitStack() as stack:
+        try:
+            archive = _open(path, stack)
+        except _DAMAGE as error:
+            raise _damaged(path, "an archive", error) from error
+        yield archive
+
+
+def _open(path: Path, stack: ExitStack) -> Archive:
     if path.is_dir():
-        yield _Folder(path)
-    elif zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as file:
-            yield _Zip(path, file)
-    elif tarfile.is_tarfile(path):
-        with tarfile.open(path) as tar:
-            try:
-                archive = _Tar(path, tar)
-            except _DAMAGE as error:
-                raise DataError(
-                    f"{path}: the file is damaged or incomplete: expected a whole tar archive, "
-                    f"got {type(error).__name__} ({error}); delete it and get it again"
-                ) from error
-            yield archive
-    else:
-        yield _Gzip(path)
+        return _Folder(path)
+    if zipfile.is_zipfile(path):
+        return _Zip(path, stack.enter_context(zipfile.ZipFile(path)))
+    if tarfile.is_tarfile(path):
+        return _Tar(path, stack.enter_context(tarfile.open(path)))
+    return _Gzip(path)
 
 
 def read_bytes(path: Path) -> bytes:
@@ -122,8 +118,15 @@ def read_bytes(path: Path) -> bytes:
 
 def _refuse_unsafe(path: Path, name: str, special: bool) -> None:
     inner = PurePosixPath(name.replace("\\", "/"))
-    if special or inner.is_absolute() or ".." in inner.parts or ":" in inner.parts[0]:
+    if special or inner.is_absolute() or ".." in inner.parts or name[1:2] == ":":
         raise DataError(
             f"{path}: expected plain files inside of the archive, got {name!r}, which is a link "
             "or leads outside; nothing was written; delete the archive"
         )
+
+
+def _damaged(path: Path, expected: str, error: Exception) -> DataError:
+    return DataError(
+        f"{path}: the file is damaged or incomplete: expected {expected}, "
+        f"got {type(error).__name__} ({error}); delete it and get it again"
+    )

@@ -2,13 +2,13 @@
 
 import os
 from pathlib import Path
-from typing import Any
 
 from dubio.data.errors import DataError, extra
 from dubio.data.files import File, verify_contents
 from dubio.progress import Progress
 
 _CHUNK = 1 << 16
+_PATIENCE = 30.0  # seconds without a byte
 
 
 def cache_directory() -> Path:
@@ -20,41 +20,28 @@ def cache_directory() -> Path:
 def download(file: File) -> Path:
     """Fetch a file from its source into the cache.
 
-    pooch writes to a temporary file beside the place, compares the checksum, and only then moves
-    the file there: readers and other processes never see a part of it.
+    pooch has it written to a temporary file beside its place, compares the checksum, and only then
+    moves it there: readers and other processes never see a part of it.
     """
-    pooch = extra("pooch")
     place = cache_directory() / file.path
 
-    def fetch(url: str, output: str, pup: Any) -> None:
-        with Progress(f"download {place.name}", file.size) as progress:
-            bar = _Bar(progress)
-            pooch.HTTPDownloader(progressbar=bar, chunk_size=_CHUNK)(url, output, pup)
+    def fetch(url: str, output: str, _: object) -> None:
+        with extra("requests").get(url, stream=True, timeout=_PATIENCE) as response:
+            response.raise_for_status()
+            size = file.size or int(response.headers.get("Content-Length", 0))
+            with Path(output).open("wb") as stream, Progress(f"download {place.name}", size) as bar:
+                for chunk in response.iter_content(_CHUNK):
+                    stream.write(chunk)
+                    bar.advance(len(chunk))
         verify_contents(file, Path(output))
 
+    retrieve = extra("pooch").retrieve
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        pooch.retrieve(file.url, file.digest, place.name, place.parent, downloader=fetch)
+        retrieve(file.url, file.digest, place.name, place.parent, downloader=fetch)
     except (OSError, ValueError, DataError) as error:
         raise DataError(
             f"{file.path}: the download from {file.url} failed: {error}; try again, or get the "
-            f"file by hand and put it at {place} or at that path below DUBIO_DATA"
+            f"file by hand and put it at {place} or at {file.path} below DUBIO_DATA"
         ) from error
     return place
-
-
-class _Bar:
-    """What pooch asks of a progress bar, by means of ours."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self.total = 0
-
-    def update(self, size: int) -> None:
-        self._progress.advance(size)
-
-    def reset(self) -> None:
-        """Pooch counts anew at the end, to fill the bar."""
-
-    def close(self) -> None:
-        """The context of the progress closes it."""

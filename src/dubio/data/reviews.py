@@ -142,7 +142,7 @@ def _parse_acl(text: str, source: str) -> Reviews:
 def _parse_svmlight(text: str, source: str) -> Reviews:
     """Lines of a label, 1 or -1, and pairs ``column:count``."""
     pairs_per_line = np.array([line.count(":") for line in text.splitlines()])
-    numbers = np.array(text.replace(":", " ").split()).astype(np.int32)
+    numbers = np.array([int(word) for word in text.replace(":", " ").split()], dtype=np.int32)
     starts = np.cumsum([0, *pairs_per_line])
     at_labels = 2 * starts[:-1] + np.arange(len(pairs_per_line))
     pairs = np.delete(numbers, at_labels).reshape(-1, 2)
