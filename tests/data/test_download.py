@@ -102,9 +102,17 @@ def test_what_is_in_dubio_data_is_not_downloaded(
     assert server.requests == ["/file1.bin"]
 
 
-@pytest.mark.parametrize("fault", ["wrong content", "truncated", "too short", "404"])
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("wrong content", "does not match the known hash"),
+        ("truncated", "1000 bytes read, 511000 more expected"),
+        ("too short", "does not match the known hash"),
+        ("404", "404 Client Error"),
+    ],
+)
 def test_a_bad_download_leaves_nothing(
-    fault: str, server: Server, cache: Path, publish: Callable[..., File]
+    fault: str, reason: str, server: Server, cache: Path, publish: Callable[..., File]
 ) -> None:
     url = {
         "wrong content": server.offer(CONTENT[::-1]),
@@ -112,7 +120,7 @@ def test_a_bad_download_leaves_nothing(
         "too short": server.offer(CONTENT[:1000]),
         "404": f"{server.url}/gone",
     }[fault]
-    with pytest.raises(DataError, match=r"a.bin: the download from .* failed") as caught:
+    with pytest.raises(DataError, match=rf"a.bin: the download .* failed: .*{reason}") as caught:
         made_up(publish(CONTENT, "a.bin", url)).locate()
     assert url in str(caught.value)
     assert files_in(cache) == []

@@ -175,6 +175,7 @@ def test_the_archive_of_amazon(held: Path, folder: Path, monkeypatch: pytest.Mon
     larger = data.amazon_unlabeled("dvd")
     assert larger.vocabulary == ("a_good", "bad", "good")
     assert larger.counts.todense().tolist() == [[1, 0, 3], [0, 1, 1]]
+    assert larger.counts.nnz == 4
     assert larger.labels.tolist() == [1, -1]
     with pytest.raises(DataError, match=r"expected processed_acl/books/unlabeled.review in it"):
         data.amazon_unlabeled("books")
