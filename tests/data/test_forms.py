@@ -256,7 +256,7 @@ def test_the_original_of_camvid(kind: str, folder: Path, monkeypatch: pytest.Mon
     else:
         for name, content in members.items():
             put(folder / "camvid/CamVid" / name, content)
-    with pytest.raises(DataError, match=r"expected 101 images in val.txt, got 2"):
+    with pytest.raises(DataError, match="expected 101 images, got 2"):
         data.camvid("val")
     monkeypatch.setitem(scenes._COUNTS, "val", 2)
     loaded = data.camvid("val")
@@ -265,6 +265,14 @@ def test_the_original_of_camvid(kind: str, folder: Path, monkeypatch: pytest.Mon
     assert torch.equal(loaded.labels[0], torch.from_numpy(labels))
     assert "original images, 480 × 360" in loaded.source
     if kind == "folder":
+        assert f"{folder}/camvid/CamVid (unverified)" in loaded.source
+        for array, message in (
+            (labels + 1, "expected labels up to 11 .* got up to 12"),
+            (labels[:2], r"image b, \(4, 6\), got .* size \(2, 6\)"),
+        ):
+            Image.fromarray(array).save(folder / "camvid/CamVid/valannot/b.png")
+            with pytest.raises(DataError, match=message):
+                data.camvid("val")
         broken = bytearray(members["valannot/b.png"])
         broken[-20] ^= 1
         put(folder / "camvid/CamVid/valannot/b.png", bytes(broken))

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -260,3 +261,18 @@ def test_wrong_names_are_errors() -> None:
 def test_a_missing_extra_says_how_to_get_it() -> None:
     with pytest.raises(ImportError, match=r"pip install 'dubio\[data\]'"):
         extra("no_such_package.inside")
+
+
+def test_without_pooch_only_what_is_here_can_be_read(
+    folder: Path, publish: Callable[..., File], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pooch", None)
+    monkeypatch.delenv("DUBIO_CACHE")
+    file = publish(CONTENT, url="http://127.0.0.1/up.bin")
+    original = publish(b"original", "original.bin", "http://127.0.0.1/original.bin")
+    put(folder, file, CONTENT)
+    assert (
+        made_up(Form("best", (original,)), Form("a copy", (file,))).locate().form.text == "a copy"
+    )
+    with pytest.raises(ImportError, match=r"pooch, got none; pip install 'dubio\[data\]'"):
+        made_up(Form("best", (original,))).locate()

@@ -21,9 +21,9 @@ from dubio.data.registry import published
 class Extrapolation(Loaded):
     """A curve, and inputs beyond its end at which nobody observed anything."""
 
-    x: Tensor  # (B, 1)
-    y: Tensor  # (B, 1)
-    test_x: Tensor  # (B, 1)
+    x: Tensor  # (N, 1)
+    y: Tensor  # (N, 1)
+    test_x: Tensor  # (N, 1)
 
 
 @final
@@ -31,10 +31,10 @@ class Extrapolation(Loaded):
 class Interpolation(Loaded):
     """A curve with gaps, and what was observed in the gaps."""
 
-    x: Tensor  # (B, 1)
-    y: Tensor  # (B, 1)
-    test_x: Tensor  # (B, 1)
-    test_y: Tensor  # (B, 1)
+    x: Tensor  # (N, 1)
+    y: Tensor  # (N, 1)
+    test_x: Tensor  # (N, 1)
+    test_y: Tensor  # (N, 1)
 
 
 @final

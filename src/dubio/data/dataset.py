@@ -106,11 +106,8 @@ class Copy:
     @property
     def source(self) -> str:
         """The form and its files in words; with checksums where none was published."""
-        files = ", ".join(
-            str(path) if file.checked or path.is_dir() else f"{path} (unverified, {digest(path)})"
-            for file, path in zip(self.form.files, self.paths, strict=True)
-        )
-        return f"{self.form.text}: {files}"
+        pairs = zip(self.form.files, self.paths, strict=True)
+        return f"{self.form.text}: {', '.join(_describe(file, path) for file, path in pairs)}"
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -152,6 +149,12 @@ def find(file: File) -> Path | None:
     """Where a file or folder lies: in ``DUBIO_DATA``, else in the cache, else nowhere."""
     paths = (folder / file.path for folder in places().values())
     return next((path for path in paths if path.exists()), None)
+
+
+def _describe(file: File, path: Path) -> str:
+    if file.checked:
+        return str(path)
+    return f"{path} (unverified{'' if path.is_dir() else f', {digest(path)}'})"
 
 
 def _brief(value: object) -> str:

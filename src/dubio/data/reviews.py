@@ -89,7 +89,10 @@ def amazon(domain: Domain) -> Reviews:
 
 
 def amazon_unlabeled(domain: Domain) -> Reviews:
-    """The larger part, 3586 to 5945 reviews, called unlabeled by its authors; it has labels."""
+    """The larger part, 3586 to 5945 reviews, called unlabeled by its authors; it has labels.
+
+    No checksum of it was published: what the archive itself checks is all that protects it.
+    """
     _check(domain)
     copy = _UNLABELED.locate()
     with open_archive(copy.paths[0]) as archive:

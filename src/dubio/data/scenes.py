@@ -100,12 +100,19 @@ def _read(copy: Copy, split: str, count: int) -> Scenes:
     with open_archive(copy.paths[0]) as archive, Progress(f"decode camvid {split}", count) as bar:
         names = _names(archive.read(f"{root}{split}.txt"))
         if len(names) != count:
-            raise DataError(f"{archive.path}: expected {count} images in {split}.txt, "
-                            f"got {len(names)}; get it again")  # fmt: skip
+            raise DataError(f"{archive.path}: expected {count} images, got {len(names)}")
         images, labels = [], []
         for name in names:
-            images.append(_decode(archive, f"{root}{split}/{name}.png", "RGB"))
-            labels.append(_decode(archive, f"{root}{split}annot/{name}.png", "L"))
+            image = _decode(archive, f"{root}{split}/{name}.png", "RGB")
+            label = _decode(archive, f"{root}{split}annot/{name}.png", "L")
+            if image.shape[:2] != label.shape or label.max() > Scenes.void:
+                raise DataError(
+                    f"{archive.path}: expected labels up to {Scenes.void} in the size of image "
+                    f"{name}, {tuple(image.shape[:2])}, got up to {label.max()} in the size "
+                    f"{tuple(label.shape)}; get it again"
+                )
+            images.append(image)
+            labels.append(label)
             bar.advance()
     return Scenes(
         source=copy.source,
