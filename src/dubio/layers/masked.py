@@ -119,13 +119,12 @@ def _squared_norm(weight: Tensor) -> Tensor:  # (out, in) -> (in,)
 
 
 class _SquaredNorm(torch.autograd.Function):
-    """Σ_o w_oi², in one pass over the weights, and one for the gradient."""
+    """Σ_o w_oi², with one pass over the weights for the gradient."""
 
     @staticmethod
     def forward(ctx: Any, weight: Tensor) -> Tensor:
         ctx.save_for_backward(weight)
-        norm: Tensor = torch.linalg.vector_norm(weight, dim=0)
-        return norm.square_()
+        return (weight * weight).sum(0)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Tensor:
