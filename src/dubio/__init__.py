@@ -8,6 +8,7 @@ from dubio.layers.masked import Masked
 from dubio.noise import Noise
 from dubio.objectives import schedules
 from dubio.objectives.elbo import ELBO
+from dubio.objectives.m_step import m_step
 from dubio.predict import predict, sites
 from dubio.predictive import Predictive
 from dubio.sampling.absence import NoSitesError
@@ -27,6 +28,7 @@ __all__ = [
     "data",
     "kl",
     "likelihoods",
+    "m_step",
     "masks",
     "predict",
     "register",

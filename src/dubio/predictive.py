@@ -89,7 +89,7 @@ class Predictive:
     Statistics are computed when first asked for, in one pass over the draws.
 
     Args:
-        likelihood: How the outputs of one draw give targets.
+        likelihood: How the outputs of one draw give targets; kept as it is now, if it learns.
         source: The draws.
         summary: The statistics, where the source has been read already.
     """
@@ -97,7 +97,7 @@ class Predictive:
     def __init__(
         self, likelihood: Likelihood, source: DrawSource, summary: Summary | None = None
     ) -> None:
-        self.likelihood = likelihood
+        self.likelihood = likelihood.frozen()
         self.source = source
         self._summary = summary
 

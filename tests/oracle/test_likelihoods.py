@@ -1,5 +1,6 @@
 """Likelihoods against scipy, torch.distributions and the formulas done naively."""
 
+import itertools
 import math
 
 import numpy as np
@@ -7,20 +8,23 @@ import pytest
 import scipy.optimize
 import scipy.stats
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from dubio.likelihoods import (
     Bernoulli,
     Categorical,
     Gaussian,
     HeteroscedasticGaussian,
+    LearnedGaussian,
     Likelihood,
+    Multinomial,
     Point,
 )
 
 INF = math.inf
-CONTINUOUS = [Gaussian(1.0), HeteroscedasticGaussian()]
+CONTINUOUS = [Gaussian(1.0), LearnedGaussian(1.0), HeteroscedasticGaussian()]
 DISCRETE = [Categorical(), Bernoulli()]
+COUNTS = [Multinomial(), Multinomial(7, coefficient=False)]
 
 
 def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -124,6 +128,20 @@ class TestGaussian:
             ValueError, match=r"noise_precision: expected .* event \(2, 3\) of .*got"
         ):
             Gaussian(torch.ones(shape)).mean(torch.zeros(5, 4, 2, 3))
+
+    def test_rescaled_to_the_units_of_the_targets(self) -> None:
+        outputs, y, tau = normal(5, 4, 3), normal(4, 3, seed=1), torch.tensor([0.5, 1.0, 2.0])
+        scale, shift = torch.tensor([3.0, 0.1, 10.0]).double(), 7.0
+        raw = Gaussian(tau.double()).rescaled(scale)
+        found = raw.log_prob(outputs * scale + shift, y * scale + shift)
+        expected = Gaussian(tau).log_prob(outputs, y) - scale.log().sum()  # change of variables
+        torch.testing.assert_close(found, expected)
+        assert Gaussian(8.0).rescaled(2.0).noise_precision == 2.0
+
+    @pytest.mark.parametrize("scale", [0.0, -1.0, torch.tensor([1.0, 0.0])])
+    def test_scales_are_positive(self, scale: float | Tensor) -> None:
+        with pytest.raises(ValueError, match=r"scale: expected > 0, got .*; pass what the targets"):
+            Gaussian(1.0).rescaled(scale)
 
     def test_targets_are_never_broadcast(self) -> None:
         with pytest.raises(ValueError, match=r"y: expected shape \(4, 1\) .*got \(4,\); reshape"):
@@ -263,6 +281,11 @@ class TestCategorical:
         assert float(given.log_prob(p, torch.tensor([0]))) == 0
         assert float(given.log_prob(p, torch.tensor([1]))) == -INF
 
+    def test_impossible_classes_spoil_no_gradient(self) -> None:
+        p = torch.tensor([[[0.25, 0.75, 0.0]]], requires_grad=True)
+        Categorical(outputs="probabilities").log_prob(p, torch.tensor([0])).sum().backward()
+        torch.testing.assert_close(p.grad, torch.tensor([[[4.0, 0.0, 0.0]]]))
+
     def test_probabilities_rounded_above_one_are_one(self) -> None:
         given, p = Categorical(outputs="probabilities"), torch.tensor([[[1.00001, 0.0]]])
         assert given.mean(p).tolist() == [[[1, 0]]]
@@ -363,13 +386,121 @@ class TestBernoulli:
             Bernoulli().log_prob(torch.zeros(3, 4, 1), torch.zeros(4))
 
 
+class TestMultinomial:
+    @pytest.mark.parametrize("kind", ["logits", "probabilities"])
+    def test_against_torch(self, kind: str) -> None:
+        logits = 2 * normal(5, 4, 3)
+        y = torch.tensor([[2, 0, 5], [0, 0, 0], [1, 1, 1], [0, 40, 2]])
+        totals = y.sum(-1).tolist()
+        outputs = logits if kind == "logits" else logits.softmax(-1)
+        found = Multinomial(outputs=kind).log_prob(outputs, y)  # type: ignore[arg-type]
+        for row, total in enumerate(totals):
+            expected = torch.distributions.Multinomial(total, logits=logits[:, row])
+            torch.testing.assert_close(found[:, row], expected.log_prob(y[row].double()))
+
+    def test_moments(self) -> None:
+        logits = normal(5, 4, 3)
+        expected = torch.distributions.Multinomial(9, logits=logits)
+        torch.testing.assert_close(Multinomial(9).mean(logits), expected.mean)
+        torch.testing.assert_close(Multinomial(9).variance(logits), expected.variance)
+
+    def test_all_counts_have_probability_one_and_all_orders_too(self) -> None:
+        total, logits = 4, normal(1, 1, 3)
+        counts = [c for c in itertools.product(range(total + 1), repeat=3) if sum(c) == total]
+        y, rows = torch.tensor(counts), logits.expand(1, len(counts), 3)
+        logs = Multinomial().log_prob(rows, y)
+        assert float(logs.exp().sum()) == pytest.approx(1, rel=1e-12)
+        orders = torch.tensor(list(itertools.product(range(3), repeat=total)))  # (3^4, 4)
+        y, rows = nn.functional.one_hot(orders, 3).sum(1), logits.expand(1, len(orders), 3)
+        logs = Multinomial(coefficient=False).log_prob(rows, y)
+        assert float(logs.exp().sum()) == pytest.approx(1, rel=1e-12)
+
+    def test_without_the_coefficient_it_is_the_loss_of_recommenders(self) -> None:
+        logits, y = normal(5, 4, 30), torch.arange(120).reshape(4, 30) % 2
+        expected = (y * logits.log_softmax(-1)).sum(-1)
+        plain, full = Multinomial(coefficient=False), Multinomial()
+        torch.testing.assert_close(plain.log_prob(logits, y.float()), expected)
+        for likelihood in (plain, full):
+            outputs = logits.clone().requires_grad_()
+            likelihood.log_prob(outputs, y).sum().backward()
+            shares = y.sum(-1, keepdim=True) * logits.softmax(-1)
+            torch.testing.assert_close(outputs.grad, y - shares)
+
+    @pytest.mark.parametrize("dim", [1, -2])
+    def test_categories_along_another_dimension(self, dim: int) -> None:
+        outputs, y = normal(5, 2, 3, 4), torch.arange(24).reshape(2, 3, 4) % 5
+        inner, last = Multinomial(6, dim=dim), Multinomial(6)
+        found = inner.log_prob(outputs, y)
+        expected = last.log_prob(outputs.movedim(2, -1), y.movedim(1, -1))
+        torch.testing.assert_close(found, expected)
+        sample = inner.sample(outputs, torch.Generator().manual_seed(0))
+        again = last.sample(outputs.movedim(2, -1), torch.Generator().manual_seed(0))
+        assert torch.equal(sample, again.movedim(-1, 2))
+        assert (sample.sum(2) == 6).all()
+
+    def test_one_event_is_a_category(self) -> None:
+        outputs, labels = normal(5, 4, 3), torch.tensor([0, 2, 1, 2])
+        y = nn.functional.one_hot(labels)
+        torch.testing.assert_close(Multinomial().mean(outputs), Categorical().mean(outputs))
+        torch.testing.assert_close(Multinomial().variance(outputs), Categorical().variance(outputs))
+        torch.testing.assert_close(
+            Multinomial().log_prob(outputs, y), Categorical().log_prob(outputs, labels)
+        )
+
+    def test_impossible_categories(self) -> None:
+        outputs = torch.tensor([[[0.0, 0.0, -INF]]])
+        for kind, scores in (("logits", outputs), ("probabilities", outputs.softmax(-1))):
+            likelihood = Multinomial(outputs=kind)  # type: ignore[arg-type]
+            leaf = scores.clone().requires_grad_()
+            found = likelihood.log_prob(leaf, torch.tensor([[1, 1, 0]]))
+            assert found.item() == pytest.approx(math.log(0.5), rel=1e-6)
+            found.sum().backward()
+            assert leaf.grad is not None
+            assert leaf.grad.isfinite().all()
+            assert float(likelihood.log_prob(scores, torch.tensor([[1, 0, 1]]))) == -INF
+
+    def test_sample_has_the_moments(self) -> None:
+        p = torch.tensor([0.0, 0.2, 0.8])
+        likelihood = Multinomial(5, outputs="probabilities")
+        y = likelihood.sample(p.expand(1, 100_000, 3), torch.Generator().manual_seed(0))
+        assert (y.sum(-1) == 5).all()
+        # 100,000 counts of variance 0.8: a deviation of 0.02 is 7 standard errors
+        torch.testing.assert_close(y.mean((0, 1)), 5 * p, atol=0.02, rtol=0)
+        torch.testing.assert_close(y.var((0, 1)), 5 * p * (1 - p), atol=0.03, rtol=0)
+
+    @pytest.mark.parametrize("value", [-1.0, 0.5, INF])
+    def test_counts_are_whole_numbers(self, value: float) -> None:
+        with pytest.raises(ValueError, match=r"y: expected counts, whole numbers >= 0, got values"):
+            Multinomial().log_prob(torch.zeros(2, 1, 2), torch.tensor([[1.0, value]]))
+
+    def test_labels_have_the_wrong_shape(self) -> None:
+        with pytest.raises(ValueError, match=r"y: expected shape \(2, 3\) .*got \(2,\)"):
+            Multinomial().log_prob(torch.zeros(2, 2, 3), torch.zeros(2))
+
+    def test_total_count(self) -> None:
+        with pytest.raises(ValueError, match="total_count: expected at least 1, got 0; pass the"):
+            Multinomial(0)
+        with pytest.raises(TypeError, match=r"total_count: expected an int, got 2\.5; totals"):
+            Multinomial(2.5)  # type: ignore[arg-type]
+
+    def test_entropies_are_those_of_one_event(self) -> None:
+        outputs = torch.zeros(2, 3, 4)
+        for call in (
+            lambda: Multinomial().entropy(outputs),
+            lambda: Multinomial().marginal_entropy(outputs[0]),
+            lambda: Multinomial().votes(outputs),
+        ):
+            with pytest.raises(TypeError, match=r"no closed form.*use Categorical\(\) on the same"):
+                call()
+
+
 class TestPoint:
     def test_outputs_are_the_values(self) -> None:
         outputs = normal(5, 4, 3)
         assert torch.equal(Point().mean(outputs), outputs)
         assert torch.equal(Point().sample(outputs), outputs)
 
-    @pytest.mark.parametrize("likelihood", [Point(), *DISCRETE])
+    @pytest.mark.parametrize("likelihood", [Point(), *DISCRETE, *COUNTS])
     @pytest.mark.parametrize("q", [0.0, 0.1, 0.5, 0.77, 1.0])
     @pytest.mark.parametrize("draws", [1, 2, 10])
     def test_empirical_quantile_is_numpys(
@@ -414,7 +545,7 @@ def test_continuous_likelihoods_have_no_entropy_or_votes(likelihood: Likelihood)
             call()
 
 
-@pytest.mark.parametrize("likelihood", [*CONTINUOUS, *DISCRETE, Point()])
+@pytest.mark.parametrize("likelihood", [*CONTINUOUS, *DISCRETE, *COUNTS, Point()])
 class TestEveryLikelihood:
     def test_refuses_integers(self, likelihood: Likelihood) -> None:
         with pytest.raises(ValueError, match=r"outputs: expected floating-point .*got torch.int64"):
@@ -470,19 +601,19 @@ def test_identical_draws_of_a_segmentation_give_identical_means() -> None:
     assert torch.equal(mean, mean[:1].expand_as(mean))
 
 
-@pytest.mark.parametrize("kind", [Categorical, Bernoulli])
+@pytest.mark.parametrize("kind", [Categorical, Bernoulli, Multinomial])
 def test_the_kind_of_outputs_is_known(kind: type) -> None:
     with pytest.raises(ValueError, match=r"outputs: expected 'logits' or 'probabilities', got 'p'"):
         kind(outputs="p")
 
 
-@pytest.mark.parametrize("likelihood", [Gaussian(1.0), Bernoulli()])
+@pytest.mark.parametrize("likelihood", [Gaussian(1.0), Bernoulli(), Multinomial()])
 def test_missing_targets_are_refused(likelihood: Likelihood) -> None:
     with pytest.raises(ValueError, match=r"y: expected numbers, got NaN; remove"):
         likelihood.log_prob(torch.zeros(2, 1, 2), torch.tensor([[0.0, math.nan]]))
 
 
-@pytest.mark.parametrize("likelihood", [Gaussian(1.0), Bernoulli()])
+@pytest.mark.parametrize("likelihood", [Gaussian(1.0), Bernoulli(), Multinomial()])
 def test_targets_on_another_device_are_refused(likelihood: Likelihood) -> None:
     with pytest.raises(ValueError, match=r"y: expected device cpu of the outputs, got meta; move"):
         likelihood.log_prob(torch.zeros(2, 1, 2), torch.zeros(1, 2, device="meta"))

@@ -7,7 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from dubio.likelihoods import Bernoulli, Categorical, Gaussian, HeteroscedasticGaussian, Point
+from dubio.likelihoods import (
+    Bernoulli,
+    Categorical,
+    Gaussian,
+    HeteroscedasticGaussian,
+    Multinomial,
+    Point,
+)
 from dubio.predictive import Predictive, StoredDraws
 
 ROUNDING = 1e-5
@@ -61,6 +68,23 @@ def test_categorical(case: tuple[Tensor, int]) -> None:
     check_discrete(result, draws.shape[-1])
     ones = result.mean.sum(-1)
     torch.testing.assert_close(ones, torch.ones_like(ones), atol=ROUNDING, rtol=0)
+
+
+@relaxed
+@given(outputs(logits), st.integers(1, 9), st.booleans())
+def test_multinomial(case: tuple[Tensor, int], total_count: int, coefficient: bool) -> None:
+    draws, chunk_bytes = case
+    draws[..., 0] = draws[..., 0].clamp(min=-1e4)  # some category is possible
+    likelihood = Multinomial(total_count, coefficient=coefficient)
+    result = Predictive(likelihood, StoredDraws(draws, chunk_bytes))
+    check_moments(result)
+    totals = result.mean.sum(-1)
+    torch.testing.assert_close(totals, torch.full_like(totals, total_count))
+    sample = result.sample(3)
+    assert (sample.sum(-1) == total_count).all()
+    logs = result.log_prob(sample[0])
+    assert logs.isfinite().all()  # what was sampled is possible
+    assert (logs <= ROUNDING).all()
 
 
 @relaxed

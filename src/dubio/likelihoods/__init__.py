@@ -6,15 +6,20 @@ examples the work of the objectives. Event dimensions `*E` are those of one targ
 """
 
 from dubio.likelihoods.discrete import Bernoulli, Categorical
+from dubio.likelihoods.learned import GammaPrior, LearnedGaussian
 from dubio.likelihoods.likelihood import Likelihood
+from dubio.likelihoods.multinomial import Multinomial
 from dubio.likelihoods.normal import Gaussian, HeteroscedasticGaussian
 from dubio.likelihoods.point import Point
 
 __all__ = [
     "Bernoulli",
     "Categorical",
+    "GammaPrior",
     "Gaussian",
     "HeteroscedasticGaussian",
+    "LearnedGaussian",
     "Likelihood",
+    "Multinomial",
     "Point",
 ]

@@ -87,6 +87,16 @@ class Categorical(_Discrete):
         # softmax over an inner dimension rounds by position, so equal draws would differ
         return scores.log_softmax(axis).exp()
 
+    def log_probabilities(self, outputs: Tensor) -> Tensor:
+        """The logarithm of the mean, exact where a probability underflows.
+
+        A probability of zero has a gradient of zero, so that it spoils no other.
+        """
+        scores = self._read(outputs)
+        if self.outputs == "probabilities":
+            return scores.where(scores > 0, 0).log()
+        return scores.log_softmax(self._axis(outputs))
+
     def entropy(self, outputs: Tensor) -> Tensor:
         """The sum over classes of -p log p, where 0 log 0 = 0."""
         terms: Tensor = torch.special.entr(self.mean(outputs))
@@ -106,9 +116,9 @@ class Categorical(_Discrete):
 
     def log_prob(self, outputs: Tensor, y: Tensor) -> Tensor:
         """The log probability of integer labels `y`, `(B, ...)`, summed over pixels."""
-        scores, axis = self._read(outputs), self._axis(outputs)
-        classes = scores.shape[axis]
-        check_targets(y, scores.shape[1:axis] + scores.shape[axis + 1 :], scores)
+        logs, axis = self.log_probabilities(outputs), self._axis(outputs)
+        classes = logs.shape[axis]
+        check_targets(y, logs.shape[1:axis] + logs.shape[axis + 1 :], logs)
         if y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
             raise ValueError(
                 f"y: expected integer class labels, got {y.dtype}; pass y.long(), or y.argmax of "
@@ -119,8 +129,7 @@ class Categorical(_Discrete):
                 f"y: expected class labels from 0 to {classes - 1}, got labels from "
                 f"{int(y.min())} to {int(y.max())}; relabel or remove the rows"
             )
-        logs = scores.log() if self.outputs == "probabilities" else scores.log_softmax(axis)
-        index = y.long().expand(len(scores), *y.shape).unsqueeze(axis)  # (S, B, ..., 1, ...)
+        index = y.long().expand(len(logs), *y.shape).unsqueeze(axis)  # (S, B, ..., 1, ...)
         return sum_events(logs.gather(axis, index))
 
     def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:

@@ -1,5 +1,7 @@
 """What all likelihoods have in common."""
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
@@ -10,7 +12,8 @@ from torch import Tensor
 class Likelihood(ABC):
     """The conditional distribution p(y | x, omega) of a target, given the outputs of one draw.
 
-    Instances are cheap immutable values. Every method checks its outputs.
+    Instances are cheap immutable values, but for those that learn: they are modules as well. Every
+    method checks its outputs.
 
     Attributes:
         noisy: Whether p(y | x, omega) has a variance of its own.
@@ -71,6 +74,14 @@ class Likelihood(ABC):
     def votes(self, outputs: Tensor) -> Tensor:
         """Draws that prefer each label, labels last: `(B, ..., labels)`; discrete ones only."""
         raise self.undefined("votes")
+
+    def log_prior(self) -> Tensor:
+        """Log density of the prior on parameters of its own, which `ELBO` adds once: a number."""
+        return torch.zeros(())
+
+    def frozen(self) -> Likelihood:
+        """This likelihood as it is now, for predictions: nothing in it learns any more."""
+        return self
 
     def _read(self, outputs: Tensor) -> Tensor:
         self.check(outputs)

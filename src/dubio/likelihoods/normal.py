@@ -1,5 +1,7 @@
 """Gaussian likelihoods: real targets with noise."""
 
+from __future__ import annotations
+
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -49,30 +51,18 @@ class _Normal(Likelihood):
         return mixture_quantile(mean, self._std(outputs).expand_as(mean), q)
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Gaussian(_Normal):
-    """Outputs are the mean; the noise has a fixed precision (paper 002, section 4).
+class Homoscedastic(_Normal):
+    """Outputs are the mean; the noise has one precision everywhere (paper 002, section 4)."""
 
-    Attributes:
-        noise_precision: Tau > 0, in units of 1 / y^2; a tensor broadcasts against the event.
-    """
-
-    noise_precision: float | Tensor
-
-    def __post_init__(self) -> None:
-        tau = self.noise_precision
-        known = tau if isinstance(tau, Tensor) else torch.tensor(tau, dtype=torch.float64)
-        if not bool(((known > 0) & known.isfinite()).all()):
-            raise ValueError(
-                f"noise_precision: expected finite and > 0, got {tau}; pass 1 / noise variance"
-            )
+    @abstractmethod
+    def _precision(self, like: Tensor) -> Tensor:
+        """Tau, with the dtype and device of `like`; its shape broadcasts to the event."""
 
     def check(self, outputs: Tensor) -> None:
         """Also checks that the precision broadcasts to the event."""
         super().check(outputs)
         event = tuple(outputs.shape[2:])
-        shape = tuple(torch.as_tensor(self.noise_precision).shape)
+        shape = tuple(self._precision(outputs).shape)
         pairs = zip(reversed(shape), reversed(event), strict=False)
         if len(shape) > len(event) or any(size not in (1, full) for size, full in pairs):
             raise ValueError(
@@ -92,8 +82,46 @@ class Gaussian(_Normal):
     def _std(self, outputs: Tensor) -> Tensor:
         return self._precision(self._read(outputs)).rsqrt()
 
-    def _precision(self, mean: Tensor) -> Tensor:
-        return torch.as_tensor(self.noise_precision, dtype=mean.dtype, device=mean.device)
+
+@final
+@dataclass(frozen=True, eq=False)
+class Gaussian(Homoscedastic):
+    """Noise of a known precision.
+
+    Attributes:
+        noise_precision: Tau > 0, in units of 1 / y^2; a tensor broadcasts against the event.
+    """
+
+    noise_precision: float | Tensor
+
+    def __post_init__(self) -> None:
+        check_precision(self.noise_precision)
+
+    def rescaled(self, scale: float | Tensor) -> Gaussian:
+        """The same noise for targets scale * y + shift: its precision is tau / scale^2.
+
+        Of a network whose targets were standardised, this gives the likelihood in the units of the
+        original ones, with their standard deviation as scale.
+        """
+        if not bool((torch.as_tensor(scale) > 0).all()):
+            raise ValueError(
+                f"scale: expected > 0, got {scale}; pass what the targets were divided by, such "
+                "as their standard deviation"
+            )
+        return Gaussian(self.noise_precision / scale**2)
+
+    def _precision(self, like: Tensor) -> Tensor:
+        return torch.as_tensor(self.noise_precision, dtype=like.dtype, device=like.device)
+
+
+def check_precision(noise_precision: float | Tensor) -> None:
+    """Complain about what cannot be a precision."""
+    tau = noise_precision
+    known = tau if isinstance(tau, Tensor) else torch.tensor(tau, dtype=torch.float64)
+    if not bool(((known > 0) & known.isfinite()).all()):
+        raise ValueError(
+            f"noise_precision: expected finite and > 0, got {tau}; pass 1 / noise variance"
+        )
 
 
 @final

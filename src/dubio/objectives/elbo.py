@@ -19,9 +19,10 @@ from dubio.stochastic import Stochastic, kl
 class ELBO(nn.Module):
     """The negative evidence lower bound per example, as a loss (paper 002 eq. 9, 000 eq. 3).
 
-        loss = −1/B Σ_b log p(y_b | x_b, masks_b) + kl_weight · KL / num_data
+        loss = −1/B Σ_b log p(y_b | x_b, masks_b) + (kl_weight · KL − log p(τ)) / num_data
 
-    Length scales belong to the layers, the noise precision to the likelihood and ``num_data``
+    The last term is there if the likelihood has parameters τ with a prior of their own: MAP for
+    them. Length scales belong to the layers, the noise precision to the likelihood and ``num_data``
     here; nothing is to be multiplied by hand. ``loss.backward()`` gives gradients to weights and
     to learned rates alike, and ``elbo.parameters()`` are all that there is to train: those of the
     network and of the likelihood.
@@ -45,6 +46,7 @@ class ELBO(nn.Module):
         step: How many losses have been computed: what a KL schedule looks at.
         nll: The first term of the last loss, detached.
         kl: The last KL, detached, before any weight.
+        log_prior: The last log p(τ), detached; zero if there is none.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class ELBO(nn.Module):
         self.num_data = num_data
         self.nll = torch.tensor(float("nan"))
         self.kl = torch.tensor(float("nan"))
+        self.log_prior = torch.tensor(float("nan"))
         self._draws = draws
         self._estimator: Estimator = estimator
         self._kl_weight = kl_weight
@@ -113,9 +116,11 @@ class ELBO(nn.Module):
         nll = torch.stack(parts).mean()
         divergence = self._divergence(nll)
         weight = self._kl_weight(self.step) if callable(self._kl_weight) else self._kl_weight
+        log_prior = self.likelihood.log_prior().to(nll)
         self.nll, self.kl = nll.detach(), divergence.detach()
+        self.log_prior = log_prior.detach()
         self.step += 1
-        return nll + weight * divergence / self.num_data
+        return nll + (weight * divergence - log_prior) / self.num_data
 
     def _learns_masks(self) -> bool:
         return any(

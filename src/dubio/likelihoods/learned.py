@@ -1,0 +1,140 @@
+"""A Gaussian likelihood whose noise precision is learned, by maximum likelihood or MAP."""
+
+import math
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor, nn
+
+from dubio.likelihoods.likelihood import check_targets
+from dubio.likelihoods.normal import Gaussian, Homoscedastic, check_precision
+
+
+@final
+@dataclass(frozen=True)
+class GammaPrior:
+    """A Gamma prior on a precision: p(τ) = rate^shape τ^(shape − 1) exp(−rate·τ) / Γ(shape).
+
+    Paper 001 (appendix D) takes Gamma(0.1, 0.01) and does not say whether 0.01 is a rate or a
+    scale; a rate makes that prior wide, with mean 10 and standard deviation 32.
+
+    Attributes:
+        shape: a > 0.
+        rate: b > 0, in units of y².
+    """
+
+    shape: float
+    rate: float
+
+    def __post_init__(self) -> None:
+        for name, value in (("shape", self.shape), ("rate", self.rate)):
+            if not (0 < value < math.inf):
+                raise ValueError(
+                    f"{name}: expected finite and > 0, got {value}; leave the prior out for "
+                    "maximum likelihood"
+                )
+
+    def log_prob(self, precision: Tensor) -> Tensor:
+        """The log density at each precision."""
+        normaliser = self.shape * math.log(self.rate) - math.lgamma(self.shape)
+        return normaliser + (self.shape - 1) * precision.log() - self.rate * precision
+
+
+@final
+class LearnedGaussian(nn.Module, Homoscedastic):
+    """Noise of a precision that is learned, for all outputs or for each.
+
+    ``elbo.parameters()`` contains its logarithm, so that any optimiser learns it with the network;
+    `dubio.m_step` sets it to its optimum given the network. Without a prior that is maximum
+    likelihood, with one MAP (paper 001, appendix D).
+
+    The maximum of a density depends on what it is a density of: MAP here is the mode of τ, whose
+    logarithm is only the parameter that is trained. The mode of log τ would have shape in place
+    of shape − 1.
+
+    Args:
+        noise_precision: Where to start, in units of 1 / y². A number gives one precision for all
+            outputs; a tensor, which must broadcast against the event, as many as it has elements.
+            A network that does not fit yet has large errors: start low, as the paper advises.
+        prior: The prior of each precision, if any.
+    """
+
+    def __init__(
+        self, noise_precision: float | Tensor = 1.0, *, prior: GammaPrior | None = None
+    ) -> None:
+        super().__init__()
+        check_precision(noise_precision)
+        if isinstance(noise_precision, Tensor):
+            start = noise_precision.detach().log()
+        else:
+            start = torch.tensor(math.log(noise_precision))
+        self.log_noise_precision = nn.Parameter(start)
+        self.prior = prior
+
+    @property
+    def noise_precision(self) -> Tensor:
+        """The current precision, in the shape that it was given; detached."""
+        return self.log_noise_precision.detach().exp()
+
+    def log_prior(self) -> Tensor:
+        """Σ log p(τ) over the precisions, as densities of τ and not of log τ."""
+        if self.prior is None:
+            return super().log_prior()
+        return self.prior.log_prob(self.log_noise_precision.exp()).sum()
+
+    def frozen(self) -> Gaussian:
+        """The Gaussian with the current precision."""
+        return Gaussian(self.noise_precision)
+
+    def rescaled(self, scale: float | Tensor) -> Gaussian:
+        """The Gaussian with the current precision for targets scale * y + shift."""
+        return self.frozen().rescaled(scale)
+
+    def squared_errors(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """‖y − f‖² over all rows, per draw and precision: `(S, *T)` for a precision `(*T)`."""
+        mean = self.mean(outputs)
+        check_targets(y, mean.shape[1:], mean)
+        errors = (y.to(mean.dtype) - mean).square().sum(1)  # (S, *E)
+        shape = self.log_noise_precision.shape
+        ones = [1] * (errors.ndim - 1 - len(shape))
+        return errors.sum_to_size(len(errors), *ones, *shape).reshape(len(errors), *shape)
+
+    @torch.no_grad()
+    def maximise(self, squared_errors: Tensor, num_targets: int) -> None:
+        """The M-step in closed form: set the precision to the maximum of ELBO + log p(τ).
+
+            τ = (n/2 + a − 1) / (½ E‖y − f‖² + b)
+
+        Here n is the number of targets for each precision, N·D if N rows of D outputs share one,
+        and maximum likelihood has a = 1 and b = 0. The expectation is over draws: to the error of
+        their mean it adds their spread, as in the ELBO what the network does not know is noise.
+
+        Args:
+            squared_errors: E‖y − f‖² over all data, for each precision; see `squared_errors`.
+            num_targets: The number of all targets, N·D.
+        """
+        prior = self.prior
+        shape, rate = (1.0, 0.0) if prior is None else (prior.shape, prior.rate)
+        weight = 0.5 * num_targets / self.log_noise_precision.numel() + shape - 1
+        error = 0.5 * squared_errors + rate
+        if weight <= 0:
+            raise ValueError(
+                f"num_targets: expected more than {2 * (1 - shape):.4g} for each precision, got "
+                f"{num_targets} for {self.log_noise_precision.numel()}; with so few the density "
+                "has no mode but 0: pass more data, or a prior with shape >= 1"
+            )
+        if not bool(((error > 0) & error.isfinite()).all()):
+            raise ValueError(
+                f"squared_errors: expected finite and > 0, got {squared_errors.tolist()}; the "
+                "precision of a perfect fit is infinite: pass a prior"
+            )
+        self.log_noise_precision.copy_((weight / error).log())
+
+    def extra_repr(self) -> str:
+        """Precision and prior."""
+        prior = "" if self.prior is None else f", prior={self.prior}"
+        return f"noise_precision={self.noise_precision.tolist()}{prior}"
+
+    def _precision(self, like: Tensor) -> Tensor:
+        return self.log_noise_precision.exp().to(like)

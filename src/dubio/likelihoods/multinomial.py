@@ -1,0 +1,105 @@
+"""The multinomial likelihood: counts of events in K categories."""
+
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor
+
+from dubio.likelihoods.discrete import Categorical, OutputKind
+from dubio.likelihoods.likelihood import Likelihood, check_targets, sum_events
+from dubio.likelihoods.quantiles import empirical_quantile
+
+
+@final
+@dataclass(frozen=True)
+class Multinomial(Likelihood):
+    """How often each of K categories comes up: words of a document, items of a user.
+
+    Targets are counts with the shape of the outputs; their total may differ from row to row.
+
+    Attributes:
+        total_count: The number of events that `mean`, `variance`, `quantile` and `sample` speak
+            of. With 1 the mean holds the probabilities of the next event. `log_prob` takes the
+            total from its targets.
+        dim: The dimension of the categories in one output `(B, ...)`.
+        outputs: "logits" or "probabilities", as for `Categorical`.
+        coefficient: Whether `log_prob` counts all orders of the events, with the multinomial
+            coefficient n! / prod_k n_k!, or is that of one order, sum_k n_k log pi_k. The latter is
+            what recommenders train with and report (Liang et al. 2018). Gradients are the same.
+    """
+
+    total_count: int = 1
+    dim: int = -1
+    outputs: OutputKind = "logits"
+    coefficient: bool = True
+
+    noisy = True
+    discrete = False
+    advice = (
+        "the entropy of counts has no closed form, and counts do not vote: use Categorical() on "
+        "the same outputs for one event, or average -log_prob(y) over targets y from sample()"
+    )
+
+    def __post_init__(self) -> None:
+        if isinstance(self.total_count, bool) or not isinstance(self.total_count, int):
+            raise TypeError(
+                f"total_count: expected an int, got {self.total_count!r}; totals that differ from "
+                "row to row belong to the targets of log_prob alone"
+            )
+        if self.total_count < 1:
+            raise ValueError(
+                f"total_count: expected at least 1, got {self.total_count}; pass the number of "
+                "events to predict"
+            )
+        _ = self._event  # complains about outputs
+
+    @property
+    def _event(self) -> Categorical:
+        """One event: the counts are the sum of independent one-hot vectors."""
+        return Categorical(self.dim, self.outputs)
+
+    def check(self, outputs: Tensor) -> None:
+        """Also checks the dimension of the categories and the probabilities, if they are."""
+        self._event.check(outputs)
+
+    def mean(self, outputs: Tensor) -> Tensor:
+        """The probabilities times `total_count`: n pi_k."""
+        return self.total_count * self._event.mean(outputs)
+
+    def variance(self, outputs: Tensor) -> Tensor:
+        """Of each count by itself: n pi_k (1 - pi_k)."""
+        return self.total_count * self._event.variance(outputs)
+
+    def quantile(self, outputs: Tensor, q: float) -> Tensor:
+        """The empirical quantile over draws of the mean: it shows epistemic spread."""
+        return empirical_quantile(self.mean(outputs), q)
+
+    def log_prob(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """The log probability of counts `y`, `(B, ..., K, ...)`: sum_k n_k log pi_k.
+
+        Plus log n! - sum_k log n_k! with the coefficient; 0 log 0 = 0.
+        """
+        logs = self._event.log_probabilities(outputs)  # (S, B, ..., K, ...)
+        check_targets(y, logs.shape[1:], logs)
+        counts = y.to(logs.dtype)
+        if not bool(((counts >= 0) & (counts == counts.round()) & counts.isfinite()).all()):
+            raise ValueError(
+                f"y: expected counts, whole numbers >= 0, got values in [{float(y.min()):.4g}, "
+                f"{float(y.max()):.4g}]; count events, or threshold ratings"
+            )
+        joint = sum_events(torch.where(counts == 0, 0, counts * logs))  # (S, B)
+        if not self.coefficient:
+            return joint
+        totals = counts.sum(self.dim, keepdim=True)
+        orders = (totals + 1).lgamma().flatten(1).sum(1) - (counts + 1).lgamma().flatten(1).sum(1)
+        return joint + orders
+
+    def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """Counts of `total_count` events for each draw and row, shaped as the outputs."""
+        axis = self.dim + 1 if self.dim >= 0 else self.dim
+        p = self._event.mean(outputs).movedim(axis, -1)  # (S, B, ..., K)
+        rows = p.reshape(-1, p.shape[-1])
+        events = torch.multinomial(rows, self.total_count, replacement=True, generator=generator)
+        counts = torch.zeros_like(rows).scatter_add_(1, events, rows.new_ones(events.shape))
+        return counts.reshape(p.shape).movedim(-1, axis)

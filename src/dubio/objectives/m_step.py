@@ -1,0 +1,73 @@
+"""The M-step of variational EM: the noise precision that is best for a network as it is."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dubio.inputs import Inputs, Network, Select
+from dubio.likelihoods import LearnedGaussian
+from dubio.noise import Noise
+from dubio.source import NetworkDraws
+
+
+def m_step(
+    model: Network,
+    likelihood: LearnedGaussian,
+    data: tuple[Inputs, Tensor] | Iterable[tuple[Inputs, Tensor]],
+    *,
+    draws: int = 100,
+    generator: torch.Generator | None = None,
+    chunk: int | None = None,
+    select: Select = None,
+) -> None:
+    """Set the noise precision to the exact maximum of ELBO + log p(τ) on the training data.
+
+    The network stays as it is, so nothing is left to iterate: this is what gradient steps on the
+    precision alone converge to. Call it in between epochs for EM, or once after training, as the
+    last M-step of paper 001 (appendix D, ``CDropoutM``). Predictions made before keep the
+    precision they were made with.
+
+    Args:
+        model: A network with noise in it, or a function that calls networks.
+        likelihood: The likelihood whose precision is set.
+        data: All training data: a pair (inputs, targets), or a `DataLoader` of such pairs.
+        draws: Number of stochastic passes that the expected error is averaged over.
+        generator: Source of the noise.
+        chunk: Number of draws to compute at a time; by default as many as fit a memory budget.
+        select: Which part of the network's output is meant.
+    """
+    pairs = _Pairs(data)
+    noise = Noise(draws, generator=generator)
+    source = NetworkDraws(model, pairs, noise.numbers, likelihood.check, chunk, None, select)
+    errors = torch.zeros((), dtype=torch.float64)
+    for _, outputs in source.chunks():
+        part = likelihood.squared_errors(outputs, pairs.targets)  # (S, *T)
+        errors = errors + part.sum(0).cpu().double()
+    likelihood.maximise(errors / draws, pairs.num_targets)
+
+
+class _Pairs:
+    """Batches of inputs and targets, with the targets of the batch that is being worked on."""
+
+    def __init__(self, data: Any) -> None:
+        self._data: Any = [data] if isinstance(data, tuple) else data
+        self.targets = torch.empty(0)
+        self.num_targets = 0
+
+    def __iter__(self) -> Iterator[tuple[Any, Tensor]]:
+        return map(self._look_at, self._data)
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def _look_at(self, pair: Any) -> tuple[Any, Tensor]:
+        if not isinstance(pair, list | tuple) or len(pair) != 2 or not isinstance(pair[1], Tensor):
+            raise TypeError(
+                f"data: expected (inputs, targets), got {type(pair).__name__}; pass a pair, or "
+                "a DataLoader of pairs"
+            )
+        self.targets = pair[1]
+        self.num_targets += pair[1].numel()
+        return pair[0], pair[1]
