@@ -95,7 +95,7 @@ def test_value_of_the_loss_for_every_estimator(estimator: Any) -> None:
     elbo = ELBO(net, Categorical(), N, estimator=estimator, generator=seeded(3))
     loss = elbo(x, y)
     torch.testing.assert_close(loss.detach(), elbo.nll + elbo.kl / N)
-    if estimator != "trapezoid":
+    if estimator not in ("trapezoid", "corrected"):
         nll = nll_by_hand(Categorical(), outputs(net, x), y).mean()
         torch.testing.assert_close(elbo.nll, nll.detach())
 
@@ -109,7 +109,9 @@ def test_other_masks_have_the_gradient_of_their_noise(kind: type[Mask], estimato
     torch.testing.assert_close(gradients(loss, net), gradients(by_hand, net))
 
 
-@pytest.mark.parametrize("estimator", [e for e in ESTIMATORS if e != "trapezoid"])
+@pytest.mark.parametrize(
+    "estimator", [e for e in ESTIMATORS if e not in ("trapezoid", "corrected")]
+)
 def test_weights_have_the_gradient_of_the_first_pass(estimator: Any) -> None:
     net, (x, y) = build(LearnableBernoulli), data(Categorical())
     loss = ELBO(net, Categorical(), N, estimator=estimator, generator=seeded(3))(x, y)

@@ -74,7 +74,7 @@ def disarm_cv(passes: Passes) -> Tensor:
 
 
 def corrected(passes: Passes) -> Tensor:
-    """The trapezoid rule plus a correction that makes it exactly unbiased: see `_midpoint`."""
+    """The trapezoid rule with a correction that makes it exactly unbiased: see `_midpoint`."""
     return _midpoint(passes, share=0.1, baseline=True)
 
 
@@ -174,13 +174,20 @@ def _midpoint(passes: Passes, *, share: float, baseline: bool) -> Tensor:
 
     What is left in the bracket is of third order in s, where around the mean mask (in place of m)
     it would be of second order. It falls like share^{3/2}, but the first term is lost for the
-    units outside of A. With a ``baseline`` they get the trapezoid's weight t_k·g_k(z), and those
-    in A have it taken off again, by the estimate of the same expectation that is closest to their
-    first term, ½σ(|φ_k|)/share·|s_k|·g_k(z). The whole stays exactly unbiased.
+    units outside of A. With a ``baseline`` all units get the trapezoid's weight t_k·g_k, averaged
+    over z and z̃, and those in A have it taken off again by another estimate of the same
+    expectation, ½σ(|φ_k|)/share·|s_k|·½(g_k(z) + g_k(z̃)), which all but cancels their first term.
+    The whole stays exactly unbiased, for a loss quadratic in the masks it is the trapezoid rule
+    itself, and both passes train the weights.
     """
     zs: dict[LearnableBernoulli, Tensor] = {}
     signs: dict[LearnableBernoulli, Tensor] = {}
     middles: dict[LearnableBernoulli, Tensor] = {}
+
+    def gated(z: Tensor, sign: Tensor, keep: Tensor) -> Gated:
+        if not baseline:
+            return Gated(z)
+        return Gated(z, trapezoid_weight(z, keep) - sign.abs() * _disarm_weight(keep, share))
 
     def sampled(mask: LearnableBernoulli, keep: Tensor, noise: Tensor, axis: int) -> Gated:
         if mask not in signs:
@@ -189,10 +196,10 @@ def _midpoint(passes: Passes, *, share: float, baseline: bool) -> Tensor:
             if share < 1:
                 shape = [size if i == axis else 1 for i, size in enumerate(noise.shape)]
                 signs[mask] *= passes.uniform(torch.Size(shape), noise) < share
-        if not baseline:
-            return Gated(zs[mask])
-        taken_off = signs[mask].abs() * _disarm_weight(keep, share)
-        return Gated(zs[mask], trapezoid_weight(zs[mask], keep) - taken_off)
+        return gated(zs[mask], signs[mask], keep)
+
+    def flipped(mask: LearnableBernoulli, keep: Tensor, noise: Tensor, axis: int) -> Gated:
+        return gated(zs[mask] - signs[mask], signs[mask], keep)
 
     def middle(mask: LearnableBernoulli, keep: Tensor, noise: Tensor, axis: int) -> Gated:
         if mask not in middles:
@@ -200,8 +207,8 @@ def _midpoint(passes: Passes, *, share: float, baseline: bool) -> Tensor:
         return Gated(middles[mask])
 
     losses = passes.first(sampled)
-    with torch.no_grad():
-        others = passes.again(lambda mask, *_: Gated(zs[mask] - signs[mask]))
+    with torch.set_grad_enabled(baseline):
+        others = passes.again(flipped)
     found = torch.autograd.grad(
         passes.again(middle).mean(), list(middles.values()), allow_unused=True
     )
@@ -210,9 +217,9 @@ def _midpoint(passes: Passes, *, share: float, baseline: bool) -> Tensor:
         for mask, slope in zip(middles, found, strict=True)
     }
     change = {mask: -slopes[mask] * signs[mask] for mask in slopes}
-    residual = passes.by_row((losses.detach() - others) / len(losses), change)
+    residual = passes.by_row((losses - others).detach() / len(losses), change)
     return _with_gradients(
-        losses.mean(),
+        0.5 * (losses.mean() + others.mean()) if baseline else losses.mean(),
         passes,
         lambda mask, u, keep: (
             _disarm_weight(keep, share)
