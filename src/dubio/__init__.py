@@ -1,6 +1,9 @@
 """dubio: networks that know what they do not know."""
 
-from dubio import data, likelihoods, masks
+from dubio import data, likelihoods, masks, rules
+from dubio.conversion.convert import convert
+from dubio.conversion.plan import Plan
+from dubio.conversion.planning import plan
 from dubio.interception.register import SiteNoise, register
 from dubio.interception.sites import Site, Sites
 from dubio.layers.drop_connect import DropConnect
@@ -20,18 +23,22 @@ __all__ = [
     "Masked",
     "NoSitesError",
     "Noise",
+    "Plan",
     "Predictive",
     "Site",
     "SiteNoise",
     "Sites",
     "Stochastic",
+    "convert",
     "data",
     "kl",
     "likelihoods",
     "m_step",
     "masks",
+    "plan",
     "predict",
     "register",
+    "rules",
     "schedules",
     "sites",
 ]

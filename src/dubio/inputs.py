@@ -26,14 +26,14 @@ Select: TypeAlias = str | int | Callable[[Any], Tensor] | None
 
 def count_rows(inputs: Inputs) -> int:
     """Number of rows of the batch: the length of its first tensor."""
-    tensors = _tensors(inputs)
-    if not tensors:
+    found = tensors(inputs)
+    if not found:
         raise TypeError(_NO_BATCH.format(type(inputs).__name__))
-    if tensors[0].dim() == 0 or len(tensors[0]) == 0:
+    if found[0].dim() == 0 or len(found[0]) == 0:
         raise ValueError(
-            f"x: expected a batch with at least one row, got shape {tuple(tensors[0].shape)}."
+            f"x: expected a batch with at least one row, got shape {tuple(found[0].shape)}."
         )
-    return len(tensors[0])
+    return len(found[0])
 
 
 def check(model: Network, inputs: Inputs) -> None:
@@ -42,7 +42,7 @@ def check(model: Network, inputs: Inputs) -> None:
         _check_module(model, inputs)
     elif not callable(model):
         raise TypeError(f"model: expected an nn.Module or a function, got {type(model).__name__}.")
-    for tensor in _tensors(inputs):
+    for tensor in tensors(inputs):
         if tensor.is_floating_point() and not tensor.is_meta:
             bad = tensor.isnan()
             if bad.any():
@@ -65,7 +65,7 @@ def _check_module(model: nn.Module, inputs: Inputs) -> None:
             f"TorchScript, which hides its dropout; pass the module it was scripted from."
         )
     homes = {tensor.device for tensor in (*model.parameters(), *model.buffers())}
-    for tensor in _tensors(inputs):
+    for tensor in tensors(inputs):
         if homes and tensor.device not in homes:
             expected = ", ".join(sorted(map(str, homes)))
             raise ValueError(
@@ -120,8 +120,8 @@ def choose(output: Any, select: Select) -> Tensor:
 
 def _select(output: Any, select: Select) -> Any:
     if select is None:
-        tensors = _tensors(output)
-        return tensors[0] if len(tensors) == 1 and not isinstance(output, Tensor) else output
+        found = tensors(output)
+        return found[0] if len(found) == 1 and not isinstance(output, Tensor) else output
     if callable(select):
         return select(output)
     if isinstance(output, Tensor):
@@ -149,7 +149,8 @@ def _describe(output: Any) -> str:
     return f"a {type(output).__name__}"
 
 
-def _tensors(structure: Any) -> list[Tensor]:
+def tensors(structure: Any) -> list[Tensor]:
+    """All tensors in nested tuples, lists, dicts and dataclasses."""
     if is_dataclass(structure) and not isinstance(structure, type):
         structure = [getattr(structure, field.name) for field in fields(structure)]
     return [leaf for leaf in tree_leaves(structure) if isinstance(leaf, Tensor)]

@@ -7,7 +7,7 @@ import torch
 
 from dubio import inputs
 from dubio.inputs import Inputs, Network, Select
-from dubio.interception.sites import Sites, Where
+from dubio.interception.sites import Site, Sites, Where
 from dubio.likelihoods import Likelihood, Point
 from dubio.noise import Noise
 from dubio.predictive import Predictive, StoredDraws
@@ -25,7 +25,7 @@ def predict(
     shared: bool = False,
     generator: torch.Generator | None = None,
     chunk: int | None = None,
-    where: Where = None,
+    where: Where[Site] = None,
     select: Select = None,
     keep_draws: bool = True,
 ) -> Predictive:

@@ -12,7 +12,7 @@ from torch import Tensor
 from dubio import inputs
 from dubio.inputs import Inputs, Network, Select
 from dubio.interception.numbers import Numbers
-from dubio.interception.sites import Where, chooser
+from dubio.interception.sites import Site, Where, chooser
 from dubio.progress import Progress
 from dubio.sampling.engine import Engine
 
@@ -27,7 +27,7 @@ class NetworkDraws:
         numbers: Numbers,
         check: Callable[[Tensor], None],
         chunk: int | None,
-        where: Where,
+        where: Where[Site],
         select: Select,
     ) -> None:
         self._model = uncompiled(model)

@@ -54,6 +54,12 @@ def test_the_readme_shows_the_table_of_sites_as_it_prints() -> None:
     assert str(dubio.sites(names["net"], names["x"])) in readme
 
 
+def test_the_page_on_conversion_shows_the_plan_as_it_prints() -> None:
+    page = (ROOT / "docs" / "convert.md").read_text(encoding="utf-8")
+    rule = dubio.rules.replace_dropout(dubio.masks.Concrete)
+    assert str(dubio.plan(reader_names()["net"], rule)) in page
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_to_files(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#:\s]+)\)", page.read_text(encoding="utf-8")):

@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from types import FrameType
-from typing import TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
 
 from torch import Tensor, nn
+
+from dubio.tables import table
 
 _CALL = nn.Module._call_impl.__code__
 _NOISE_MODULES = (nn.modules.dropout._DropoutNd, nn.RNNBase, nn.MultiheadAttention)
@@ -36,12 +38,27 @@ class Site:
     module: nn.Module | None
 
 
+class Located(Protocol):
+    """Something that has a name and a module in a network."""
+
+    @property
+    def name(self) -> str:
+        """Its dotted path."""
+        ...
+
+    @property
+    def module(self) -> nn.Module | None:
+        """The module there."""
+        ...
+
+
+LocatedT = TypeVar("LocatedT", bound=Located)
 Where: TypeAlias = (
     str
     | nn.Module
     | type[nn.Module]
-    | Callable[[Site], bool]
-    | Iterable[str | nn.Module | type[nn.Module]]
+    | Callable[[LocatedT], bool]
+    | Iterable[str | nn.Module | type[nn.Module] | Callable[[LocatedT], bool]]
     | None
 )
 
@@ -62,40 +79,35 @@ class Sites(list[Site]):
             )
             for site in self
         ]
-        widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-        lines = [
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in (header, *rows)
-        ]
-        return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
+        return table(header, rows)
 
     __repr__ = __str__
 
 
-def chooser(where: Where) -> Callable[[Site], bool]:
-    """Turn ``where=`` into a predicate on sites."""
+def chooser(where: Where[LocatedT]) -> Callable[[LocatedT], bool]:
+    """Turn ``where=`` into a predicate on sites, or on whatever else has a name and a module."""
     if where is None:
-        return lambda site: True
+        return lambda place: True
     if isinstance(where, str):
-        return lambda site: (
-            fnmatchcase(site.name, where) or fnmatchcase(site.name.split("#")[0], where)
+        return lambda place: (
+            fnmatchcase(place.name, where) or fnmatchcase(place.name.split("#")[0], where)
         )
     if isinstance(where, type):
         if not issubclass(where, nn.Module):
             raise TypeError(
                 f"where: expected a module class such as nn.Dropout, got {where.__name__}."
             )
-        return lambda site: isinstance(site.module, where)
+        return lambda place: isinstance(place.module, where)
     if isinstance(where, nn.Module):
         inside = set(where.modules())
-        return lambda site: site.module in inside
+        return lambda place: place.module in inside
     if callable(where):
         return where
     if isinstance(where, Iterable):
         choices = [chooser(choice) for choice in where]
-        return lambda site: any(choice(site) for choice in choices)
+        return lambda place: any(choice(place) for choice in choices)
     raise TypeError(
-        f"where: expected a name pattern, a module or module class, a predicate on sites or a list "
+        f"where: expected a name pattern, a module or module class, a predicate or a list "
         f"of those, got {type(where).__name__}."
     )
 
@@ -133,7 +145,7 @@ class Namer:
     def _modules(self) -> list[nn.Module]:
         """Modules whose forward is running, innermost first, up to the root."""
         modules: list[nn.Module] = []
-        for call in _calls_at_work():
+        for call in calls_at_work():
             modules.append(call.f_locals["self"])
             if any(modules[-1] is root for root in self._roots):
                 break
@@ -142,7 +154,7 @@ class Namer:
 
 def rows_of_outermost_call() -> int | None:
     """Length of the first tensor that the outermost module at work was called with."""
-    calls = list(_calls_at_work())
+    calls = list(calls_at_work())
     if not calls:
         return None
     arguments = [*calls[-1].f_locals["args"], *calls[-1].f_locals["kwargs"].values()]
@@ -150,8 +162,11 @@ def rows_of_outermost_call() -> int | None:
     return next(sized, None)
 
 
-def _calls_at_work() -> Iterator[FrameType]:
-    """Frames of the calls of modules that are running, innermost first."""
+def calls_at_work() -> Iterator[FrameType]:
+    """Frames of the calls of modules that are running, innermost first.
+
+    The locals of each hold the module as ``self`` and its inputs as ``args`` and ``kwargs``.
+    """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_code is _CALL:

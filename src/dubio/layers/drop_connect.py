@@ -7,12 +7,12 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
 from dubio.layers.substitution import substitute
+from dubio.layers.wrapping import Wrapping
 from dubio.masks.mask import Mask
-from dubio.stochastic import Stochastic
 
 
 @final
-class DropConnect(Stochastic):
+class DropConnect(Wrapping):
     """A layer whose weights, not whose inputs, are dropped (Wan et al. 2013).
 
     A pass has one mask, which all rows and time steps share: a matrix of weights per row would be

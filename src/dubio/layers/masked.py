@@ -6,12 +6,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
+from dubio.layers.wrapping import Wrapping
 from dubio.masks.mask import Mask
-from dubio.stochastic import Stochastic
 
 
 @final
-class Masked(Stochastic):
+class Masked(Wrapping):
     """A weight layer behind a mask of its inputs: a distribution over its weights.
 
     The mask acts on the features of a linear layer, the channels of a convolution, the features

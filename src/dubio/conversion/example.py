@@ -1,0 +1,89 @@
+"""Which dropout feeds which weight layers, found by running the network once.
+
+The network runs in eval mode under an interceptor that notes where the outputs of dropouts go.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch import nn
+from torch.nn.modules.dropout import _DropoutNd
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from dubio import inputs
+from dubio.conversion.feeds import Feeds
+from dubio.conversion.flow import Flow
+from dubio.inputs import Inputs
+from dubio.interception.interceptor import Interceptor
+from dubio.interception.numbers import Numbers
+from dubio.interception.sites import Sites
+from dubio.sampling.engine import find_gates, no_gradients
+from dubio.sampling.modes import gates, sampling_mode
+from dubio.stochastic import Stochastic
+
+
+def by_example(
+    model: nn.Module,
+    example: Inputs,
+    layers: Mapping[nn.Module, str],
+    dropouts: Mapping[_DropoutNd, str],
+) -> Feeds:
+    """What dropouts feed in a run on an example; nothing in the network is changed."""
+    try:
+        inputs.check(model, example)
+        rows = inputs.count_rows(example)
+    except (TypeError, ValueError) as error:
+        error.add_note("Here x is the example= to run the network on.")
+        raise
+    raised = gates([model])
+    flow, sites = _run(model, example, layers, dropouts, raised)
+    found = find_gates(lambda: inputs.call(model, example), [model], raised, sites)
+    if found:
+        flow, sites = _run(model, example, layers, dropouts, raised | found)
+    known = {
+        part
+        for module in model.modules()
+        if isinstance(module, Stochastic | _DropoutNd) or module in layers
+        for part in module.modules()
+    }
+    return Feeds(
+        {dropout: flow.feed(dropout) for dropout in dropouts},
+        tuple(s.name for s in sites if s.rate is not None and s.module not in known),
+        frozenset(flow.packed),
+        {layer: note for layer in layers if (note := flow.note(layer, rows))},
+    )
+
+
+def _run(
+    model: nn.Module,
+    example: Inputs,
+    layers: Mapping[nn.Module, str],
+    dropouts: Mapping[_DropoutNd, str],
+    raised: set[nn.Module],
+) -> tuple[Flow, Sites]:
+    flow = Flow(model, layers, dropouts)
+    interceptor = Interceptor(
+        Numbers(0, range(1), shared=False), roots=[model], executor=flow, evaluating=True
+    )
+    unhidden = _Unhidden()  # type: ignore[no-untyped-call]
+    with sampling_mode([model], raised), no_gradients(), unhidden, interceptor:
+        output = inputs.call(model, example)
+    flow.end(inputs.tensors(output))
+    return flow, interceptor.sites
+
+
+class _Unhidden(TorchDispatchMode):
+    """Calls what scripted functions do once more as Python would, so that interceptors see it."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # or torch imports its compiler for every one of these
+
+    def __torch_dispatch__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        return func(*args, **(kwargs or {}))

@@ -1,0 +1,121 @@
+"""Places: the weight layers of a network, where a rule may put something else."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd
+from torch.nn.modules.dropout import _DropoutNd
+from torch.nn.parameter import is_lazy
+
+from dubio.stochastic import Stochastic
+
+_WEIGHT_LAYERS = (
+    nn.Linear,
+    nn.Bilinear,
+    _ConvNd,
+    nn.RNNBase,
+    nn.RNNCellBase,
+    nn.MultiheadAttention,
+    nn.Embedding,
+    nn.EmbeddingBag,
+)
+_CLOSED = (*_WEIGHT_LAYERS, Stochastic)  # what is inside is their own affair
+
+
+@dataclass(frozen=True)
+class Place:
+    """A weight layer of a network, as a rule sees it.
+
+    Attributes:
+        name: Dotted path of the layer; empty if it is the whole network.
+        layer: The layer itself.
+        drop: Rate of the dropout that feeds it and will be taken away if the layer is replaced.
+            None if no dropout feeds it, or one that has to stay.
+        features: Number of input units that a mask would have; None where a mask of the inputs
+            makes no sense.
+    """
+
+    name: str
+    layer: nn.Module
+    drop: float | None
+    features: int | None
+
+    @property
+    def module(self) -> nn.Module:
+        """The layer, under the name by which ``where=`` knows it."""
+        return self.layer
+
+
+Rule: TypeAlias = Callable[[Place], nn.Module | None]
+
+
+def input_units(layer: nn.Module) -> int | None:
+    """How many units a mask of the layer's inputs has; None if they cannot be masked."""
+    units: int | None = None
+    if isinstance(layer, nn.Linear):
+        units = layer.in_features
+    elif isinstance(layer, _ConvNd):
+        units = layer.in_channels
+    elif isinstance(layer, nn.RNNBase):
+        units = layer.input_size
+    elif isinstance(layer, nn.MultiheadAttention) and layer._qkv_same_embed_dim:
+        units = layer.embed_dim
+    return units
+
+
+def weight_layers(model: nn.Module) -> dict[nn.Module, str]:
+    """All weight layers that are not stochastic yet, each with its first name."""
+    layers: dict[nn.Module, str] = {
+        module: name
+        for name, module in _outside_layers(model)
+        if isinstance(module, _WEIGHT_LAYERS)
+    }
+    for layer, name in layers.items():
+        if any(is_lazy(parameter) for parameter in layer.parameters()):
+            raise ValueError(
+                f"{name or 'model'}: expected a layer with weights, got an uninitialised "
+                f"{type(layer).__name__}; call the network on a batch first."
+            )
+    return layers
+
+
+def dropout_modules(model: nn.Module) -> dict[_DropoutNd, str]:
+    """All dropout modules that drop anything, each with its first name."""
+    return {
+        module: name
+        for name, module in _outside_layers(model)
+        if isinstance(module, _DropoutNd) and module.p > 0
+    }
+
+
+def computed_weight(layer: nn.Module) -> str | None:
+    """The name of a weight that a hook computes anew for every call.
+
+    That is what the older weight_norm, spectral_norm and pruning of torch do. Between calls such a
+    weight is stale, so nothing can be said about its norm.
+    """
+    plain = (name for name, value in vars(layer).items() if isinstance(value, Tensor))
+    return next((name for name in plain if "weight" in name), None)
+
+
+def containers(model: nn.Module) -> list[nn.Module]:
+    """The modules whose children may be replaced."""
+    return [module for _, module in _outside_layers(model) if not isinstance(module, _CLOSED)]
+
+
+def _outside_layers(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """Modules with names, without the inside of weight layers and stochastic modules."""
+    seen: set[nn.Module] = set()
+
+    def visit(name: str, module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+        if module in seen:
+            return
+        seen.add(module)
+        yield name, module
+        if not isinstance(module, _CLOSED):
+            for child_name, child in module.named_children():
+                yield from visit(f"{name}.{child_name}" if name else child_name, child)
+
+    return visit("", model)

@@ -1,0 +1,23 @@
+"""Stochastic modules around an ordinary layer."""
+
+from abc import ABC
+from typing import Any
+
+from dubio.stochastic import Stochastic
+
+
+class Wrapping(Stochastic, ABC):
+    """A stochastic module that stands in the place of the ``layer`` in it.
+
+    Attributes of the layer, such as ``weight`` or ``batch_first``, can be read off it, as code of
+    others does: in eval mode `nn.TransformerEncoderLayer` hands the weights of its layers to one
+    function. That is the mean, and torch does not do so while there is noise around.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name.startswith("__"):  # such as __deepcopy__, which would copy the layer alone
+                raise
+            return getattr(super().__getattr__("layer"), name)
