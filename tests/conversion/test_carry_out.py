@@ -5,6 +5,7 @@ import io
 import logging
 import pickle
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import pytest
 import torch
@@ -46,6 +47,37 @@ def test_any_network_is_converted_or_says_why_not(name: str) -> None:
         with torch.no_grad():
             answers.append(dubio.inputs.tensors(net(x.clone())))
     assert all(map(torch.equal, *answers))
+
+
+class Failing(nn.Module):
+    """Fails behind its dropout."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.drop, self.head = nn.BatchNorm1d(6), nn.Dropout(0.5), nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.head(self.drop(self.norm(x)))
+        raise KeyError("the user's own mistake")
+
+
+def test_nothing_is_changed_by_an_example_that_fails() -> None:
+    network, x = Failing().train(), torch.randn(4, 6)
+    before = snapshot(network)
+    with pytest.raises(KeyError, match="the user's own mistake"):
+        dubio.convert(network, MASK, example=x, copy=False)
+    assert snapshot(network) == before
+
+
+@pytest.mark.parametrize("context", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("name", NAMES)
+def test_grad_mode_does_not_matter(
+    name: str, context: Callable[[], AbstractContextManager[None]]
+) -> None:
+    network, x = pretrained(name)
+    expected = str(dubio.plan(network, REPLACE, example=x))
+    with context():
+        assert str(dubio.plan(network, REPLACE, example=x)) == expected
 
 
 @pytest.mark.parametrize("name", NAMES)

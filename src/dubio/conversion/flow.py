@@ -105,10 +105,12 @@ class Flow:
         return output
 
     def end(self, returned: list[Tensor]) -> None:
-        """Note what the network returns."""
+        """Note what the network returns, and let go of the tensors of the pass."""
         for x in returned:
             for dropout, way in self._ways(x).items():
                 self._stop(dropout, way, "what the network returns")
+        self._carried.clear()
+        self._calls.clear()
 
     def feed(self, dropout: _DropoutNd) -> Feed:
         """Where the output of a dropout went."""
