@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import final
 
 from torch import nn
 from torch.nn.modules.conv import _ConvNd
 from torch.nn.modules.dropout import _DropoutNd
 
 
+@final
 @dataclass
 class Feed:
     """Where the output of a dropout goes.
@@ -22,6 +24,7 @@ class Feed:
     obstacle: str | None = None
 
 
+@final
 @dataclass(frozen=True)
 class Feeds:
     """What is known about dropout in a network.

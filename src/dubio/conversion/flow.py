@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from inspect import signature
 from types import FrameType
-from typing import Any
+from typing import Any, final
 
 import torch
 from torch import Tensor, nn
@@ -41,6 +41,7 @@ class _Way:
     pooled: bool = False
 
 
+@final
 class Flow:
     """Follows the outputs of dropouts through one pass: the executor of an interceptor.
 

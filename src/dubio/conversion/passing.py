@@ -6,7 +6,7 @@ same as a mask behind it, and the dropout belongs to the weights of the layer th
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, final
 
 from torch import Tensor, nn
 from torch.nn.modules import pooling
@@ -69,6 +69,7 @@ def pools(module: nn.Module) -> bool:
     return isinstance(module, _POOLING_MODULES)
 
 
+@final
 class Operation:
     """A call of a torch function, seen as something that a scaling may pass."""
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, final
 
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
@@ -24,6 +24,7 @@ _WEIGHT_LAYERS = (
 _CLOSED = (*_WEIGHT_LAYERS, Stochastic)  # what is inside is their own affair
 
 
+@final
 @dataclass(frozen=True)
 class Place:
     """A weight layer of a network, as a rule sees it.
