@@ -88,3 +88,22 @@ def test_one_shared_draw_serves_batches_of_two_sizes() -> None:
         dubio.Noise(),
     ):
         layer(x), layer(x[:2])
+
+
+def test_sites_are_named_after_their_masks_and_chosen_by_them() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rnn = Masked(nn.GRU(8, 4, batch_first=True), Bernoulli(1))
+            self.last = dubio.DropConnect(nn.Linear(4, 2), Bernoulli(1))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.last(self.rnn(x)[0])
+
+    net, x = Net(), torch.rand(3, 5, 8)
+    assert [site.name for site in dubio.sites(net, x)] == ["rnn.mask", "last.mask"]
+    assert [site.module for site in dubio.sites(net, x)] == [net.rnn.mask, net.last.mask]
+    found = dubio.predict(net, x, draws=3, where=net.last.mask)
+    assert found.variance.sum() > 0
+    with pytest.raises(dubio.NoSitesError):
+        dubio.predict(net, x, draws=3, where=dubio.masks.Concrete)

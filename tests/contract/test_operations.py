@@ -536,6 +536,20 @@ RANDOM: dict[str, Function] = {
 }
 
 
+@pytest.mark.parametrize("need_weights", [False, True])
+@pytest.mark.parametrize("shared", [False, True])
+def test_attention_behind_dropout(shared: bool, need_weights: bool) -> None:
+    """Attention for all draws has other strides than for one, and what follows must not mind."""
+    attention = nn.MultiheadAttention(6, 2, batch_first=True)
+    network = Behind(lambda _, h: attention(h, h, h, need_weights=need_weights)[0])
+    x = torch.randn(3, 5, 6, generator=seeded())
+    found = dubio.predict(network, x, draws=4, shared=shared, generator=seeded(3)).draws
+    noise = dubio.Noise(4, shared=shared, generator=seeded(3))
+    for k in range(4):
+        with torch.no_grad(), noise[k]:
+            torch.testing.assert_close(network(x), found[k])
+
+
 @pytest.mark.parametrize("with_dropout", [True, False], ids=["and dropout", "alone"])
 @pytest.mark.parametrize("name", RANDOM)
 def test_random_numbers_of_the_network_itself(name: str, with_dropout: bool) -> None:

@@ -227,10 +227,15 @@ class Interceptor(TorchFunctionMode):
         return self._executor.call(function, args, kwargs)
 
     def reach(
-        self, kind: str, x: Tensor, rate: float | None, noise_shape: torch.Size | None = None
+        self,
+        kind: str,
+        x: Tensor,
+        rate: float | None,
+        noise_shape: torch.Size | None = None,
+        owner: nn.Module | None = None,
     ) -> Site | None:
         """Note that a site is reached; None if it was not chosen to be noisy."""
-        name, module = (kind, None) if self._namer is None else self._namer.name(kind)
+        name, module = (kind, owner) if self._namer is None else self._namer.name(kind, owner)
         site = Site(len(self.sites), name, kind, rate, tuple(x.shape), module)
         self.sites.append(site)
         self.noise_shapes.append(x.shape if noise_shape is None else noise_shape)
@@ -269,7 +274,7 @@ class Interceptor(TorchFunctionMode):
             self._check_same_shape(known, shape)
             return known.noise
         known_rate = None if self._namer is None else rate()
-        site = self.reach(type(module).__name__, x, known_rate, shape)
+        site = self.reach(type(module).__name__, x, known_rate, shape, module)
         if site is None:
             return None
         layout = Layout(shape) if rows is None else self.layout(site, shape, x, axis=rows)

@@ -126,9 +126,11 @@ class Namer:
         }
         self._calls: Counter[str] = Counter()
 
-    def name(self, kind: str) -> tuple[str, nn.Module | None]:
-        """The name of a site that is being reached now, and the innermost module."""
+    def name(self, kind: str, owner: nn.Module | None = None) -> tuple[str, nn.Module | None]:
+        """The name of a site that is being reached now, and its owner or the innermost module."""
         stack = self._modules()
+        if owner is not None and owner not in stack[:1]:
+            stack = [owner, *stack]
         module = stack[0] if stack else None
         is_noise = isinstance(module, _NOISE_MODULES) or type(module).__name__ == kind
         parts = [] if is_noise else [kind]

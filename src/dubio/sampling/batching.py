@@ -178,7 +178,7 @@ def _batch_norm(operation: Operation, values: Sequence[Tensor]) -> list[Tensor]:
 @_rule(aten.view.default, aten._unsafe_view.default)
 def _view(operation: Operation, values: Sequence[Tensor]) -> list[Tensor]:
     (x,) = values
-    return [x.view(len(x), *operation.shapes[0])]
+    return [x.reshape(len(x), *operation.shapes[0])]  # strides may differ from one draw's
 
 
 @_rule(aten.addmm.default, only_first=False)
