@@ -16,13 +16,20 @@ from dubio.predict import predict, sites
 from dubio.predictive import Predictive
 from dubio.sampling.absence import NoSitesError
 from dubio.stochastic import Stochastic, kl
+from dubio.training.checkpoint import CheckpointError
+from dubio.training.fit import fit
+from dubio.training.guard import NonFiniteError
+from dubio.training.history import History
 
 __all__ = [
     "ELBO",
+    "CheckpointError",
     "DropConnect",
+    "History",
     "Masked",
     "NoSitesError",
     "Noise",
+    "NonFiniteError",
     "Plan",
     "Predictive",
     "Site",
@@ -31,6 +38,7 @@ __all__ = [
     "Stochastic",
     "convert",
     "data",
+    "fit",
     "kl",
     "likelihoods",
     "m_step",

@@ -26,14 +26,14 @@ class Progress:
         self._start = self._shown = time.monotonic()
         self._visible = False
 
-    def advance(self, steps: int = 1) -> None:
-        """Take note of work done."""
+    def advance(self, steps: int = 1, note: str = "") -> None:
+        """Take note of work done; the note is shown behind the bar."""
         self._done += steps
         now = time.monotonic()
         if sys.stderr.isatty() and now - self._start > _PATIENCE and now - self._shown > 0.1:
             self._shown = now
             self._visible = True
-            sys.stderr.write(f"\r\x1b[2K{self._line(now - self._start)}")
+            sys.stderr.write(f"\r\x1b[2K{self._line(now - self._start)} {note}".rstrip())
             sys.stderr.flush()
 
     def _line(self, seconds: float) -> str:

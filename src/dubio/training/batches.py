@@ -1,0 +1,184 @@
+"""The data of a run, as batches that can be gone through again from the middle of an epoch."""
+
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sized
+from itertools import islice
+from typing import Any, NamedTuple, final
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
+
+from dubio import inputs
+from dubio.inputs import Inputs
+
+_ROWS_PER_STEP = 128
+_DIGEST_ROWS = 256
+
+
+class Batch(NamedTuple):
+    """What one step sees: inputs, targets, how many rows, and which of the data if known."""
+
+    x: Inputs
+    y: Any
+    size: int
+    rows: Tensor | None
+
+
+class Batches(ABC):
+    """Data that give the batches of one epoch after the other.
+
+    Attributes:
+        num_data: How many rows there are to learn from, if known.
+        steps: How many batches an epoch has, if known.
+    """
+
+    num_data: int | None
+    steps: int | None
+
+    @abstractmethod
+    def start(self, skip: int = 0) -> Iterator[Batch]:
+        """Begin an epoch, and leave some batches out."""
+
+    @abstractmethod
+    def identity(self) -> dict[str, Any]:
+        """What tells these data from others."""
+
+
+@final
+class TensorBatches(Batches):
+    """Rows of tensors in a new random order for every epoch."""
+
+    def __init__(
+        self,
+        x: Inputs,
+        y: Tensor,
+        batch_size: int,
+        generator: torch.Generator | None,
+        device: torch.device,
+    ) -> None:
+        self._tensors = [t for t in tree_leaves((x, y)) if isinstance(t, Tensor) and t.dim() > 0]
+        self.num_data = inputs.count_rows(x)
+        for tensor in self._tensors:
+            if len(tensor) != self.num_data:
+                raise ValueError(
+                    f"data: expected tensors with the same number of rows, got {self.num_data} "
+                    f"and {len(tensor)}; rows come first, and each row of x has one of y."
+                )
+        self.steps = -(-self.num_data // batch_size)
+        self._x, self._y = x, y
+        self._batch_size = batch_size
+        self._generator = generator
+        self._device = device
+
+    def start(self, skip: int = 0) -> Iterator[Batch]:
+        """Draw the order of the rows and cut it into batches."""
+        home = None if self._generator is None else self._generator.device
+        order = torch.randperm(self.num_data or 0, generator=self._generator, device=home)
+        return map(self._take, order.split(self._batch_size)[skip:])
+
+    def _take(self, rows: Tensor) -> Batch:
+        def take(leaf: Any) -> Any:
+            if not isinstance(leaf, Tensor) or leaf.dim() == 0:
+                return leaf
+            return leaf.index_select(0, rows.to(leaf.device)).to(self._device, non_blocking=True)
+
+        return Batch(tree_map(take, self._x), take(self._y), len(rows), rows)
+
+    def identity(self) -> dict[str, Any]:
+        """Sizes, and a checksum of some hundred rows."""
+        checksum = 0
+        for tensor in self._tensors:
+            if tensor.layout is torch.strided:
+                some = tensor[:: max(1, len(tensor) // _DIGEST_ROWS)].detach().cpu().contiguous()
+                checksum = zlib.crc32(some.view(-1).view(torch.uint8).numpy().data, checksum)
+        return {
+            "number of rows": self.num_data,
+            "batch_size": self._batch_size,
+            "checksum of the data": checksum,
+        }
+
+
+@final
+class LoaderBatches(Batches):
+    """The batches of a loader, or of any other iterable that can be gone through again."""
+
+    def __init__(self, loader: Iterable[Any], device: torch.device) -> None:
+        self._loader = loader
+        self._device = device
+        self.num_data = _rows_of(loader)
+        try:
+            self.steps = len(loader)  # type: ignore[arg-type]
+        except TypeError:
+            self.steps = None
+
+    def start(self, skip: int = 0) -> Iterator[Batch]:
+        """Begin the loader, and have it make the batches to leave out, for their random numbers."""
+        iterator = iter(self._loader)
+        if sum(1 for _ in islice(iterator, skip)) < skip:
+            raise ValueError(
+                f"data: expected more than {skip} batches, as when the checkpoint was saved; pass "
+                f"the same data, or another checkpoint path."
+            )
+        return map(self._take, iterator)
+
+    def _take(self, batch: Any) -> Batch:
+        if not isinstance(batch, tuple | list) or len(batch) != 2:
+            what = f"a {type(batch).__name__}"
+            if isinstance(batch, tuple | list):
+                what += f" of {len(batch)}"
+            raise TypeError(
+                f"data: expected batches that are pairs (inputs, targets), got {what}; yield "
+                f"((input, input, …), targets) for a network with several inputs, and pass tensors "
+                f"as a tuple (x, y)."
+            )
+        x, y = tree_map(self._move, tuple(batch))
+        return Batch(x, y, inputs.count_rows(x), None)
+
+    def _move(self, leaf: Any) -> Any:
+        return leaf.to(self._device, non_blocking=True) if isinstance(leaf, Tensor) else leaf
+
+    def identity(self) -> dict[str, Any]:
+        """Sizes, as far as they are known."""
+        return {"number of rows": self.num_data, "batches": self.steps}
+
+
+def _rows_of(loader: Iterable[Any]) -> int | None:
+    """Rows of the data set behind a loader, unless a sampler of its own may leave some out."""
+    if (
+        isinstance(loader, DataLoader)
+        and isinstance(loader.sampler, RandomSampler | SequentialSampler)
+        and isinstance(loader.dataset, Sized)
+    ):
+        return len(loader.dataset)
+    return None
+
+
+def as_batches(
+    data: Any,
+    batch_size: int | None,
+    generator: torch.Generator | None,
+    device: torch.device,
+) -> Batches:
+    """Tensors ``(x, y)``, or an iterable of batches."""
+    if isinstance(data, tuple) and len(data) == 2 and isinstance(data[1], Tensor):
+        return TensorBatches(*data, batch_size or _ROWS_PER_STEP, generator, device)
+    if isinstance(data, Iterator):
+        raise TypeError(
+            f"data: expected something that can be gone through once per epoch, got an iterator "
+            f"({type(data).__name__}), which is empty after the first; pass a list or a DataLoader."
+        )
+    if not isinstance(data, Iterable) or isinstance(data, Tensor | str | dict | tuple):
+        raise TypeError(
+            f"data: expected tensors (x, y), or a DataLoader or list of batches (x, y), got a "
+            f"{type(data).__name__}; make tensors with torch.as_tensor, and wrap a data set in a "
+            f"DataLoader."
+        )
+    if batch_size is not None or generator is not None:
+        raise ValueError(
+            "batch_size, generator: expected with tensors only, got them with an iterable of "
+            "batches, which has its own; give them to the DataLoader."
+        )
+    return LoaderBatches(data, device)

@@ -1,0 +1,145 @@
+"""A checkpoint file that is whole or not there, whenever the process dies."""
+
+import os
+import time
+import zipfile
+from collections.abc import Callable
+from io import BytesIO
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any, final
+
+import torch
+
+_FORMAT = 1
+State = dict[str, Any]
+
+
+class CheckpointError(RuntimeError):
+    """A checkpoint cannot be written, cannot be read, or belongs to another run."""
+
+
+@final
+class Checkpoint:
+    """One file with the state of a run, replaced as a whole whenever it is saved.
+
+    The state goes to a temporary file in the same folder, is forced to the disk, and then takes
+    the name of the checkpoint. A process that is killed at any moment leaves the checkpoint before
+    or the one after, and at worst the temporary file, which the next save overwrites.
+
+    Args:
+        path: The file, or None to save nothing.
+        interval: Least number of seconds between saves that are not urgent.
+        identity: What must be the same in a run that goes on from the file.
+    """
+
+    def __init__(self, path: Path | None, interval: float, identity: State) -> None:
+        self._path = path
+        self._interval = interval
+        self._identity = {"format": _FORMAT, **identity}
+        self._saved: float | None = None
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time to save again."""
+        if self._path is None:
+            return False
+        return self._saved is None or time.monotonic() - self._saved >= self._interval
+
+    def save(self, state: Callable[[], State]) -> None:
+        """Replace the file by the state now."""
+        if self._path is None:
+            return
+        content = BytesIO()
+        torch.save({"run": self._identity, **state()}, content)
+        if self._saved is None:
+            _check_plain(content)  # rather now than when it is needed
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            _replace(self._path, content)
+        except OSError as error:
+            raise CheckpointError(
+                f"checkpoint: expected a file that can be written, got {self._path} "
+                f"({error.strerror}); pass a path in a folder with room that you may write to."
+            ) from error
+        self._saved = time.monotonic()
+
+    def load(self) -> State | None:
+        """The state in the file, or None if there is no file yet."""
+        if self._path is None or not self._path.is_file():
+            return None
+        state = _load(self._path)
+        found = state.get("run")
+        if not isinstance(found, dict):
+            raise CheckpointError(
+                f"checkpoint: expected a file of dubio.fit, got {self._path} with something else "
+                f"in it; pass another path."
+            )
+        differences = [
+            f"{name} {found.get(name)} there and {self._identity.get(name)} here"
+            for name in dict.fromkeys([*self._identity, *found])
+            if found.get(name) != self._identity.get(name)
+        ]
+        if differences:
+            more = f" and {len(differences) - 4} more" if len(differences) > 4 else ""
+            raise CheckpointError(
+                f"checkpoint: expected the run that was called for, got another in {self._path}: "
+                f"{', '.join(differences[:4])}{more}; pass another path, or delete the file to "
+                f"start anew."
+            )
+        self._saved = time.monotonic()
+        return state
+
+
+def _check_plain(content: BytesIO) -> None:
+    """Make sure that what was saved can be loaded without running code in it."""
+    content.seek(0)
+    try:
+        torch.load(content, map_location="cpu", weights_only=True)
+    except UnpicklingError as error:
+        raise CheckpointError(
+            f"checkpoint: expected state_dicts of tensors, numbers, strings, lists and dicts, got "
+            f"an object of another class in that of the objective, the optimizer or the schedule "
+            f"({_reason(error)}); leave it out of get_extra_state."
+        ) from error
+
+
+def _replace(path: Path, content: BytesIO) -> None:
+    """Give a file new content in one go."""
+    temporary = path.with_name(f"{path.name}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content.getbuffer())
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+    if os.name == "posix":  # make the new name outlast a power cut; elsewhere there is no way
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _load(path: Path) -> State:
+    """Read a file, with its checksums, as plain data: no code in it is run."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            broken = archive.testzip()  # torch.load does not look at checksums
+        if broken is not None:
+            raise zipfile.BadZipFile(f"wrong checksum of {broken}")
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # whatever bytes may bring about
+        raise CheckpointError(
+            f"checkpoint: expected a whole file of dubio.fit, got {path}, which cannot be read "
+            f"({_reason(error)}); restore a copy, or delete the file to start anew."
+        ) from error
+    return state if isinstance(state, dict) else {}
+
+
+def _reason(error: Exception) -> str:
+    """The first sentence of an error: torch adds pages about its options."""
+    return f"{type(error).__name__}: {str(error).partition('. ')[0]}"

@@ -1,0 +1,277 @@
+"""`fit`: one training loop for every objective."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Adam, Optimizer
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+
+from dubio.inputs import Inputs
+from dubio.objectives.elbo import ELBO
+from dubio.progress import Progress
+from dubio.training.batches import Batch, as_batches
+from dubio.training.checkpoint import Checkpoint
+from dubio.training.guard import Guard
+from dubio.training.history import Epoch, History
+from dubio.training.interrupt import Interrupt
+from dubio.training.random_state import RandomState
+from dubio.training.run import Run
+
+
+def fit(
+    objective: nn.Module,
+    data: tuple[Inputs, Tensor] | Iterable[Any],
+    *,
+    epochs: int,
+    batch_size: int | None = None,
+    optimizer: Optimizer | Callable[[Sequence[nn.Parameter]], Optimizer] | None = None,
+    schedule: LRScheduler | Callable[[Optimizer], LRScheduler] | None = None,
+    schedule_every: Literal["epoch", "step"] = "epoch",
+    clip_norm: float | None = None,
+    validate: Callable[[], float | Tensor] | None = None,
+    patience: int | None = None,
+    checkpoint: str | PathLike[str] | None = None,
+    save_every: float = 60.0,
+    generator: torch.Generator | None = None,
+    progress: bool = True,
+) -> History:
+    """Train an objective on data, in place.
+
+    Every step is ``objective(x, y).backward()`` in train mode and a step of the optimizer. With a
+    ``checkpoint``, a run that was killed at any moment and is called again in the same way ends
+    with the same weights, random state and history as one that was not, bit for bit; a run that
+    had ended returns at once.
+
+    Args:
+        objective: A module that gives the loss of a batch, such as `ELBO`.
+        data: Tensors ``(x, y)`` with rows first, which are shuffled anew for every epoch; x may be
+            a tuple or dict of tensors. Or a `DataLoader`, or another iterable that gives batches
+            ``(x, y)`` every time it is gone through. They are moved to where the parameters are.
+        epochs: How often to go through the data.
+        batch_size: Rows of tensors per step, 128 unless given; a loader has its own.
+        optimizer: An optimizer of parameters of the objective, or a function that makes one, such
+            as ``partial(torch.optim.SGD, lr=0.1)``. Adam with a learning rate of 1e-3 unless given.
+        schedule: A scheduler of torch for the learning rate, or a function that makes one for the
+            optimizer. `ReduceLROnPlateau` sees the validation, or else the loss.
+        schedule_every: Whether an epoch or a single step moves the schedule.
+        clip_norm: Longest gradient, as a Euclidean norm over all parameters; longer ones are
+            scaled down to it.
+        validate: Called after every epoch, in eval mode and without gradients, for a number that
+            is to become low, such as a negative log-likelihood of held-out data. Random numbers
+            that it draws do not change those of training.
+        patience: Stop after so many epochs without a lower validation, and in any case end with
+            the weights of the lowest.
+        checkpoint: File to save the run to, and to go on from if it exists. The folder is made.
+        save_every: Seconds between saves; it is also saved at the beginning, at the end, and
+            before a `KeyboardInterrupt` is passed on.
+        generator: What shuffles tensors: torch's global generator unless given.
+        progress: Whether to show a bar, on a terminal.
+
+    Returns:
+        Losses, validation and learning rate of every epoch.
+
+    Raises:
+        NonFiniteError: If a loss or gradient is not finite, before it reaches the weights. It names
+            epoch, step and site.
+        CheckpointError: If the checkpoint cannot be written or read, or is that of another run.
+    """
+    _check_numbers(epochs, batch_size, clip_norm, patience, save_every)
+    if patience is not None and validate is None:
+        raise ValueError("patience: expected together with validate, got it alone; pass both.")
+    parameters = _trainable(objective)
+    batches = as_batches(data, batch_size, generator, parameters[0].device)
+    _check_num_data(objective, batches.num_data)
+    optimizer = _make_optimizer(optimizer, objective, parameters)
+    schedule = _make_schedule(schedule, optimizer, schedule_every)
+    random = RandomState(
+        [generator, *objective.modules(), data, *getattr(data, "__dict__", {}).values()]
+    )
+    run = Run(objective, optimizer, schedule, batches, random, epochs, patience)
+    identity = {
+        "epochs": epochs,
+        "patience": patience,
+        "clip_norm": clip_norm,
+        "schedule": type(schedule).__name__,
+        "schedule_every": schedule_every,
+        "optimizer": type(optimizer).__name__,
+        **{name: repr(value) for name, value in optimizer.defaults.items()},
+        "generators": len(random),
+        **batches.identity(),
+        **_layout(objective),
+    }
+    store = Checkpoint(None if checkpoint is None else Path(checkpoint), save_every, identity)
+    state = store.load()
+    if state is None:
+        store.save(run.state_dict)
+    else:
+        run.load_state_dict(state)
+        if run.finished:
+            return run.history
+    guard = Guard(objective, parameters, random)
+    with (
+        _mode(objective, training=True),
+        Interrupt(active=checkpoint is not None) as interrupt,
+        Progress("fit", run.steps_left) as bar,
+    ):
+        while not run.finished:
+            for batch in run.batches():
+                optimizer.zero_grad()
+                guard.before_step()
+                loss = _loss(objective, batch, run)
+                loss.backward()
+                values = guard.check(loss, batch, run.epoch, run.step + 1)
+                if clip_norm is not None:
+                    nn.utils.clip_grad_norm_(parameters, clip_norm)
+                optimizer.step()
+                run.end_step(batch.size, values)
+                if schedule is not None and schedule_every == "step":
+                    schedule.step()
+                if progress:
+                    bar.advance(note=f"epoch {run.epoch}/{epochs}, loss {values[0]:.4g}")
+                if store.due or interrupt.noted:
+                    store.save(run.state_dict)
+                interrupt.pass_on()
+            epoch = run.end_epoch(_validate(validate, objective, random))
+            if schedule is not None and schedule_every == "epoch":
+                _end_epoch(schedule, epoch)
+        run.restore_best()
+        store.save(run.state_dict)
+    return run.history
+
+
+def _loss(objective: nn.Module, batch: Batch, run: Run) -> Tensor:
+    try:
+        loss = objective(batch.x, batch.y)
+    except Exception as error:
+        error.add_note(f"dubio.fit was in epoch {run.epoch}, step {run.step + 1}.")
+        raise
+    if not isinstance(loss, Tensor) or loss.dim() > 0:
+        what = f"shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
+        raise TypeError(f"objective: expected a loss of shape (), got {what}; return its mean.")
+    return loss
+
+
+def _validate(
+    validate: Callable[[], float | Tensor] | None, objective: nn.Module, random: RandomState
+) -> float | None:
+    if validate is None:
+        return None
+    with _mode(objective, training=False), torch.no_grad(), random.untouched():
+        return float(validate())
+
+
+def _end_epoch(schedule: LRScheduler, epoch: Epoch) -> None:
+    if isinstance(schedule, ReduceLROnPlateau):
+        schedule.step(epoch.loss if epoch.validation is None else epoch.validation)
+    else:
+        schedule.step()
+
+
+@contextmanager
+def _mode(objective: nn.Module, *, training: bool) -> Iterator[None]:
+    """Train or eval mode, and every module's own mode again afterwards."""
+    modes = [(module, module.training) for module in objective.modules()]
+    objective.train(training)
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+def _trainable(objective: nn.Module) -> list[nn.Parameter]:
+    if not isinstance(objective, nn.Module):
+        raise TypeError(
+            f"objective: expected an nn.Module that is called as objective(x, y), got "
+            f"{objective!r}; put the network and its loss function into one."
+        )
+    parameters = [p for p in objective.parameters() if p.requires_grad]
+    if not parameters:
+        raise ValueError(
+            f"objective: expected parameters that require a gradient, got a "
+            f"{type(objective).__name__} without any; make the network an attribute of it."
+        )
+    return parameters
+
+
+def _check_num_data(objective: nn.Module, rows: int | None) -> None:
+    """A KL that is divided by another number than that of the data is a common mistake."""
+    if isinstance(objective, ELBO) and rows is not None and objective.num_data != rows:
+        raise ValueError(
+            f"objective.num_data: expected {rows}, the rows of the data, got "
+            f"{objective.num_data}; assign objective.num_data = {rows}, and give the KL another "
+            f"weight on purpose by kl_weight."
+        )
+
+
+def _make_optimizer(
+    optimizer: Optimizer | Callable[[Sequence[nn.Parameter]], Optimizer] | None,
+    objective: nn.Module,
+    parameters: Sequence[nn.Parameter],
+) -> Optimizer:
+    if optimizer is None:
+        fused = all(p.is_floating_point() and p.device.type in ("cpu", "cuda") for p in parameters)
+        return Adam(parameters, lr=1e-3, fused=fused)
+    if not isinstance(optimizer, Optimizer):
+        optimizer = optimizer(parameters)
+    known = set(objective.parameters())
+    strangers = [p for g in optimizer.param_groups for p in g["params"] if p not in known]
+    if strangers:
+        raise ValueError(
+            f"optimizer: expected parameters of the objective, got {len(strangers)} of another "
+            f"module, first one of shape {tuple(strangers[0].shape)}; build it from "
+            f"objective.parameters()."
+        )
+    return optimizer
+
+
+def _make_schedule(
+    schedule: LRScheduler | Callable[[Optimizer], LRScheduler] | None,
+    optimizer: Optimizer,
+    every: str,
+) -> LRScheduler | None:
+    if every not in ("epoch", "step"):
+        raise ValueError(f"schedule_every: expected 'epoch' or 'step', got {every!r}.")
+    if schedule is None:
+        return None
+    if not isinstance(schedule, LRScheduler):
+        schedule = schedule(optimizer)
+    if schedule.optimizer is not optimizer:
+        raise ValueError(
+            "schedule: expected a schedule of the optimizer of this run, got one of another; pass "
+            "its optimizer too, or a function of the optimizer."
+        )
+    if isinstance(schedule, ReduceLROnPlateau) and every == "step":
+        raise ValueError("schedule_every: expected 'epoch' for ReduceLROnPlateau, got 'step'.")
+    return schedule
+
+
+def _check_numbers(
+    epochs: int,
+    batch_size: int | None,
+    clip_norm: float | None,
+    patience: int | None,
+    save_every: float,
+) -> None:
+    counts = {"epochs": epochs, "batch_size": batch_size, "patience": patience}
+    for name, count in counts.items():
+        if count is not None and (type(count) is not int or count < 1):
+            raise ValueError(f"{name}: expected a positive int, got {count!r}.")
+    if clip_norm is not None and not clip_norm > 0:
+        raise ValueError(f"clip_norm: expected a positive number, got {clip_norm!r}.")
+    if not save_every >= 0:
+        raise ValueError(f"save_every: expected seconds >= 0, got {save_every!r}.")
+
+
+def _layout(objective: nn.Module) -> dict[str, str]:
+    """Names, types and shapes of all parameters and buffers."""
+    return {
+        name: f"{value.dtype} {tuple(value.shape)}".removeprefix("torch.")
+        for name, value in objective.state_dict().items()
+        if isinstance(value, Tensor)
+    }

@@ -1,0 +1,63 @@
+"""What training leaves behind: a few numbers for every epoch."""
+
+import math
+from dataclasses import asdict, dataclass, field
+from typing import Any, final
+
+
+@final
+@dataclass(frozen=True)
+class Epoch:
+    """One pass over the data; losses are means over its rows, each at the weights of its step.
+
+    Attributes:
+        epoch: Its number, from 1.
+        loss: What was minimised.
+        nll: The negative log-likelihood, if the objective is an `ELBO`.
+        kl: The divergence from the prior, before any weight, if the objective is an `ELBO`.
+        validation: What ``validate`` returned after the epoch.
+        learning_rate: That of the last step, in the first group of parameters.
+        seconds: How long it took, validation included. Does not count when histories are compared.
+    """
+
+    epoch: int
+    loss: float
+    nll: float | None
+    kl: float | None
+    validation: float | None
+    learning_rate: float
+    seconds: float = field(compare=False)
+
+
+@final
+class History(list[Epoch]):
+    """The epochs of a run, in order; prints as a table."""
+
+    @property
+    def best(self) -> Epoch | None:
+        """The first epoch with the lowest validation, if any has a number."""
+        known = [e for e in self if e.validation is not None and not math.isnan(e.validation)]
+        return min(known, key=lambda epoch: epoch.validation or 0.0, default=None)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A dict for every epoch, for a data frame or a JSON file."""
+        return [asdict(epoch) for epoch in self]
+
+    def __str__(self) -> str:
+        if not self:
+            return "no epochs"
+        rows = self.rows()
+        columns = [name for name in rows[0] if any(row[name] is not None for row in rows)]
+        table = [columns, *([_cell(row[name]) for name in columns] for row in rows)]
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        lines = [
+            "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
+            for line in table
+        ]
+        return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
+
+    __repr__ = __str__
+
+
+def _cell(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"
