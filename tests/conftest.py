@@ -5,5 +5,5 @@ from pathlib import Path
 
 import torch
 
-sys.path.insert(0, str(Path(__file__).parent))  # networks, references, snapshots, two_samples
+sys.path.insert(0, str(Path(__file__).parent))  # the modules beside this one
 torch.set_num_threads(1)

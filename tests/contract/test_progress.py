@@ -83,6 +83,32 @@ def test_the_bar_goes_away_after_an_exception(monkeypatch: pytest.MonkeyPatch) -
     assert stream.getvalue().endswith("\r\x1b[2K")
 
 
+class Mean(nn.Module):
+    """A loss that stays what the targets are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(()))
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return y.mean() + 0 * self.weight
+
+
+@pytest.mark.usefixtures("clock")
+@pytest.mark.parametrize("progress", [True, False])
+def test_training_shows_epoch_and_loss(monkeypatch: pytest.MonkeyPatch, progress: bool) -> None:
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    data = torch.zeros(8, 1), torch.full((8,), 0.25)
+    dubio.fit(Mean(), data, epochs=2, batch_size=4, progress=progress)
+    lines = stream.getvalue().split("\r\x1b[2K")[1:-1]
+    assert len(lines) == (4 if progress else 0)
+    for line, share, epoch in zip(lines, (25, 50, 75, 100), (1, 1, 2, 2), strict=False):
+        assert line.startswith("fit ━")
+        assert f"{share}% [" in line
+        assert line.endswith(f"] epoch {epoch}/2, loss 0.25")
+
+
 def test_short_work_shows_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     tenths = count(step=2)
     monkeypatch.setattr(

@@ -83,10 +83,11 @@ def fit(
     _check_numbers(epochs, batch_size, clip_norm, patience, save_every)
     if patience is not None and validate is None:
         raise ValueError("patience: expected together with validate, got it alone; pass both.")
-    parameters = _trainable(objective)
-    batches = as_batches(data, batch_size, generator, parameters[0].device)
+    trainable = _trainable(objective)
+    batches = as_batches(data, batch_size, generator, trainable[0].device)
     _check_num_data(objective, batches.num_data)
-    optimizer = _make_optimizer(optimizer, objective, parameters)
+    optimizer = _make_optimizer(optimizer, objective, trainable)
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
     schedule = _make_schedule(schedule, optimizer, schedule_every)
     random = RandomState(
         [generator, *objective.modules(), data, *getattr(data, "__dict__", {}).values()]
@@ -120,7 +121,7 @@ def fit(
     ):
         while not run.finished:
             for batch in run.batches():
-                optimizer.zero_grad()
+                objective.zero_grad()
                 guard.before_step()
                 loss = _loss(objective, batch, run)
                 loss.backward()

@@ -114,8 +114,8 @@ class Guard:
     def _put_back(self) -> None:
         """Noise, buffers and gradients as they were before the step."""
         self._random.set_torch(self._noise)
-        for name, buffer in self._objective.named_buffers():
-            buffer.copy_(self._buffers[name])
+        for name, buffer in self._buffers.items():
+            self._objective.get_buffer(name).copy_(buffer)
         for parameter in self._parameters:
             parameter.grad = None
 
