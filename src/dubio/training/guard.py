@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import keystr, tree_flatten_with_path, tree_leaves
 
-from dubio.interception.interceptor import no_interception
 from dubio.objectives.elbo import ELBO
 from dubio.stochastic import Stochastic
 from dubio.training.batches import Batch
@@ -47,12 +46,12 @@ class Site(NamedTuple):
 
 
 _BLOWN_UP = (
-    "Try a smaller learning rate, clip_norm=1.0, a smaller scale of inputs and targets, or outputs "
-    "that are bounded there"
+    "If losses had been rising, try a smaller learning rate or clip_norm=1.0; else look there for "
+    "a logarithm, root, division or exponential of a number that it cannot take"
 )
 _STEEP = (
-    "Look there for a square root, norm, logarithm, power or division at zero, or an exponential "
-    "of a large number, and keep its argument away from it; else try a smaller learning rate"
+    "Look there for a root, norm, logarithm, power or division at zero, whose slope is infinite, "
+    "and keep its argument away from it; else try a smaller learning rate"
 )
 
 
@@ -166,16 +165,12 @@ class _Watch:
     def _see_output(
         self, name: str, module: nn.Module, args: Any, kwargs: Any, output: Any
     ) -> None:
-        with no_interception():  # an objective that follows its passes is not to see this
-            self._note_output(name, module, (args, kwargs), output)
-
-    def _note_output(self, name: str, module: nn.Module, given: Any, output: Any) -> None:
         where = f"the output of {name!r} ({type(module).__name__})"
         for tensor in _floating(output):
             if tensor.requires_grad:
                 tensor.register_hook(partial(self._see_gradient, name, where))
             if self.first is None and not _is_finite(tensor):
-                inputs_too = not all(map(_is_finite, _floating(given)))
+                inputs_too = not all(map(_is_finite, _floating((args, kwargs))))
                 before = ", whose input was not finite either" if inputs_too else ""
                 self.first = Site(name, f"It is first seen in {where}{before}", _BLOWN_UP)
 
