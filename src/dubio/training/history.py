@@ -4,6 +4,8 @@ import math
 from dataclasses import asdict, dataclass, field
 from typing import Any, final
 
+from dubio.tables import table
+
 
 @final
 @dataclass(frozen=True)
@@ -48,13 +50,7 @@ class History(list[Epoch]):
             return "no epochs"
         rows = self.rows()
         columns = [name for name in rows[0] if any(row[name] is not None for row in rows)]
-        table = [columns, *([_cell(row[name]) for name in columns] for row in rows)]
-        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        lines = [
-            "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
-            for line in table
-        ]
-        return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
+        return table(columns, [[_cell(row[name]) for name in columns] for row in rows])
 
     __repr__ = __str__
 
