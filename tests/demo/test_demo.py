@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from dubio.demo import answers, ink, page, train
+from dubio import ink
+from dubio.demo import answers, page, train
 from dubio.demo.figures import draw_band
 
 

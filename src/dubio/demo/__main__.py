@@ -13,7 +13,7 @@ from dubio.demo.answers import (
     most_certain,
 )
 from dubio.demo.figures import draw_band
-from dubio.demo.ink import to_png
+from dubio.ink import to_png
 from dubio.demo.page import render
 from dubio.demo.train import observe_curve, split_digits, train_classifier, train_regressor
 

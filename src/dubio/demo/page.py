@@ -14,7 +14,7 @@ from dubio.demo.figures import (
     draw_rotation,
     draw_split,
 )
-from dubio.demo.ink import css_variables, to_address, to_svg
+from dubio.ink import stylesheet, to_address, to_svg
 from dubio.demo.train import NOISE, Curve, Digits
 
 IN_GALLERY = 12
@@ -30,7 +30,7 @@ def render(
 ) -> str:
     """The whole page as HTML."""
     return template("page.html").substitute(
-        css=template("page.css").substitute(light=css_variables(0), dark=css_variables(1)),
+        css=stylesheet() + template("page.css").substitute(),
         dubio_version=version("dubio"),
         torch_version=version("torch"),
         **curve_section(curve_answer, curve),

@@ -1,4 +1,4 @@
-"""Colours and type of the figures, and the way from a figure to SVG, PNG or a data address.
+"""The look of all pages and figures, and the way from a figure to SVG, PNG or a data address.
 
 A figure is drawn once, in the light palette. In the SVG every colour becomes a CSS variable, so
 that the page decides between light and dark. Hues are from Okabe and Ito's palette, which people
@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from html import escape
+from importlib.resources import files
+from string import Template
 from typing import Any
 
 import matplotlib as mpl
@@ -65,6 +67,12 @@ def house_style() -> Iterator[None]:
 def css_variables(theme: int) -> str:
     """The palette as CSS declarations: theme 0 is light, 1 is dark."""
     return " ".join(f"--{name}: {shades[theme]};" for name, shades in PALETTE.items())
+
+
+def stylesheet() -> str:
+    """The rules that all pages share, for light and dark, wide and narrow screens."""
+    rules = files("dubio.ink").joinpath("page.css").read_text(encoding="utf-8")
+    return Template(rules).substitute(light=css_variables(0), dark=css_variables(1))
 
 
 def to_svg(figure: Figure, name: str, description: str) -> str:
