@@ -2,6 +2,7 @@
 
 import argparse
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -46,14 +47,14 @@ def run(output: Path, picture: Path | None, steps: int, epochs: int) -> None:
     say(f"done: open {output.resolve().as_uri()}")
 
 
-def main() -> None:
+def main(words: Sequence[str] | None = None, prog: str = "python -m dubio.demo") -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m dubio.demo", description=__doc__)
+    parser = argparse.ArgumentParser(prog=prog, description=__doc__)
     parser.add_argument("--output", type=Path, default=Path("demo.html"), help="the page to write")
     parser.add_argument("--picture", type=Path, help="also write the predictive band as a PNG")
     parser.add_argument("--steps", type=int, default=2500, help="training steps of the regressor")
     parser.add_argument("--epochs", type=int, default=80, help="epochs of the classifier")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
     run(arguments.output, arguments.picture, arguments.steps, arguments.epochs)
 
 

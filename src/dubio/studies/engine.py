@@ -1,0 +1,229 @@
+"""Engines: where the pieces of a study are computed.
+
+Pieces go to worker processes or to a cluster by joblib; their rows come back in any order and are
+stored by the one process that started them. Cluster workers need dubio, but no shared disk.
+"""
+
+import math
+import platform
+import random
+import threading
+import time
+import traceback
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+import torch
+from threadpoolctl import threadpool_limits
+
+import dubio
+from dubio.studies.rows import Scalar
+from dubio.studies.study import Measurement, Piece, Seed
+
+Work = tuple[Piece, Seed]
+
+NAMES = ("local", "dask", "ray")
+
+_one_at_a_time = threading.Lock()  # a cluster's worker may run several threads
+
+
+class EngineError(Exception):
+    """An engine that cannot be used, and what to do about it."""
+
+
+@final
+@dataclass(frozen=True)
+class Engine:
+    """Where to compute.
+
+    Attributes:
+        name: ``local``, ``dask`` or ``ray``.
+        address: Of a cluster that is running; without it a cluster is started on this machine.
+    """
+
+    name: str = "local"
+    address: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> "Engine":
+        """``local``, ``dask``, ``ray``, ``dask=ADDRESS`` or ``ray=ADDRESS``."""
+        name, _, address = text.partition("=")
+        if name not in NAMES or (name == "local" and address):
+            raise ValueError(
+                f"engine: expected local, dask, ray, dask=ADDRESS or ray=ADDRESS, got {text!r}."
+            )
+        return cls(name, address or None)
+
+
+@final
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a piece.
+
+    Attributes:
+        piece: Which piece.
+        measurements: What it yielded.
+        seconds: How long it took.
+        versions: With what it was computed.
+        failure: The traceback, if it failed.
+    """
+
+    piece: Piece
+    measurements: Sequence[Measurement]
+    seconds: float
+    versions: str
+    failure: str = ""
+
+
+def compute(
+    run: Callable[[Any, Piece, Seed], Iterable[Measurement]], config: Any, piece: Piece, seed: Seed
+) -> Outcome:
+    """Do one piece, on one thread and with fixed seeds, wherever this process is."""
+    start = time.perf_counter()
+    measurements: Sequence[Measurement] = ()
+    failure = ""
+    try:
+        with _one_at_a_time, seeded(seed.own), one_thread():
+            measurements = [checked(m) for m in run(config, piece, seed)]
+            if not measurements:
+                raise ValueError("run: expected at least one row from every piece, got none.")
+    except Exception:
+        failure = traceback.format_exc()
+    seconds = round(time.perf_counter() - start, 3)
+    return Outcome(piece, measurements, seconds, versions(), failure)
+
+
+def checked(measurement: Measurement) -> dict[str, Scalar]:
+    """The measurement, if it can be a row."""
+    for name in ("metric", "value"):
+        if name not in measurement:
+            raise ValueError(f"run: expected rows with a {name}, got {dict(measurement)}.")
+    for name, value in measurement.items():
+        finite = not isinstance(value, float) or math.isfinite(value)
+        if not isinstance(value, str | int | float | None) or not finite:
+            raise ValueError(
+                f"run: expected text, a finite number or None for {name}, got {value!r} in "
+                f"{dict(measurement)}."
+            )
+    return dict(measurement)
+
+
+def outcomes(
+    run: Callable[[Any, Piece, Seed], Iterable[Measurement]],
+    config: Any,
+    work: Sequence[Work],
+    engine: Engine,
+    jobs: int,
+) -> Generator[Outcome, None, None]:
+    """Do all pieces and hand each back as soon as it is done."""
+    if engine.name == "local" and min(jobs, len(work)) <= 1:
+        for piece, seed in work:
+            yield compute(run, config, piece, seed)
+        return
+    from joblib import Parallel, delayed
+
+    with cluster(engine, jobs):
+        parallel = Parallel(return_as="generator_unordered", batch_size=1)
+        try:
+            yield from parallel(delayed(compute)(run, config, piece, seed) for piece, seed in work)
+        except Exception as error:  # pieces do not raise, see `compute`
+            raise EngineError(
+                f"engine: {engine.name} gave up ({type(error).__name__}: {error}); finished pieces "
+                f"are kept, give the same command again."
+            ) from error
+
+
+@contextmanager
+def cluster(engine: Engine, jobs: int) -> Iterator[None]:
+    """Let joblib send its work to the engine."""
+    from joblib import parallel_config
+
+    with ExitStack() as stack:
+        if engine.name == "local":
+            stack.enter_context(
+                parallel_config(backend="loky", n_jobs=jobs, inner_max_num_threads=1)
+            )
+        elif engine.name == "dask":
+            stack.enter_context(dask_client(engine.address, jobs))
+            stack.enter_context(parallel_config(backend="dask", n_jobs=-1))
+        else:
+            stack.enter_context(ray_session(engine.address, jobs))
+            stack.enter_context(parallel_config(backend="ray", n_jobs=-1))
+        yield
+
+
+@contextmanager
+def dask_client(address: str | None, jobs: int) -> Iterator[None]:
+    """A client of the Dask cluster at an address, or of a new one with a process for each job."""
+    try:
+        from distributed import Client, LocalCluster
+    except ModuleNotFoundError as error:
+        raise EngineError("engine: dask is not installed; pip install 'dubio[dask]'.") from error
+    with ExitStack() as stack:
+        if address is None:
+            local = LocalCluster(n_workers=jobs, threads_per_worker=1, dashboard_address=None)
+            stack.enter_context(local)
+            stack.enter_context(Client(local))
+        else:
+            try:
+                stack.enter_context(Client(address, timeout="10s"))
+            except (OSError, ValueError) as error:
+                raise EngineError(f"engine: no Dask scheduler answers at {address}.") from error
+        yield
+
+
+@contextmanager
+def ray_session(address: str | None, jobs: int) -> Iterator[None]:
+    """A session with the Ray cluster at an address, or with a new one of this many processes."""
+    try:
+        import ray
+        from ray.util.joblib import register_ray
+    except ModuleNotFoundError as error:
+        raise EngineError("engine: ray is not installed; pip install 'dubio[ray]'.") from error
+    try:
+        ray.init(address, num_cpus=None if address else jobs, include_dashboard=False)
+    except ConnectionError as error:
+        raise EngineError(f"engine: no Ray cluster answers at {address}.") from error
+    register_ray()
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Seed the global random numbers of torch, numpy and Python; put them back afterwards."""
+    python, array, tensor = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(array)
+        torch.set_rng_state(tensor)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Sums depend on how they are split among threads, so there is one."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with threadpool_limits(1):
+            yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def versions() -> str:
+    """With what rows are computed."""
+    return (
+        f"dubio {dubio.__version__}, torch {torch.__version__}, numpy {np.__version__}, "
+        f"python {platform.python_version()}"
+    )
