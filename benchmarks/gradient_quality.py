@@ -2,14 +2,13 @@
 
 Every estimator of `LearnableBernoulli` and `Concrete` (t = 0.1) at the same rates, against the true
 gradient: in closed form on the toy regression of paper 000 section 3.1, and from exact differences
-of the loss, unit by unit, inside a trained classifier. See README.md in this folder.
+of the loss, unit by unit, inside a trained classifier. See README.md in this folder. The toy alone,
+with figures: ``dubio run 000/figure-1``.
 """
 
 import argparse
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import get_args
+from collections.abc import Iterator
 
 import torch
 from sklearn.datasets import load_digits
@@ -17,109 +16,21 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dubio import ELBO, Masked
-from dubio.likelihoods import Categorical, Gaussian, Likelihood
-from dubio.masks import Concrete, LearnableBernoulli
-from dubio.objectives.estimators import Estimator
+from dubio.likelihoods import Categorical
+from dubio.masks import LearnableBernoulli
+from dubio.studies.paper_000.gradients import (
+    GROUPS,
+    METHODS,
+    Problem,
+    Quality,
+    grad,
+    gradients,
+    jackknife,
+    masks,
+    toy,
+)
 
 WIDTHS = [2, 20, 200, 2000]
-ESTIMATORS = get_args(Estimator)
-GROUPS = 10  # of samples, for the jackknife
-
-
-@dataclass(frozen=True)
-class Problem:
-    """A network with learnable masks, its data, and the true gradient for its logits.
-
-    Attributes:
-        truth: The gradient of the expected loss.  # (logits,)
-        error: Standard error of that truth, as a root mean square.
-    """
-
-    name: str
-    network: nn.Sequential
-    likelihood: Likelihood
-    x: Tensor
-    y: Tensor
-    truth: Tensor
-    error: float = 0.0
-
-
-@dataclass(frozen=True)
-class Quality:
-    """Root mean squares over the logits, in units of the true gradient's."""
-
-    bias: float
-    deviation: float
-    rmse: float
-
-    @classmethod
-    def of(cls, samples: Tensor, truth: Tensor) -> "Quality":  # (n, logits), (logits,)
-        """The bias is freed of the share that the mean's own variance has in its square."""
-        variance = samples.var(0).mean()
-        squared_bias = (samples.mean(0) - truth).square().mean() - variance / len(samples)
-        rmse = (samples - truth).square().mean()
-        scale = truth.square().mean().sqrt()
-        return cls(*(float(v.clamp(min=0).sqrt() / scale) for v in (squared_bias, variance, rmse)))
-
-
-def masks(network: nn.Sequential) -> list[LearnableBernoulli]:
-    return [m.mask for m in network if isinstance(m, Masked)]  # type: ignore[misc]
-
-
-def with_concrete(network: nn.Sequential) -> nn.Sequential:
-    """The network with Concrete masks at the same rates; weights are shared."""
-
-    def swap(module: nn.Module) -> nn.Module:
-        if not isinstance(module, Masked):
-            return module
-        mask = Concrete(module.mask.units, temperature=0.1)
-        mask.load_state_dict(module.mask.state_dict())
-        return Masked(module.layer, mask)
-
-    return nn.Sequential(*map(swap, network))
-
-
-def gradients(problem: Problem, estimator: str, samples: int) -> Tensor:  # (samples, logits)
-    """One-sample gradients of the expected loss for all logits."""
-    concrete = estimator == "concrete"
-    network = with_concrete(problem.network) if concrete else problem.network
-    elbo = ELBO(
-        network,
-        problem.likelihood,
-        num_data=1,
-        estimator="trapezoid_once" if concrete else estimator,  # type: ignore[arg-type]
-        kl_weight=0.0,
-        generator=torch.Generator().manual_seed(1),
-    )
-    logits = [mask.logit for mask in masks(network)]
-    return torch.stack([grad(elbo(problem.x, problem.y), logits) for _ in range(samples)])
-
-
-def grad(loss: Tensor, logits: Sequence[Tensor]) -> Tensor:
-    return torch.cat(torch.autograd.grad(loss, logits))
-
-
-def toy(width: int) -> Problem:
-    """A 1-width-1 ReLU net with random weights; data from the same net without ReLU and masks.
-
-    With a_k the k-th unit's part of the output, E[ℓ] = (y − Σ a_k)² + Σ a_k²·drop_k/keep_k, and
-    d(drop/keep)/dφ = −drop/keep.
-    """
-    torch.manual_seed(width)
-    first, second = nn.Linear(1, width), nn.Linear(width, 1, bias=False)
-    mask = LearnableBernoulli(width)
-    with torch.no_grad():
-        mask.logit.normal_(1.0, 1.0)  # rates of all kinds
-        for parameter in first.parameters():
-            parameter.normal_()
-        second.weight.normal_().div_(math.sqrt(width))
-        x = torch.randn(3000, 1)
-        y = second(first(x))
-        parts = first(x).relu() * second.weight  # (3000, width)
-        truth = -(1 / mask.keep - 1) * parts.square().mean(0)
-    network = nn.Sequential(first, nn.ReLU(), Masked(second, mask)).requires_grad_(False)
-    mask.requires_grad_(True)
-    return Problem(f"toy regression, width {width}", network, Gaussian(2.0), x, y, truth)
 
 
 def classifier(width: int, drop: float, epochs: int, reference: int) -> Problem:
@@ -185,15 +96,6 @@ def exact_for_masks(network: nn.Sequential, x: Tensor, y: Tensor) -> Tensor:  # 
     return exact
 
 
-def jackknife(statistic: Callable[[Tensor], float], samples: Tensor) -> float:
-    """Standard error of a statistic of the samples, leaving out a group of them at a time."""
-    groups = samples.tensor_split(GROUPS)
-    left = torch.tensor(
-        [statistic(torch.cat([*groups[:i], *groups[i + 1 :]])) for i in range(GROUPS)]
-    )
-    return float(((GROUPS - 1) * left.var(correction=0)).sqrt())
-
-
 def with_error(value: float, error: float) -> str:
     return f"{value:7.4f} ± {error:.4f}"
 
@@ -202,7 +104,7 @@ def rows(problem: Problem, samples: int) -> Iterator[str]:
     """The lines of the table for one problem."""
     truth = problem.truth
     base = math.nan
-    for name in ["concrete", *ESTIMATORS]:
+    for name in METHODS:
         drawn = gradients(problem, name, samples)
         quality = Quality.of(drawn, truth)
         base = quality.rmse if name == "concrete" else base
@@ -226,7 +128,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.samples < 2 * GROUPS:
         parser.error(f"--samples: expected at least {2 * GROUPS}, got {arguments.samples}.")
-    problems = [lambda width=width: toy(width) for width in arguments.widths]
+    problems = [lambda width=width: toy(width, seed=width) for width in arguments.widths]
     for drop in arguments.drops:
         problems.append(
             lambda drop=drop: classifier(256, drop, arguments.epochs, arguments.reference)

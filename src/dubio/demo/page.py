@@ -14,8 +14,8 @@ from dubio.demo.figures import (
     draw_rotation,
     draw_split,
 )
-from dubio.ink import stylesheet, to_address, to_svg
 from dubio.demo.train import NOISE, Curve, Digits
+from dubio.ink import stylesheet, to_address, to_svg
 
 IN_GALLERY = 12
 HALF = (5.6, 3.7)

@@ -3,8 +3,10 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
+from torch import Tensor
 
 from dubio.studies.paper_000.gradients import (
     GROUPS,
@@ -118,7 +120,7 @@ def at_rates(
         mse = (drawn - problem.truth).square().mean(0)
         for unit in (1, 2):
             of = unit - 1
-            row = {"unit": unit, "method": method}
+            row: Measurement = {"unit": unit, "method": method}
             error = float(std[of]) / math.sqrt(len(drawn))
             yield {**row, "metric": "bias", "value": float(bias[of]), "error": error}
             yield {**row, "metric": "std", "value": float(std[of])}
@@ -155,12 +157,12 @@ def at_width(config: Config, width: int, method: str, seed: Seed) -> Iterator[Me
     samples = max(2 * GROUPS, config.width_samples // max(1, width // 500))
     drawn = gradients(problem, method, samples, seed=seed.own, temperature=config.temperature)
 
-    def quality(metric: str, chosen: torch.Tensor) -> float:
+    def quality(metric: str, chosen: Tensor) -> float:
         return float(getattr(Quality.of(chosen, problem.truth), metric))
 
     for metric in ("bias", "deviation", "rmse"):
         yield {
             "metric": metric,
             "value": quality(metric, drawn),
-            "error": jackknife(lambda chosen, metric=metric: quality(metric, chosen), drawn),
+            "error": jackknife(partial(quality, metric), drawn),
         }
