@@ -6,7 +6,6 @@ stored by the one process that started them. Cluster workers need dubio, but no 
 
 import math
 import platform
-import random
 import threading
 import time
 import traceback
@@ -196,15 +195,16 @@ def ray_session(address: str | None, jobs: int) -> Iterator[None]:
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Seed the global random numbers of torch, numpy and Python; put them back afterwards."""
-    python, array, tensor = random.getstate(), np.random.get_state(), torch.get_rng_state()
-    random.seed(seed)
+    """Seed the global random numbers of torch and numpy; put them back afterwards.
+
+    Python's ``random`` is left alone: threads of a cluster's worker draw from it meanwhile.
+    """
+    array, tensor = np.random.get_state(), torch.get_rng_state()
     np.random.seed(seed)
     torch.manual_seed(seed)
     try:
         yield
     finally:
-        random.setstate(python)
         np.random.set_state(array)
         torch.set_rng_state(tensor)
 

@@ -32,7 +32,8 @@ C = TypeVar("C")
 class Seed:
     """Seeds of a piece, derived from names and numbers alone: never from order or process.
 
-    torch's, numpy's and Python's own random numbers are seeded with ``own`` before a piece starts.
+    The global random numbers of torch and numpy are seeded with ``own`` before a piece starts.
+    Those of Python are not, since other threads may use them; take ``random.Random(seed.own)``.
 
     Attributes:
         own: From study, config, piece and the user's seed: for the noise of this piece.

@@ -65,12 +65,10 @@ def grid_plot(rows: Rows, unit: int) -> Plot:
         f"Maps of bias, standard deviation and mean squared error of the gradient for α{unit} over "
         "the rates of the two units, for ARM and Concrete",
         partial(draw_grid, rows, unit),
-        wide=(12.0, 6.6),
-        narrow=(5.0, 12.0),
-        note="The darker, the larger; a column of panels shares its scale. Bias in orange is "
-        "positive, in blue negative."
-        if unit == 1
-        else "",
+        wide=(12.0, 7.6),
+        narrow=(5.0, 8.6),
+        note="The stronger the colour, the larger; ARM and Concrete share their scale. Numbers are "
+        "multiplied as the title says. Orange bias is positive, blue negative.",
     )
 
 
@@ -84,27 +82,29 @@ def draw_grid(rows: Rows, unit: int, size: Size) -> Figure:
     for column, (metric, title) in zip(axes, PANELS.items(), strict=True):
         cells = grid.where(metric=metric)
         largest = max(abs(v) for m in NAMES for v in cells.where(method=m).values())
+        power = math.floor(math.log10(largest)) - 1
         for panel, (method, name) in zip(column, NAMES.items(), strict=True):
-            draw_map(panel, cells.where(method=method), largest)
-            panel.set_title(f"{name}\n{title}" if narrow else f"{name}: {title}", fontsize=11)
-            mean = fmean(map(abs, cells.where(method=method).values()))
-            panel.set_xlabel(f"mean {'|bias| ' if metric == 'bias' else ''}{mean:.2g}")
+            draw_map(panel, cells.where(method=method), largest, power)
+            unit_of = f"{title} × 10{superscript(-power)}"
+            panel.set_title(f"{name}\n{unit_of}" if narrow else f"{name}: {unit_of}", fontsize=11)
     return figure
 
 
-def draw_map(axes: Axes, cells: Rows, largest: float) -> None:
-    """A square for every pair of rates, in one hue whose opacity tells the size."""
+def draw_map(axes: Axes, cells: Rows, largest: float, power: int) -> None:
+    """A square for every pair of rates, in one hue whose opacity tells the size.
+
+    Numbers are written in units of 10^power where there is room for them.
+    """
     rates = sorted(cells.distinct("keep1"))
     for cell in cells:
         x, y = rates.index(cell["keep1"]), rates.index(cell["keep2"])
         value = float(cell["value"])
         colour = VERMILION if value > 0 and cell["metric"] == "bias" else BLUE
-        opacity = max(0.04, abs(value) / largest)
-        axes.add_patch(Rectangle((x, y), 0.94, 0.94, color=colour, alpha=opacity, linewidth=0))
+        opacity = 0.03 + 0.57 * abs(value) / largest  # ink stays legible on it
+        axes.add_patch(Rectangle((x, y), 0.95, 0.95, color=colour, alpha=opacity, linewidth=0))
         if len(rates) <= 5:
-            axes.text(
-                x + 0.47, y + 0.47, short(value), ha="center", va="center", fontsize=8.5, color=INK
-            )
+            text = f"{value / 10**power:.1f}".replace("-0.0", "0.0").replace("-", "−")
+            axes.text(x + 0.47, y + 0.47, text, ha="center", va="center", fontsize=9, color=INK)
     axes.set_xlim(-0.05, len(rates))
     axes.set_ylim(-0.05, len(rates))
     axes.set_aspect("equal")
@@ -113,19 +113,15 @@ def draw_map(axes: Axes, cells: Rows, largest: float) -> None:
     axes.set_xticks(ticks, labels)
     axes.set_yticks(ticks, labels)
     axes.tick_params(length=0)
+    axes.set_xlabel("σ(α1)")
     axes.set_ylabel("σ(α2)")
-    axes.annotate(
-        "σ(α1)", (1.0, 0.0), xytext=(0, -14), xycoords="axes fraction",
-        textcoords="offset points", ha="left", va="center", color=QUIET,
-    )  # fmt: skip
+    for side in axes.spines.values():
+        side.set_visible(False)
 
 
-def short(value: float) -> str:
-    """Two digits, without a leading zero where none is needed."""
-    text = f"{value:.4f}" if abs(value) < 0.00995 else f"{value:.3f}"
-    if abs(value) < 0.00095:
-        text = f"{value:.0e}".replace("e-0", "e-")
-    return text.replace("-", "−").replace("0.", ".", 1)
+def superscript(power: int) -> str:
+    """A power of ten as it is written."""
+    return str(power).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
 @house_style()
