@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import dubio
-from dubio.studies.catalogue import ENTRIES, PAPERS, Entry, UnknownStudyError, find
+from dubio.studies import catalogue
+from dubio.studies.catalogue import PAPERS, Entry, UnknownStudyError, find
 from dubio.studies.options import add_options, configure
 from dubio.studies.study import SCALES
 
@@ -83,12 +84,16 @@ def list_studies(words: Sequence[str]) -> int:
     parser = subparser(list_studies, "list")
     parser.add_argument("--json", action="store_true", help="as JSON, for scripts")
     if parser.parse_args(words).json:
-        print(json.dumps([entry.as_dict() for entry in ENTRIES], indent=2, ensure_ascii=False))
+        print(
+            json.dumps(
+                [entry.as_dict() for entry in catalogue.ENTRIES], indent=2, ensure_ascii=False
+            )
+        )
         return 0
-    width = max(len(entry.id) for entry in ENTRIES)
+    width = max(len(entry.id) for entry in catalogue.ENTRIES)
     for paper, title in PAPERS.items():
         print(f"\n{paper}  {title}")
-        for entry in ENTRIES:
+        for entry in catalogue.ENTRIES:
             if entry.paper == paper:
                 print(f"  {entry.id:<{width}}  {entry.status:<11}  {entry.title}")
                 print(f"  {'':<{width}}  {'':<11}  {', '.join(entry.covers)}: {entry.about}")

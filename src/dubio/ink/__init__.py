@@ -89,6 +89,7 @@ def to_svg(figure: Figure, name: str, description: str) -> str:
         figure.savefig(buffer, format="svg", metadata={"Date": None})
     drawing = buffer.getvalue()
     drawing = drawing[drawing.index("<svg") :]
+    drawing = re.sub(r"<!--.*?-->", "", drawing, flags=re.DOTALL)
     drawing = re.sub(r"<metadata>.*?</metadata>", "", drawing, flags=re.DOTALL)
     drawing = re.sub(r"<style.*?</style>", "", drawing, flags=re.DOTALL)  # would rule the page
     drawing = re.sub(r' id="[\w.]+_\d+"', "", drawing)  # axes_1, line2d_7 …

@@ -66,11 +66,10 @@ def overview_entry(result: Result) -> str:
         detail = f'<p class="note"><code>dubio run {entry.id}</code></p>'
     else:
         detail = ""
-    covers = escape(", ".join(entry.covers).capitalize())
     return (
         f'<li class="entry {css_class(result.status)}" id="{identifier(entry)}">'
         f"{chip(result.status)}<div>{name}"
-        f'<p class="note">{covers}. {escape(entry.about)}</p>{detail}</div></li>'
+        f'<p class="note">{covers(entry)}. {escape(entry.about)}</p>{detail}</div></li>'
     )
 
 
@@ -81,7 +80,7 @@ def study_page(entry: Entry, shown: Shown) -> str:
         table_html(exhibit) if isinstance(exhibit, Table) else plot_html(exhibit, entry)
         for exhibit in study.exhibits(shown.rows)
     )
-    deviations = [*map(escape, study.deviations), *(f"{escape(d)}" for d in shown.departures)]
+    deviations = [*study.deviations, *shown.departures]
     others = "".join(
         f"<li><code>{escape(command_of(study, other))}</code></li>" for other in shown.others
     )
@@ -89,7 +88,7 @@ def study_page(entry: Entry, shown: Shown) -> str:
         id=entry.id,
         paper=entry.paper,
         paper_title=escape(PAPERS.get(entry.paper, "")),
-        covers=escape(", ".join(entry.covers).capitalize()),
+        covers=covers(entry),
         title=escape(entry.title),
         about=escape(entry.about),
         status=chip(shown.verdict),
@@ -97,7 +96,7 @@ def study_page(entry: Entry, shown: Shown) -> str:
         protocol=escape(study.protocol),
         claims="".join(claim_html(claim, finding) for claim, finding in shown.findings),
         exhibits=exhibits,
-        deviations="".join(f"<li>{deviation}</li>" for deviation in deviations),
+        deviations="".join(f"<li>{escape(deviation)}</li>" for deviation in deviations),
         command=escape(shown.command),
         settings="".join(
             f"<div><dt><code>{escape(name)}</code></dt><dd>{escape(shown_value(value))}</dd></div>"
@@ -174,6 +173,12 @@ def scale_badge(shown: Shown) -> str:
     assert set(meaning) == set(SCALES)
     scale = shown.recipe.scale
     return f'<span class="scale" title="{meaning[scale]}">scale: {scale}</span>'
+
+
+def covers(entry: Entry) -> str:
+    """Tables and figures of the paper, as the start of a sentence."""
+    text = ", ".join(entry.covers)
+    return escape(text[:1].upper() + text[1:])
 
 
 def note(text: str) -> str:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, final
 
-from dubio.studies.catalogue import ENTRIES, Entry
+from dubio.studies import catalogue
+from dubio.studies.catalogue import Entry
 from dubio.studies.options import as_options, spell
 from dubio.studies.recipe import Recipe
 from dubio.studies.rows import Rows
@@ -104,7 +105,7 @@ class Result:
 def collect(root: Path) -> tuple[list[Result], list[str]]:
     """What there is for every entry of the catalogue, and files that could not be used."""
     problems: list[str] = []
-    results = [Result(entry, choose(entry, root, problems)) for entry in ENTRIES]
+    results = [Result(entry, choose(entry, root, problems)) for entry in catalogue.ENTRIES]
     return results, problems
 
 

@@ -102,14 +102,14 @@ def at_every_width(rows: Rows) -> Finding:
 CLAIMS = (
     Claim(
         "LBD, which leverages ARM, has no bias in estimating the gradient of the Bernoulli model.",
-        "panels (a) and (d); no numbers",
+        "panels (a) to (f); no numbers",
         "Over the grid, the mean square of ARM's bias in standard errors is within four standard "
         "errors of 1, and that of Concrete is not.",
         no_bias,
     ),
     Claim(
         "LBD has lower MSE than Concrete.",
-        "panels (c) and (f); no numbers",
+        "panels (a) to (f); no numbers",
         "Lower on average over the grid, and in more than half of other random networks.",
         lower_mse,
     ),

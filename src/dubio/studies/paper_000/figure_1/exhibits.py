@@ -22,8 +22,8 @@ COLOURS = {
     "trapezoid": GREEN,
     "disarm": PURPLE,
 }
-NAMES = {"arm": "ARM (the paper's LBD)", "concrete": "Concrete"}
-PANELS = {"bias": "bias", "std": "standard deviation", "mse": "mean squared error"}
+NAMES = {"arm": "LBD (ARM)", "concrete": "Concrete"}
+PANELS = {"bias": "bias", "std": "STD", "mse": "MSE"}
 
 
 def exhibits(rows: Rows) -> list[Table | Plot]:
@@ -33,7 +33,7 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
         Plot(
             "traces",
             "Panels (g) and (h): estimates along gradient descent",
-            "Estimated gradients along a descent with the true gradient: those of ARM stay close "
+            "Estimated gradients along a descent with the true gradient: those of LBD stay close "
             "to it, those of Concrete scatter more",
             partial(draw_traces, rows),
             wide=(12.0, 4.4),
@@ -63,11 +63,11 @@ def grid_plot(rows: Rows, unit: int) -> Plot:
         f"grid-{unit}",
         f"{where}: estimates of the gradient for α{unit}",
         f"Maps of bias, standard deviation and mean squared error of the gradient for α{unit} over "
-        "the rates of the two units, for ARM and Concrete",
+        "the rates of the two units, for LBD and Concrete",
         partial(draw_grid, rows, unit),
         wide=(12.0, 7.6),
         narrow=(5.0, 8.6),
-        note="The stronger the colour, the larger; ARM and Concrete share their scale. Numbers are "
+        note="The stronger the colour, the larger; LBD and Concrete share their scale. Numbers are "
         "multiplied as the title says. Orange bias is positive, blue negative.",
     )
 
@@ -85,8 +85,8 @@ def draw_grid(rows: Rows, unit: int, size: Size) -> Figure:
         power = math.floor(math.log10(largest)) - 1
         for panel, (method, name) in zip(column, NAMES.items(), strict=True):
             draw_map(panel, cells.where(method=method), largest, power)
-            unit_of = f"{title} × 10{superscript(-power)}"
-            panel.set_title(f"{name}\n{unit_of}" if narrow else f"{name}: {unit_of}", fontsize=11)
+            what = f"{title} × 10{superscript(-power)}"
+            panel.set_title(f"{name}\n{what}" if narrow else f"{name}: {what}")
     return figure
 
 
@@ -103,8 +103,10 @@ def draw_map(axes: Axes, cells: Rows, largest: float, power: int) -> None:
         opacity = 0.03 + 0.57 * abs(value) / largest  # ink stays legible on it
         axes.add_patch(Rectangle((x, y), 0.95, 0.95, color=colour, alpha=opacity, linewidth=0))
         if len(rates) <= 5:
-            text = f"{value / 10**power:.1f}".replace("-0.0", "0.0").replace("-", "−")
-            axes.text(x + 0.47, y + 0.47, text, ha="center", va="center", fontsize=9, color=INK)
+            number = value / 10**power
+            text = f"{number:.0f}" if abs(number) >= 9.95 else f"{number:.1f}"
+            text = text.replace("-0.0", "0.0").replace("-", "−")
+            axes.text(x + 0.47, y + 0.47, text, ha="center", va="center", fontsize=9.5, color=INK)
     axes.set_xlim(-0.05, len(rates))
     axes.set_ylim(-0.05, len(rates))
     axes.set_aspect("equal")
@@ -117,6 +119,12 @@ def draw_map(axes: Axes, cells: Rows, largest: float, power: int) -> None:
     axes.set_ylabel("σ(α2)")
     for side in axes.spines.values():
         side.set_visible(False)
+
+
+def scientific(value: float) -> str:
+    """Two digits and a power of ten."""
+    power = math.floor(math.log10(value)) if value > 0 else 0
+    return f"{value / 10**power:.1f} · 10{superscript(power)}"
 
 
 def superscript(power: int) -> str:
@@ -206,9 +214,9 @@ def grid_table(rows: Rows) -> Table:
         mse = fmean(chosen.where(metric="mse").values())
         return [
             NAMES.get(method, method),
-            f"{bias:.2g}",
-            f"{std:.2g}",
-            f"{mse:.2g}",
+            scientific(bias),
+            scientific(std),
+            scientific(mse),
             f"{trace_error(rows, method):.3f}",
             f"{median(mse_ratios(rows, method)):.2f}",
             f"{fmean(ratio < 1 for ratio in mse_ratios(rows, method)):.0%}",
@@ -218,12 +226,12 @@ def grid_table(rows: Rows) -> Table:
         "All estimators in the toy network",
         (
             "estimator",
-            "|bias|, RMS",
+            "RMS bias",
             "mean STD",
             "mean MSE",
             "trace RMSE",
             "MSE / Concrete",
-            "lower in",
+            "beats Concrete in",
         ),
         [cells(method) for method in methods],
         "The first three columns average the grid and both units; the trace is panels (g) and (h), "

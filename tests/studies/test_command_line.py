@@ -1,0 +1,116 @@
+"""The command line: options from configs, clear errors, exit codes, JSON for scripts."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import practice
+from dubio import cli
+
+
+def refuse(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """The message of a command that must be refused as wrong usage."""
+    assert cli.main(words) == 2
+    captured = capsys.readouterr()
+    assert not captured.out
+    return captured.err
+
+
+def test_list_for_scripts(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["list", "--json"]) == 0
+    entries = json.loads(capsys.readouterr().out)
+    assert len(entries) > 30
+    for entry in entries:
+        assert {"id", "paper", "title", "status", "scales"} <= set(entry)
+        assert entry["id"].startswith(entry["paper"] + "/")
+        assert entry["status"] in ("implemented", "planned")
+        wanted = ["smoke", "small", "paper"] if entry["status"] == "implemented" else []
+        assert entry["scales"] == wanted
+    by_id = {entry["id"]: entry for entry in entries}
+    assert by_id["000/figure-1"]["status"] == "implemented"
+
+
+def test_list_for_readers(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["list"]) == 0
+    text = capsys.readouterr().out
+    for word in ("000/figure-1", "004/table-3", "planned", "takes about"):
+        assert word in text
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "COMMAND"),
+        (["dance"], "invalid choice"),
+        (["run"], "expected a study first"),
+        (["run", "--scale", "small"], "expected a study first"),
+        (["run", "000/figur-1"], "did you mean 000/figure-1"),
+        (["run", "000/table-2"], "planned"),
+        (["run", practice.ID, "--scale", "huge"], "invalid choice: 'huge'"),
+        (["run", practice.ID, "--jobs", "0"], "expected a whole number from 1, got '0'"),
+        (["run", practice.ID, "--seed", "-1"], "expected a whole number from 0"),
+        (["run", practice.ID, "--size", "many"], "expected a whole number, got 'many'"),
+        (["run", practice.ID, "--pause", "x"], "expected a number, got 'x'"),
+        (["run", practice.ID, "--size", "0"], "size: expected at least 1, got 0"),
+        (["run", practice.ID, "--siz", "3"], "unrecognized arguments"),
+        (["run", practice.ID, "--engine", "spark"], "expected local, dask, ray"),
+        (["list", "--colour"], "unrecognized arguments"),
+    ],
+)
+def test_wrong_usage(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert message in refuse(words, capsys)
+
+
+def test_options_come_from_the_config(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["run", practice.ID, "--help"]) == 0
+    text = capsys.readouterr().out
+    for word in ("--size INT", "--shape INT [INT ...]", "--no-flag", "A number or nothing"):
+        assert word in text
+    words = ["run", practice.ID, "--output", str(tmp_path), "--scale", "smoke", "--json"]
+    settings = ["--shape", "4", "5", "--flag", "--limit", "2.5"]
+    assert cli.main([*words, *settings]) == 0
+    done = json.loads(capsys.readouterr().out)
+    assert (done["computed"], done["stored"], done["rows"]) == (3, 0, 15)
+    kept = json.loads((Path(done["folder"]) / "run.json").read_text())["settings"]
+    assert (kept["shape"], kept["flag"], kept["limit"], kept["size"]) == ([4, 5], True, 2.5, 3)
+
+
+def test_a_scheduler_that_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    distributed = pytest.importorskip("distributed")
+
+    def unreachable(*arguments: object, **options: object) -> None:
+        raise OSError("timed out")
+
+    monkeypatch.setattr(distributed, "Client", unreachable)
+    words = ["run", practice.ID, "--output", str(tmp_path), "--engine", "dask=tcp://nowhere:1"]
+    assert cli.main(words) == 1
+    assert "no Dask scheduler answers at tcp://nowhere:1" in capsys.readouterr().err
+
+
+def test_a_missing_extra_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    words = ["run", practice.ID, "--output", str(tmp_path), "--engine", "ray"]
+    assert cli.main(words) == 1
+    assert "pip install 'dubio[ray]'" in capsys.readouterr().err
+
+
+def test_as_a_module_and_light_to_import() -> None:
+    """``python -m dubio`` works; neither it nor ``import dubio`` loads what it does not need."""
+    heavy = "['joblib', 'matplotlib', 'sklearn', 'distributed', 'pandas', 'scipy']"
+    check = (
+        "import sys, dubio, runpy; sys.argv = ['dubio', 'list', '--json']\n"
+        "try: runpy.run_module('dubio', run_name='__main__')\n"
+        f"finally: assert not set({heavy}) & set(sys.modules)"
+    )
+    finished = subprocess.run(
+        [sys.executable, "-W", "error", "-c", check], capture_output=True, text=True
+    )
+    assert finished.returncode == 0, finished.stderr
+    assert json.loads(finished.stdout)[0]["id"] == "000/figure-1"

@@ -1,0 +1,180 @@
+"""The report: complete, self-contained and honest about what is missing; seen by a browser."""
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+import practice
+from dubio import cli
+from dubio.studies import catalogue
+from dubio.studies.running import run
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+VOID = {"meta", "link", "br", "img", "hr", "input", "use", "path", "rect", "line", "stop"}
+
+
+class Page(HTMLParser):
+    """Checks that elements nest, and collects ids, addresses and figures without a text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.addresses: list[str] = []
+        self.silent = 0
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert not self._open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        fields = dict(attrs)
+        self.ids += [fields["id"] or ""] if "id" in fields else []
+        self.addresses += [v or "" for k, v in attrs if k in ("href", "src")]
+        if tag in ("svg", "img") and not (fields.get("aria-label") or fields.get("alt")):
+            self.silent += 1
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self._open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in VOID:
+            assert self._open.pop() == tag
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The report of smoke runs of the first study and of the practice study."""
+    root = tmp_path_factory.mktemp("results")
+    figure = catalogue.find("000/figure-1").load()
+    for study in (figure, practice.STUDY):
+        run(study, "smoke", study.scales["smoke"], root=root)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(catalogue, "ENTRIES", [*catalogue.ENTRIES, practice.ENTRY])
+        assert cli.main(["report", "--rows", str(root)]) == 0
+    return root / "report"
+
+
+def test_pages_are_whole_and_need_nothing_else(site: Path) -> None:
+    names = {path.name for path in site.iterdir()}
+    assert names == {"index.html", "000-figure-1.html", "000-practice.html"}
+    for path in site.iterdir():
+        text = path.read_text(encoding="utf-8")
+        page = Page(text)
+        assert "$" not in text
+        assert len(page.ids) == len(set(page.ids))
+        assert page.silent == 0
+        for address in page.addresses:
+            local = address.startswith(("#", "data:")) or (site / address).exists()
+            assert local, address
+        assert not re.search(r"https?:|@import|<script|\burl\((?!#)", text)
+
+
+def test_the_overview_shows_every_entry(site: Path) -> None:
+    text = (site / "index.html").read_text(encoding="utf-8")
+    page = Page(text)
+    for entry in catalogue.ENTRIES:
+        assert entry.id.replace("/", "-") in page.ids
+        assert entry.id in text
+    for word in ("planned", "reproduces", "scale: smoke"):
+        assert word in text
+
+
+def test_a_study_page_tells_claim_command_scale_and_deviations(site: Path) -> None:
+    text = (site / "000-figure-1.html").read_text(encoding="utf-8")
+    study = catalogue.find("000/figure-1").load()
+    assert "dubio run 000/figure-1 --scale smoke --seed 0" in text
+    assert "samples: 20 instead of 200" in text
+    for part in ("has no bias", "panels (a) to (f)", "not public", "scale: smoke", "torch 2."):
+        assert part in text
+    assert text.count('class="claim ') == len(study.claims)
+    practice_page = (site / "000-practice.html").read_text(encoding="utf-8")
+    assert "Dice &lt;roll&gt;." in practice_page
+    assert "Dice &lt;&amp;&gt;" in practice_page
+    assert "<td><b>2</b></td>" in practice_page
+
+
+def test_verdicts_for_scripts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["run", practice.ID, "--output", str(tmp_path)]
+    assert cli.main([*words, "--scale", "smoke"]) == 0
+    assert cli.main([*words, "--seed", "3"]) == 0
+    assert cli.main([*words, "--size", "2"]) == 0
+    assert cli.main(words) == 0
+    capsys.readouterr()
+    assert cli.main(["report", "--rows", str(tmp_path), "--json"]) == 0
+    studies = {s["id"]: s for s in json.loads(capsys.readouterr().out)["studies"]}
+    assert studies["000/figure-1"]["status"] == "not run"
+    assert studies["004/table-3"]["status"] == "planned"
+    assert studies[practice.ID]["status"] == "reproduces"
+    # the largest scale, as it comes
+    assert studies[practice.ID]["command"] == f"dubio run {practice.ID} --scale small --seed 0"
+    page = (tmp_path / "report" / "000-practice.html").read_text(encoding="utf-8")
+    for other in ("--scale smoke --seed 0", "--seed 3", "--size 2"):
+        assert other in page
+
+
+def test_damaged_rows_are_named_and_the_rest_is_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["run", practice.ID, "--output", str(tmp_path)]) == 0
+    (rows,) = tmp_path.rglob("rows.jsonl")
+    rows.write_text("garbage\n")
+    assert cli.main(["report", "--rows", str(tmp_path)]) == 1
+    assert str(rows) in capsys.readouterr().err
+    assert rows.read_text() == "garbage\n"  # a report changes nothing
+    assert (tmp_path / "report" / "index.html").exists()
+
+
+def test_a_report_of_nothing(tmp_path: Path) -> None:
+    assert cli.main(["report", "--rows", str(tmp_path / "none")]) == 0
+    assert "not run" in (tmp_path / "none" / "report" / "index.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("name", ["index.html", "000-figure-1.html"])
+def test_in_a_browser(name: str, width: int, site: Path, tmp_path: Path) -> None:
+    """No message on the console, nothing wider than the screen, drawings with an area."""
+    probe = tmp_path / "probe.html"
+    probe.write_text(
+        f"""<!doctype html><title>probe</title><body><script>
+        const frame = document.createElement("iframe");
+        frame.width = {width}; frame.height = 900; frame.src = "{(site / name).as_uri()}";
+        frame.onload = () => {{
+          const page = frame.contentDocument, root = page.documentElement;
+          const boxes = [...page.querySelectorAll("svg")].map(s => s.getBoundingClientRect());
+          const seen = boxes.filter(b => b.width > 200 && b.height > 200).length;
+          document.body.dataset.found = `${{root.scrollWidth}} ${{boxes.length}} ${{seen}}`;
+        }};
+        document.body.append(frame);
+        </script>""",
+        encoding="utf-8",
+    )
+    assert CHROMIUM is not None
+    finished = subprocess.run(
+        [
+            *(CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run"),
+            *(f"--user-data-dir={tmp_path / 'profile'}", "--allow-file-access-from-files"),
+            *("--enable-logging=stderr", "--virtual-time-budget=10000", "--dump-dom"),
+            probe.as_uri(),
+        ],
+        capture_output=True,
+        text=True,
+    )
+    assert finished.returncode == 0, finished.stderr
+    assert "CONSOLE" not in finished.stderr, finished.stderr
+    found = re.search(r'data-found="(\d+) (\d+) (\d+)"', finished.stdout)
+    assert found, finished.stdout[-500:]
+    scroll_width, drawings, seen = map(int, found.groups())
+    assert scroll_width <= width
+    assert seen == drawings // 2  # each is drawn for a wide and for a narrow screen
+    assert (drawings > 0) == (name != "index.html")
