@@ -8,6 +8,7 @@ import os
 import random
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -234,6 +235,27 @@ def test_a_failed_piece_is_told_and_tried_again(tmp_path: Path, clean: Run) -> N
     with pytest.raises(PiecesFailed, match="told to fail"):
         execute(tmp_path, practice.Config(fail=4))
     assert len(list(tmp_path.rglob("*.jsonl"))) == 4
+
+
+def test_two_processes_take_turns(tmp_path: Path, clean: Run) -> None:
+    """The second waits, then finds everything done."""
+    recipe = Recipe.of(practice.STUDY, "small", SMALL, 0)
+    said: list[str] = []
+    runs: list[Run] = []
+    waiting = threading.Event()
+
+    def listen(line: str) -> None:
+        said.append(line)
+        waiting.set()
+
+    second = threading.Thread(target=lambda: runs.append(execute(tmp_path, say=listen)))
+    with Store(tmp_path, recipe).locked(said.append):
+        second.start()
+        assert waiting.wait(60)
+        assert not runs
+    second.join()
+    assert "another process" in said[0]
+    assert runs[0].rows.comparable() == clean.rows.comparable()
 
 
 def test_interrupted_runs_are_clean(

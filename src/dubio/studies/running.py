@@ -63,7 +63,7 @@ def run(
     recipe = Recipe.of(study, scale, config, seed)
     store = Store(root, recipe)
     pieces = {piece_key(piece): piece for piece in study.pieces(config)}
-    with store.locked(f"{store.folder}: another process works on this run; waiting for it."):
+    with store.locked(say):
         done: Pieces = {key: rows for key, rows in store.load().items() if key in pieces}
         for path in store.damaged:
             say(f"{path}: damaged; set aside as {path.name}.damaged, missing pieces are recomputed")

@@ -13,7 +13,7 @@ it are kept, the others are computed again. A lock lets one process at a time wo
 import json
 import os
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, final
@@ -51,8 +51,8 @@ class Store:
         self._rows = self.folder / "rows.jsonl"
 
     @contextmanager
-    def locked(self, when_busy: str = "") -> Iterator[None]:
-        """Work on this run alone; a message is shown if another process must be waited for."""
+    def locked(self, say: Callable[[str], None]) -> Iterator[None]:
+        """Work on this run alone; say so if another process must be waited for."""
         from filelock import FileLock, Timeout
 
         with explained(self.folder):
@@ -61,7 +61,7 @@ class Store:
             try:
                 lock.acquire(timeout=0)
             except Timeout:
-                print(when_busy, flush=True)
+                say(f"{self.folder}: another process works on this run; waiting for it")
                 lock.acquire()
         try:
             for leftover in self.folder.rglob(".*.tmp"):

@@ -13,7 +13,7 @@ from dubio import ELBO, Masked
 from dubio.likelihoods import Gaussian, Likelihood
 from dubio.masks import Concrete, LearnableBernoulli
 from dubio.masks.mask import LearnedRate
-from dubio.objectives.elbo import Estimator
+from dubio.objectives.estimators import Estimator
 
 ESTIMATORS: tuple[str, ...] = get_args(Estimator)
 METHODS = ("concrete", *ESTIMATORS)
@@ -161,7 +161,7 @@ def gradients(
         network,
         problem.likelihood,
         num_data=1,
-        estimator="trapezoid" if concrete else method,  # type: ignore[arg-type]
+        estimator="trapezoid_once" if concrete else method,  # type: ignore[arg-type]
         kl_weight=0.0,
         generator=torch.Generator().manual_seed(seed),
     )

@@ -35,6 +35,7 @@ class Config:
         trace_start: Rate of keeping of both units at its start.
         widths: Hidden units in the sequel.
         width_samples: One-sample gradients at each width; fewer at large ones.
+        methods: Concrete, and estimators of the library for learnable Bernoulli masks.
         temperature: Of the Concrete masks.
     """
 
@@ -48,6 +49,7 @@ class Config:
     trace_start: float = 0.5
     widths: tuple[int, ...] = (2, 20, 200, 2000)
     width_samples: int = 200
+    methods: tuple[str, ...] = METHODS
     temperature: float = 0.1
 
     def __post_init__(self) -> None:
@@ -67,6 +69,11 @@ class Config:
             raise ValueError(
                 "networks, trace_steps, trace_every, trace_samples, widths: expected at least 1."
             )
+        if not {"concrete", "arm", "trapezoid"} <= set(self.methods) <= set(METHODS):
+            raise ValueError(
+                f"methods: expected concrete, arm, trapezoid and others of {', '.join(METHODS)}, "
+                f"got {', '.join(self.methods)}."
+            )
         if self.temperature <= 0 or self.trace_rate <= 0:
             raise ValueError("temperature, trace_rate: expected positive numbers.")
 
@@ -81,11 +88,11 @@ def pieces(config: Config) -> list[Piece]:
     networks: list[Piece] = [
         {"part": "networks", "network": number} for number in range(1, config.networks + 1)
     ]
-    trace: list[Piece] = [{"part": "trace", "method": method} for method in METHODS]
+    trace: list[Piece] = [{"part": "trace", "method": method} for method in config.methods]
     width: list[Piece] = [
         {"part": "width", "width": width, "method": method}
         for width in sorted(config.widths, reverse=True)  # the longest first
-        for method in METHODS
+        for method in config.methods
     ]
     return [*width, *trace, *grid, *networks]
 
@@ -97,7 +104,8 @@ def run(config: Config, piece: Piece, seed: Seed) -> Iterator[Measurement]:
         yield from at_rates(config, keep, seed.common, seed.own)
     elif piece["part"] == "networks":
         keep = torch.empty(2).uniform_(0.1, 0.9).tolist()  # seeded, see `Seed`
-        yield from at_rates(config, keep, seed.own, seed.own)
+        rows = at_rates(config, keep, seed.own, seed.own)
+        yield from (row for row in rows if row["metric"] == "mse")
     elif piece["part"] == "trace":
         yield from along_descent(config, str(piece["method"]), seed)
     else:
@@ -111,7 +119,7 @@ def at_rates(
     problem = bare_toy(keep, network_seed)
     for unit, truth in enumerate(problem.truth.tolist(), start=1):
         yield {"unit": unit, "method": "truth", "metric": "gradient", "value": truth}
-    for method in METHODS:
+    for method in config.methods:
         drawn = gradients(
             problem, method, config.samples, seed=noise_seed, temperature=config.temperature
         ).double()  # (samples, 2)

@@ -20,7 +20,7 @@ COLOURS = {
     "arm": BLUE,
     "concrete": VERMILION,
     "trapezoid": GREEN,
-    "disarm": PURPLE,
+    "corrected": PURPLE,
 }
 NAMES = {"arm": "LBD (ARM)", "concrete": "Concrete"}
 PANELS = {"bias": "bias", "std": "STD", "mse": "MSE"}
