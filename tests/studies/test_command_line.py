@@ -3,12 +3,14 @@
 import json
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
 
 import practice
 from dubio import cli
+from dubio.demo import __main__ as demo
 
 
 def refuse(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
@@ -99,6 +101,30 @@ def test_a_missing_extra_is_named(
     words = ["run", practice.ID, "--output", str(tmp_path), "--engine", "ray"]
     assert cli.main(words) == 1
     assert "pip install 'dubio[ray]'" in capsys.readouterr().err
+
+
+def test_data(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    class Inventory(list[str]):
+        def to_dicts(self) -> list[dict[str, str]]:
+            return [{"name": name} for name in self]
+
+        def __str__(self) -> str:
+            return "a table"
+
+    module = types.SimpleNamespace(available=lambda: Inventory(["mnist"]))
+    monkeypatch.setitem(sys.modules, "dubio.data", module)
+    assert cli.main(["data"]) == 0
+    assert capsys.readouterr().out == "a table\n"
+    assert cli.main(["data", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == [{"name": "mnist"}]
+
+
+def test_demo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The demo's own tests see it through; here it is enough that its options arrive."""
+    calls: list[tuple[object, ...]] = []
+    monkeypatch.setattr(demo, "run", lambda *arguments: calls.append(arguments))
+    assert cli.main(["demo", "--output", str(tmp_path / "page.html"), "--steps", "7"]) == 0
+    assert calls == [(tmp_path / "page.html", None, 7, 80)]
 
 
 def test_as_a_module_and_light_to_import() -> None:
