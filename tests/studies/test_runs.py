@@ -100,6 +100,15 @@ def test_four_processes_and_a_dask_cluster_give_the_same_rows(
         assert other.rows.comparable() == clean.rows.comparable()
 
 
+def test_a_ray_cluster_gives_the_same_rows(
+    clean: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ray")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    other = execute(tmp_path, engine=Engine("ray"), jobs=2)
+    assert other.rows.comparable() == clean.rows.comparable()
+
+
 def test_killed_ten_times_at_random_moments(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,7 +1,8 @@
 """Engines: where the pieces of a study are computed.
 
-Pieces go to worker processes or to a cluster by joblib; their rows come back in any order and are
-stored by the one process that started them. Cluster workers need dubio, but no shared disk.
+Pieces go to worker processes or to a Dask cluster by joblib, or to a Ray cluster; their rows come
+back in any order and are stored by the one process that started them. Cluster workers need dubio,
+but no shared disk.
 """
 
 import math
@@ -23,6 +24,7 @@ from dubio.studies.rows import Scalar
 from dubio.studies.study import Measurement, Piece, Seed
 
 Work = tuple[Piece, Seed]
+Call = tuple[Any, Any, Piece, Seed]  # the arguments of `compute`
 
 NAMES = ("local", "dask", "ray")
 
@@ -122,36 +124,43 @@ def outcomes(
         for piece, seed in work:
             yield compute(run, config, piece, seed)
         return
-    from joblib import Parallel, delayed
+    spread = over_ray if engine.name == "ray" else over_joblib
+    calls = [(run, config, piece, seed) for piece, seed in work]
+    try:
+        yield from spread(calls, engine, jobs)
+    except EngineError:
+        raise
+    except Exception as error:  # pieces do not raise, see `compute`
+        raise EngineError(
+            f"engine: {engine.name} gave up ({type(error).__name__}: {error}); finished pieces are "
+            f"kept, give the same command again."
+        ) from error
 
-    with cluster(engine, jobs):
-        parallel = Parallel(return_as="generator_unordered", batch_size=1)
-        try:
-            yield from parallel(delayed(compute)(run, config, piece, seed) for piece, seed in work)
-        except Exception as error:  # pieces do not raise, see `compute`
-            raise EngineError(
-                f"engine: {engine.name} gave up ({type(error).__name__}: {error}); finished pieces "
-                f"are kept, give the same command again."
-            ) from error
 
-
-@contextmanager
-def cluster(engine: Engine, jobs: int) -> Iterator[None]:
-    """Let joblib send its work to the engine."""
-    from joblib import parallel_config
+def over_joblib(calls: Sequence[Call], engine: Engine, jobs: int) -> Iterator[Outcome]:
+    """By joblib: worker processes of this machine, or a Dask cluster."""
+    from joblib import Parallel, delayed, parallel_config
 
     with ExitStack() as stack:
-        if engine.name == "local":
-            stack.enter_context(
-                parallel_config(backend="loky", n_jobs=jobs, inner_max_num_threads=1)
-            )
-        elif engine.name == "dask":
+        if engine.name == "dask":
             stack.enter_context(dask_client(engine.address, jobs))
             stack.enter_context(parallel_config(backend="dask", n_jobs=-1))
         else:
-            stack.enter_context(ray_session(engine.address, jobs))
-            stack.enter_context(parallel_config(backend="ray", n_jobs=-1))
-        yield
+            stack.enter_context(
+                parallel_config(backend="loky", n_jobs=jobs, inner_max_num_threads=1)
+            )
+        parallel = Parallel(return_as="generator_unordered", batch_size=1)
+        yield from parallel(delayed(compute)(*call) for call in calls)
+
+
+def over_ray(calls: Sequence[Call], engine: Engine, jobs: int) -> Iterator[Outcome]:
+    """By Ray itself: its backend for joblib hands nothing back until everything is done."""
+    with ray_session(engine.address, jobs) as ray:
+        remote = ray.remote(compute)
+        pending = [remote.remote(*call) for call in calls]
+        while pending:
+            (done,), pending = ray.wait(pending, num_returns=1)
+            yield ray.get(done)
 
 
 @contextmanager
@@ -175,20 +184,23 @@ def dask_client(address: str | None, jobs: int) -> Iterator[None]:
 
 
 @contextmanager
-def ray_session(address: str | None, jobs: int) -> Iterator[None]:
+def ray_session(address: str | None, jobs: int) -> Iterator[Any]:
     """A session with the Ray cluster at an address, or with a new one of this many processes."""
     try:
         import ray
-        from ray.util.joblib import register_ray
     except ModuleNotFoundError as error:
         raise EngineError("engine: ray is not installed; pip install 'dubio[ray]'.") from error
     try:
-        ray.init(address, num_cpus=None if address else jobs, include_dashboard=False)
+        ray.init(
+            address,
+            num_cpus=None if address else jobs,
+            include_dashboard=False,
+            log_to_driver=False,
+        )
     except ConnectionError as error:
         raise EngineError(f"engine: no Ray cluster answers at {address}.") from error
-    register_ray()
     try:
-        yield
+        yield ray
     finally:
         ray.shutdown()
 
