@@ -231,10 +231,10 @@ def show_data(words: Sequence[str]) -> int:
     parser.add_argument("--json", action="store_true", help="as JSON, for scripts")
     options = parser.parse_args(words)
 
-    from importlib import import_module
+    from dubio.data import available
 
-    available = import_module("dubio.data").available()
-    print(json.dumps(available.to_dicts(), indent=2) if options.json else available)
+    holdings = available()
+    print(json.dumps(holdings.to_dicts(), indent=2) if options.json else holdings)
     return 0
 
 

@@ -3,13 +3,12 @@
 import json
 import subprocess
 import sys
-import types
 from pathlib import Path
 
 import pytest
 
 import practice
-from dubio import cli
+from dubio import cli, data
 from dubio.demo import __main__ as demo
 
 
@@ -111,8 +110,7 @@ def test_data(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
         def __str__(self) -> str:
             return "a table"
 
-    module = types.SimpleNamespace(available=lambda: Inventory(["mnist"]))
-    monkeypatch.setitem(sys.modules, "dubio.data", module)
+    monkeypatch.setattr(data, "available", lambda: Inventory(["mnist"]))
     assert cli.main(["data"]) == 0
     assert capsys.readouterr().out == "a table\n"
     assert cli.main(["data", "--json"]) == 0

@@ -85,7 +85,7 @@ ENTRIES = [
         "Bias, deviation and error of gradient estimates against the truth; error against width.",
         ("figure 1",),
         "dubio.studies.paper_000.figure_1",
-        {"smoke": "5 s", "small": "3 min", "paper": "8 min"},
+        {"smoke": "5 s", "small": "5 min", "paper": "12 min"},
     ),
     Entry(
         "000/figure-2",
