@@ -1,5 +1,7 @@
 """dubio: networks that know what they do not know."""
 
+from typing import TYPE_CHECKING, Any
+
 from dubio import data, likelihoods, masks, rules
 from dubio.conversion.convert import convert
 from dubio.conversion.plan import Plan
@@ -20,6 +22,10 @@ from dubio.training.checkpoint import CheckpointError
 from dubio.training.fit import fit
 from dubio.training.guard import NonFiniteError
 from dubio.training.history import History
+
+if TYPE_CHECKING:
+    from dubio.regression import BayesianDropoutRegression as BayesianDropoutRegression
+    from dubio.regression import BayesianDropoutRegressionCV as BayesianDropoutRegressionCV
 
 __all__ = [
     "ELBO",
@@ -52,3 +58,17 @@ __all__ = [
 ]
 
 __version__ = "0.1.0"
+
+_EXTRAS = ("BayesianDropoutRegression", "BayesianDropoutRegressionCV")  # need dubio[regression]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _EXTRAS:
+        from dubio import regression
+
+        return getattr(regression, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *_EXTRAS]

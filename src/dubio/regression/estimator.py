@@ -1,0 +1,201 @@
+"""The scikit-learn estimator."""
+
+from abc import ABC, abstractmethod
+from numbers import Real
+from typing import Any, Literal, Self, final
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
+from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from dubio.regression.design import make_design
+from dubio.regression.evidence import Evidence, evidence, maximise
+from dubio.regression.posterior import Posterior, WeightDraws
+from dubio.regression.predictive import StudentT
+from dubio.regression.prior import Array, Prior
+from dubio.regression.solver import Solver, SolverName
+
+Seed = int | np.random.Generator | None
+
+
+class DropoutRegression(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
+    """What the estimators share: a posterior, and everything that follows from it."""
+
+    fit_intercept: bool
+    solver: SolverName
+    tol: float
+
+    @abstractmethod
+    def _choose(self, X: Any, y: Array, weights: Array, solver: Solver) -> Prior:
+        """Chooses f and λ0 for these data."""
+
+    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Finds the posterior.
+
+        Args:
+            X: Rows `(N, D)`, dense or sparse; a sparse X is never made dense.
+            y: Targets, `(N,)` or `(N, K)`. Several targets have a noise variance each, and share
+                all else.
+            sample_weight: How many times each row counts, `(N,)`; need not be whole numbers.
+        """
+        X, y = validate_data(
+            self,
+            X,
+            y,
+            accept_sparse=["csr", "csc"],
+            dtype=np.float64,
+            multi_output=True,
+            y_numeric=True,
+        )
+        weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
+        if (weights < 0).any() or not weights.any():
+            raise ValueError(
+                "sample_weight: expected counts >= 0 that are not all zero, got "
+                f"{weights.min():g} to {weights.max():g}; leave out rows that do not count"
+            )
+        solver = Solver(self.solver, self.tol)
+        X, y = _plain(X), np.asarray(y, dtype=np.float64)
+        prior = self._choose(X, y, weights, solver)
+        design = make_design(X, weights, self.fit_intercept)
+        self.posterior_ = Posterior(design, y, prior, solver)
+        self.drop_, self.prior_precision_ = prior.drop, prior.precision
+        self.coef_ = self.posterior_.coef
+        offset = self.posterior_.offset
+        self.intercept_ = offset if offset.ndim else float(offset)
+        return self
+
+    def predict(self, X: Any) -> Array:
+        """The mean (1 − f) xᵀμ + intercept, `(B,)` or `(B, K)`."""
+        rows = self._rows(X)
+        return np.asarray(rows @ self.coef_.T + self.intercept_)
+
+    def predictive(self, X: Any, *, draws: int = 0, random_state: Seed = None) -> StudentT:
+        """The full predictive distribution.
+
+        Args:
+            X: Rows, `(B, D)`.
+            draws: With 0 features are not dropped, and the distribution is a Student t, exact.
+                Else dropout stays on at test time. Mean and variance are then exact over all
+                masks, and densities, quantiles and samples use so many masks for each row.
+            random_state: Seed or source of the masks.
+        """
+        if draws < 0:
+            raise ValueError(
+                f"draws: expected a number of masks >= 0, got {draws}; 0 does not drop at all"
+            )
+        rows = self._rows(X)
+        return self.posterior_.predictive(rows, draws, np.random.default_rng(random_state))
+
+    def sample_weights(self, draws: int = 1, *, random_state: Seed = None) -> WeightDraws:
+        """Draws linear functions from the posterior.
+
+        Args:
+            draws: How many.
+            random_state: Seed or source of the draws.
+        """
+        check_is_fitted(self)
+        if draws < 1:
+            raise ValueError(f"draws: expected at least 1, got {draws}; ask for one or more")
+        return self.posterior_.sample(draws, np.random.default_rng(random_state))
+
+    def evidence(self) -> Evidence:
+        """The log marginal likelihood of the training targets, with its derivatives."""
+        check_is_fitted(self)
+        return evidence(self.posterior_)
+
+    def _rows(self, X: Any) -> Any:
+        check_is_fitted(self)
+        return _plain(
+            validate_data(self, X, accept_sparse=["csr", "csc"], dtype=np.float64, reset=False)
+        )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+@final
+class BayesianDropoutRegression(DropoutRegression):
+    """Linear regression under the constraint that features are dropped at random (paper 003).
+
+    The posterior is that of a conjugate linear model in which every feature has a prior precision
+    that grows with its size, so that no weight may rely on another one being there:
+
+        Λ = λ0 I + f(1 − f) diag(XᵀX) + (1 − f)² XᵀX,  μ = (1 − f) Λ⁻¹ Xᵀ y.
+
+    The paper's model has no intercept. Here it is not dropped, has a flat prior, and is integrated
+    out exactly; it costs one degree of freedom.
+
+    Args:
+        drop: f in [0, 1), or "evidence" to choose it by the marginal likelihood. With 0 the mean is
+            that of ridge regression.
+        prior_precision: λ0 >= 0, the ridge penalty, or "evidence". With 0 predictions do not depend
+            on the scales of the features.
+        fit_intercept: Whether the model has an intercept.
+        solver: "cholesky" factorises Λ or, with more features than rows, its dual. "cg" gives the
+            mean alone, by conjugate gradients. "auto" finds the mean by what is faster; what needs
+            a factor then makes one when first asked for.
+        tol: Relative residual at which "cg" stops.
+
+    Attributes:
+        coef_: (1 − f) μ, `(D,)` or `(K, D)`: predictions are `X @ coef_.T + intercept_`.
+        intercept_: A number, or `(K,)`.
+        drop_: f, as given or chosen.
+        prior_precision_: λ0, as given or chosen.
+        posterior_: The posterior itself, with μ and the noise.
+        n_features_in_: D.
+        feature_names_in_: The columns of a data frame.
+    """
+
+    def __init__(
+        self,
+        drop: float | Literal["evidence"] = 0.2,
+        prior_precision: float | Literal["evidence"] = 1e-3,
+        *,
+        fit_intercept: bool = True,
+        solver: SolverName = "auto",
+        tol: float = 1e-8,
+    ) -> None:
+        self.drop = drop
+        self.prior_precision = prior_precision
+        self.fit_intercept = fit_intercept
+        self.solver = solver
+        self.tol = tol
+
+    def _choose(self, X: Any, y: Array, weights: Array, solver: Solver) -> Prior:
+        drop = _number_or_none("drop", self.drop)
+        precision = _number_or_none("prior_precision", self.prior_precision)
+        Prior(drop or 0.0, precision or 0.0)  # complains at once
+        if drop is not None and precision is not None:
+            return Prior(drop, precision)
+        if solver.name == "cg":
+            raise ValueError(
+                "solver: expected 'auto' or 'cholesky' to choose by evidence, got 'cg', which "
+                "gives the mean alone"
+            )
+        return maximise(make_design(X, weights, self.fit_intercept), y, drop, precision)
+
+
+def _number_or_none(name: str, value: float | str) -> float | None:
+    if isinstance(value, str) and value == "evidence":
+        return None
+    if not isinstance(value, Real):
+        raise TypeError(
+            f"{name}: expected a number or 'evidence', got {value!r}; to try several values, use "
+            "BayesianDropoutRegressionCV"
+        )
+    return float(value)
+
+
+def _plain(X: Any) -> Any:
+    """A numpy array, or a sparse array by rows in which every element is stored once."""
+    if not sparse.issparse(X):
+        return X
+    rows = sparse.csr_array(X)
+    if not rows.has_canonical_format:
+        rows = rows.copy()  # the caller's stays as it is
+        rows.sum_duplicates()
+    return rows

@@ -1,0 +1,185 @@
+"""The posterior precision Λ, factorised: for whatever needs more than the mean.
+
+Λ = λ0 I + f(1 − f) diag(XᵀX) + (1 − f)² AᵀA = P + (1 − f)² AᵀA (paper 003, eq. 14, with the
+centred rows A in place of X where there is an intercept). With no more features than rows Λ itself
+is factorised, else the kernel K = I + (1 − f)² A P⁻¹ Aᵀ, which has the size of the rows.
+"""
+
+from abc import ABC, abstractmethod
+from functools import cached_property
+from typing import final
+
+import numpy as np
+from scipy import linalg
+
+from dubio.regression.design import Design
+from dubio.regression.prior import Array, Prior
+
+
+class Factor(ABC):
+    """What follows from a factor of Λ or of K.
+
+    Attributes:
+        log_ratio: log|Λ| − log|P| = log|K|; infinite for the flat prior f = λ0 = 0.
+    """
+
+    log_ratio: float
+
+    @abstractmethod
+    def mean(self, design: Design, targets: Array) -> Array:
+        """μ = (1 − f) Λ⁻¹ Aᵀ y for targets `(N, K)` of the factorised design: `(D, K)`."""
+
+    @abstractmethod
+    def quadratic(self, rows: Array) -> Array:
+        """uᵀ Λ⁻¹ u for rows u `(B, D)`: `(B,)`."""
+
+    @abstractmethod
+    def sample(self, draws: int, rng: np.random.Generator) -> Array:
+        """Draws from N(0, Λ⁻¹): `(S, D)`."""
+
+    @cached_property
+    @abstractmethod
+    def variances(self) -> Array:
+        """The diagonal of Λ⁻¹, `(D,)`."""
+
+    @cached_property
+    @abstractmethod
+    def determined(self) -> Array:
+        """γ_d = 1 − P_d (Λ⁻¹)_dd in [0, 1]: how far the data determine each weight, `(D,)`."""
+
+
+@final
+class PrimalFactor(Factor):
+    """Λ = LLᵀ, `(D, D)`. Keeps no training row."""
+
+    def __init__(self, design: Design, prior: Prior) -> None:
+        self._keep, self._penalty = prior.keep, prior.penalty(design.squares)
+        precision = prior.keep**2 * design.gram
+        precision[np.diag_indices_from(precision)] += self._penalty
+        self._lower = _cholesky(precision)
+        with np.errstate(divide="ignore"):
+            self.log_ratio = _log_determinant(self._lower) - float(np.log(self._penalty).sum())
+
+    def mean(self, design: Design, targets: Array) -> Array:
+        """By two triangular solves."""
+        return _solve(self._lower, self._keep * design.adjoint(targets))
+
+    def quadratic(self, rows: Array) -> Array:
+        """|L⁻¹u|²."""
+        return _squares(self._lower, rows.T)
+
+    def sample(self, draws: int, rng: np.random.Generator) -> Array:
+        """L⁻ᵀz with standard normal z."""
+        noise = rng.standard_normal((draws, len(self._lower)))
+        return _triangular(self._lower, noise.T, transposed=True).T
+
+    @cached_property
+    def variances(self) -> Array:
+        """From the inverse itself."""
+        return _inverse(self._lower).diagonal().copy()
+
+    @cached_property
+    def determined(self) -> Array:
+        """From the variances."""
+        return np.clip(1 - self._penalty * self.variances, 0, 1)
+
+
+@final
+class DualFactor(Factor):
+    """K = LLᵀ, `(N, N)`. Keeps the training rows, as they are stored."""
+
+    def __init__(self, design: Design, prior: Prior) -> None:
+        self._keep, self._penalty = prior.keep, prior.proper_penalty(design.squares)
+        self._design = design
+        kernel = design.outer(prior.keep**2 / self._penalty)
+        kernel[np.diag_indices_from(kernel)] += 1
+        self._lower = _cholesky(kernel)
+        self.log_ratio = _log_determinant(self._lower)
+
+    def mean(self, design: Design, targets: Array) -> Array:
+        """(1 − f) P⁻¹ Aᵀ K⁻¹ y."""
+        return self._spread(_solve(self._lower, targets))
+
+    def quadratic(self, rows: Array) -> Array:
+        """uᵀP⁻¹u − |L⁻¹ (1 − f) A P⁻¹ u|²."""
+        scaled = rows / self._penalty
+        seen = self._keep * self._design.forward(scaled.T)  # (N, B)
+        prior = np.einsum("bd,bd->b", rows, scaled)
+        return np.maximum(prior - _squares(self._lower, seen), 0)
+
+    def sample(self, draws: int, rng: np.random.Generator) -> Array:
+        """A draw v from the prior, corrected by the data: v − (1 − f) P⁻¹ Aᵀ K⁻¹ ((1 − f) A v + e).
+
+        With noise e ~ N(0, I) in the targets this has the covariance Λ⁻¹.
+        """
+        prior = (rng.standard_normal((draws, len(self._penalty))) / np.sqrt(self._penalty)).T
+        noise = rng.standard_normal((draws, len(self._lower))).T
+        seen = self._keep * self._design.forward(prior) + noise  # (N, S)
+        return (prior - self._spread(_solve(self._lower, seen))).T
+
+    @cached_property
+    def variances(self) -> Array:
+        """(1 − γ_d) / P_d."""
+        return (1 - self.determined) / self._penalty
+
+    @cached_property
+    def determined(self) -> Array:
+        """γ_d = (1 − f)² A_dᵀ K⁻¹ A_d / P_d, with A_d the columns of A."""
+        seen = self._design.column_quadratics(_inverse(self._lower))
+        return np.clip(self._keep**2 * seen / self._penalty, 0, 1)
+
+    def _spread(self, duals: Array) -> Array:
+        """(1 − f) P⁻¹ Aᵀ α."""
+        return self._keep * self._design.adjoint(duals) / self._penalty[:, None]
+
+
+def factorise(design: Design, prior: Prior) -> Factor:
+    """In the space of the features or of the rows, whichever is smaller."""
+    rows, features = design.shape
+    return PrimalFactor(design, prior) if features <= rows else DualFactor(design, prior)
+
+
+def _cholesky(matrix: Array) -> Array:
+    """L with LLᵀ = matrix, unless the matrix is singular up to rounding.
+
+    A squared pivot over its diagonal element is the share of a feature that the features before
+    it do not explain.
+    """
+    diagonal = matrix.diagonal().copy()
+    lower, failed = linalg.lapack.dpotrf(matrix.T, lower=True, overwrite_a=True)
+    rounding = len(matrix) * np.finfo(np.float64).eps
+    if failed or bool((np.square(lower.diagonal()) <= rounding * diagonal).any()):
+        raise ValueError(
+            "X: expected linearly independent features, or a prior that decides between them, got "
+            "features that depend on each other up to rounding; increase prior_precision or drop, "
+            "or remove constant and repeated features"
+        )
+    return np.asarray(lower)
+
+
+def _log_determinant(lower: Array) -> float:
+    return 2 * float(np.log(lower.diagonal()).sum())
+
+
+def _triangular(lower: Array, columns: Array, transposed: bool = False) -> Array:
+    solution: Array = linalg.solve_triangular(
+        lower, columns, lower=True, trans=int(transposed), check_finite=False
+    )
+    return solution
+
+
+def _solve(lower: Array, columns: Array) -> Array:
+    """(LLᵀ)⁻¹ V."""
+    return np.asarray(linalg.cho_solve((lower, True), columns, check_finite=False))
+
+
+def _inverse(lower: Array) -> Array:
+    """(LLᵀ)⁻¹, stored by rows."""
+    inverse, _ = linalg.lapack.dpotri(lower, lower=True)  # its upper half is zero
+    inverse += np.tril(inverse, -1).T
+    return np.asarray(inverse.T)
+
+
+def _squares(lower: Array, columns: Array) -> Array:
+    """|L⁻¹v|² for each column v."""
+    return np.asarray(np.square(_triangular(lower, columns)).sum(0))
