@@ -105,7 +105,7 @@ class DualFactor(Factor):
         scaled = rows / self._penalty
         seen = self._keep * self._design.forward(scaled.T)  # (N, B)
         prior = np.einsum("bd,bd->b", rows, scaled)
-        return np.maximum(prior - _squares(self._lower, seen), 0)
+        return np.asarray(np.maximum(prior - _squares(self._lower, seen), 0))
 
     def sample(self, draws: int, rng: np.random.Generator) -> Array:
         """A draw v from the prior, corrected by the data: v − (1 − f) P⁻¹ Aᵀ K⁻¹ ((1 − f) A v + e).

@@ -127,12 +127,13 @@ class StudentT:
         F keeps its relative precision in the lower half; the upper half is mirrored to it.
         """
         sign = 1.0 if q <= 0.5 else -1.0
-        q = min(q, 1 - q)
-        location = sign * self.location
+        location, q = sign * self.location, min(q, 1 - q)
+        if q == 0:
+            return np.full_like(self.mean, -sign * np.inf)
         parts = location + self.scale * special.stdtrit(self.freedom, q)  # (S, B, *E)
         low, high = parts.min(0), parts.max(0)
         eps = np.finfo(np.float64).eps
-        while bool((high - low > eps * np.maximum(self.scale.min(0), 2 * np.abs(high))).any()):
+        while bool((high - low > 2 * eps * np.maximum(self.scale.min(0), np.abs(high))).any()):
             middle = low + (high - low) / 2
             below = special.stdtr(self.freedom, (middle - location) / self.scale).mean(0) < q
             low, high = np.where(below, middle, low), np.where(below, high, middle)

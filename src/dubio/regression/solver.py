@@ -115,8 +115,8 @@ def iterate(
     means = design.adjoint(duals)
     means *= spread
     means /= keep
-    converged: NDArray[np.bool_] = (size <= goal).reshape(-1, outputs).all(axis=1)
-    return means.reshape(-1, len(priors), outputs), converged
+    converged = (size <= goal).reshape(-1, outputs)
+    return means.reshape(-1, len(priors), outputs), np.logical_and.reduce(converged, axis=1)
 
 
 def _squares(columns: Array) -> Array:
