@@ -187,6 +187,19 @@ class TestSparse:
         model = BayesianDropoutRegressionCV((0.1, 0.5), (0.1, 1.0, 10.0), cv=2).fit(X, y)
         assert model.mse_path_.shape == (2, 3, 2)
 
+    @pytest.mark.parametrize("features", [3, 30])
+    @pytest.mark.parametrize("stored", [np.array, sparse.csr_array])
+    def test_later_writes_into_the_rows_do_not_matter(
+        self, features: int, stored: Callable[[Array], Any], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("dubio.regression.solver._MATRIX_SPEED", 0)  # a factor comes later
+        X, y = data(rows=10, features=features)
+        before = BayesianDropoutRegression().fit(X, y).predictive(X).std
+        given = stored(X)
+        model = BayesianDropoutRegression().fit(given, y)
+        given *= 0
+        np.testing.assert_allclose(model.predictive(X).std, before)
+
     def test_repeated_elements_add_up_and_stay(self) -> None:
         X, y = data(rows=10, features=3)
         halves = (X[:, None] * np.array([[0.25], [0.75]])).ravel()  # each element in two parts

@@ -16,6 +16,7 @@ from scipy import sparse
 from dubio.regression.prior import Array
 
 BLOCK = 2**22  # numbers in a dense block: 32 MiB
+_WIDE = 4  # columns from which on it pays to store a sparse design both ways
 
 
 def blocks(length: int, width: int) -> Iterator[slice]:
@@ -130,17 +131,27 @@ class DenseDesign(Design):
 class SparseDesign(Design):
     """A is never formed: √S X stays sparse, and centring is a matrix of rank one beside it.
 
-    Products gather from the shorter side, which fits a cache, and stream along the longer: stored
-    by column where D > N.
+    Products with many columns gather from the shorter side, which fits a cache, and stream along
+    the longer: where D > N they use a copy that is stored by column.
     """
 
     def __init__(self, X: Any, weights: Array, intercept: bool) -> None:
         super().__init__(X, weights, intercept)
-        compressed = sparse.csc_array if X.shape[1] > X.shape[0] else sparse.csr_array
-        self._rows = compressed(sparse.diags_array(self._roots) @ X)
-        self.squares = self._rows.power(2).sum(axis=0)
-        mean = self._roots @ self._rows / self.count
+        self._rows = sparse.csr_array(X, copy=True)  # the caller may write into X
+        self._rows.data *= np.repeat(self._roots, np.diff(self._rows.indptr))
+        self.squares = np.bincount(
+            self._rows.indices, weights=np.square(self._rows.data), minlength=X.shape[1]
+        )
+        mean = self._rows.T @ self._roots / self.count
         self.center = mean if intercept else np.zeros(X.shape[1])
+
+    @cached_property
+    def _columns(self) -> Any:
+        return self._rows.tocsc()
+
+    def _stored_for(self, columns: Array) -> Any:
+        wide = self.shape[1] > self.shape[0] and columns.shape[1] >= _WIDE
+        return self._columns if wide else self._rows
 
     @property
     def stored(self) -> int:
@@ -149,14 +160,14 @@ class SparseDesign(Design):
 
     def forward(self, columns: Array) -> Array:
         """A V = √S X V − √s (x̄ᵀV)."""
-        product: Array = self._rows @ columns
+        product: Array = self._stored_for(columns) @ columns
         if self.intercept:
             product -= np.outer(self._roots, self.center @ columns)
         return product
 
     def adjoint(self, columns: Array) -> Array:
         """Aᵀ U = (√S X)ᵀ U − x̄ (√sᵀU)."""
-        product: Array = self._rows.T @ columns
+        product: Array = self._stored_for(columns).T @ columns
         if self.intercept:
             product -= np.outer(self.center, self._roots @ columns)
         return product
@@ -169,7 +180,7 @@ class SparseDesign(Design):
 
     def outer(self, scale: Array) -> Array:
         """A diag(scale) Aᵀ, some rows at a time: the product of sparse matrices is nearly full."""
-        rows = self._rows.tocsr()
+        rows = self._rows
         columns = (rows @ sparse.diags_array(scale)).T.tocsr()  # (D, N)
         cross = rows @ (scale * self.center) - self._roots * (scale @ self.center**2) / 2
         result = np.empty((self.shape[0], self.shape[0]))
@@ -180,7 +191,7 @@ class SparseDesign(Design):
 
     def column_quadratics(self, kernel: Array) -> Array:
         """The diagonal of Aᵀ M A: M meets a block of columns at a time, and they stay sparse."""
-        columns = self._rows.T.tocsr()  # (D, N)
+        columns = self._columns.T  # (D, N)
         result = np.empty(self.shape[1])
         for part in blocks(self.shape[1], self.shape[0]):
             block = columns[part]

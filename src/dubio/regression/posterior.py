@@ -7,6 +7,7 @@ from typing import Any, final
 import numpy as np
 from scipy import sparse
 
+from dubio.progress import Progress
 from dubio.regression.design import Design, blocks
 from dubio.regression.factor import Factor, factorise
 from dubio.regression.predictive import StudentT
@@ -147,7 +148,10 @@ class Posterior:
         noise = self.noise_variance
         mean, spread = self._project(keep * X)
         components = [(mean, spread)] if draws == 0 else []
-        components += [self._project(_mask(X, keep, rng)) for _ in range(draws)]
+        with Progress("masks", draws) as progress:
+            for _ in range(draws):
+                components.append(self._project(_mask(X, keep, rng)))
+                progress.advance()
         epistemic = np.full_like(mean, np.inf)
         if self.shape > 1:
             epistemic = noise * spread[:, None]

@@ -44,7 +44,9 @@ class Solver:
                 f"solver: expected 'auto', 'cholesky' or 'cg', got {self.name!r}; 'auto' chooses"
             )
         if not self.tolerance > 0:
-            raise ValueError(f"tol: expected a number > 0, got {self.tolerance}; 1e-8 is exact")
+            raise ValueError(
+                f"tol: expected a number > 0, got {self.tolerance}; 1e-8 is nearly exact"
+            )
 
     def factorises(self, design: Design, priors: Sequence[Prior]) -> bool:
         """Whether the means come from factors; "auto" counts operations."""
