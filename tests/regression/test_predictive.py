@@ -1,5 +1,8 @@
 """The predictive and the draws of weights against scipy's Student t."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy import sparse, stats
@@ -100,11 +103,14 @@ class TestPredictive:
         np.testing.assert_allclose(p.aleatoric, p.aleatoric[0])
 
     @pytest.mark.parametrize("features", [4, 20])
-    def test_masks_keep_features_at_their_rate(self, features: int) -> None:
+    @pytest.mark.parametrize("stored", [np.asarray, sparse.csr_array])
+    def test_masks_keep_features_at_their_rate(
+        self, features: int, stored: Callable[[Array], Any]
+    ) -> None:
         """Moments over many masks approach the exact ones: a z-test for each of 5 rows."""
         X, y = data(features=features)
         model = BayesianDropoutRegression(0.3, 0.5).fit(X, y)
-        p = model.predictive(X[:5], draws=4000, random_state=0)
+        p = model.predictive(stored(X[:5]), draws=4000, random_state=0)
         threshold = stats.norm.isf(FALSE_ALARMS / 2 / 10)
         error = p.location.std(0) / np.sqrt(4000)
         assert (np.abs(p.location.mean(0) - p.mean) < threshold * error).all()

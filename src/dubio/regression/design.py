@@ -139,9 +139,8 @@ class SparseDesign(Design):
         super().__init__(X, weights, intercept)
         self._rows = sparse.csr_array(X, copy=True)  # the caller may write into X
         self._rows.data *= np.repeat(self._roots, np.diff(self._rows.indptr))
-        self.squares = np.bincount(
-            self._rows.indices, weights=np.square(self._rows.data), minlength=X.shape[1]
-        )
+        squares = np.bincount(self._rows.indices, np.square(self._rows.data), X.shape[1])
+        self.squares = squares.astype(np.float64)
         mean = self._rows.T @ self._roots / self.count
         self.center = mean if intercept else np.zeros(X.shape[1])
 
