@@ -272,8 +272,10 @@ class TestSolvers:
         np.testing.assert_allclose(iterated.posterior_.rate, exact.posterior_.rate, rtol=1e-10)
 
     def test_auto_iterates_where_that_is_cheaper_and_factorises_when_asked(self) -> None:
-        X = sparse.random_array((300, 2000), density=0.002, rng=np.random.default_rng(0))
-        X, y = X.tocsr(), X @ np.random.default_rng(1).normal(size=2000)
+        rng = np.random.default_rng(0)
+        places = rng.integers(300, size=1200), rng.integers(2000, size=1200)
+        X = sparse.coo_array((rng.random(1200), places), shape=(300, 2000)).tocsr()
+        y = X @ rng.normal(size=2000)
         model = BayesianDropoutRegression().fit(X, y)
         assert not Solver("auto").factorises(make_design(X, np.ones(300), True), [Prior(0.2, 1)])
         exact = BayesianDropoutRegression(solver="cholesky").fit(X, y)
