@@ -31,8 +31,9 @@ types: $(READY)
 imports: $(READY)
 	$(BIN)/lint-imports
 
+# A process for every core, each with one thread.
 unit: $(READY)
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto
 
 bench: $(READY)
 	$(BIN)/python benchmarks/predict.py
