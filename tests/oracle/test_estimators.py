@@ -149,6 +149,41 @@ def test_unbiased_estimators_without_the_scale(estimator: str) -> None:
     assert is_unbiased(samples, exact_grad(net, Categorical(), scaled=False))
 
 
+class TimeFirst(nn.Module):
+    """A mask for every time step, on an axis that is as long as the batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.masked = Masked(nn.Linear(1, 1), LearnableBernoulli(1, drop=0.4))
+        nn.init.constant_(self.masked.layer.weight, 1.5)
+        self.double()
+
+    def forward(self, x: Tensor) -> Tensor:  # (B, T)
+        return self.masked(x.T[..., None]).tanh().sum(0)  # (B, 1)
+
+
+@pytest.mark.parametrize("estimator", UNBIASED)
+def test_unbiased_estimators_when_time_comes_first(estimator: str) -> None:
+    net = TimeFirst()
+    x = torch.tensor([[1.0, -0.5], [0.3, 2.0]], dtype=torch.float64)  # two examples, two steps
+    y = torch.tensor([[0.5], [-1.0]], dtype=torch.float64)
+    keep = net.masked.mask.keep
+    expected = torch.zeros(())
+    for masks in itertools.product([0.0, 1.0], repeat=2):  # shared by the two examples
+        z = torch.tensor(masks).double()
+        p = torch.where(z > 0, keep, 1 - keep).prod()
+        f = net.masked.layer((x * z / keep)[..., None]).tanh().sum(1)  # (B, 1)
+        expected = expected - p * Gaussian(2.0).log_prob(f[None], y)[0].mean()
+    exact = flat_grad(expected, net)
+    elbo = ELBO(
+        net, Gaussian(2.0), 1, estimator=estimator, kl_weight=0.0,  # type: ignore[arg-type]
+        generator=torch.Generator().manual_seed(2),
+    )  # fmt: skip
+    samples = torch.stack([flat_grad(elbo(x, y), net) for _ in range(500)])
+    assert is_unbiased(samples, exact)
+
+
 @pytest.mark.parametrize("estimator", UNBIASED)
 def test_unbiased_estimators_with_one_rate_for_a_layer(estimator: str) -> None:
     net = build(one_rate=True)

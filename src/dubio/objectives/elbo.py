@@ -11,7 +11,7 @@ from dubio.likelihoods import Likelihood
 from dubio.masks.learnable import LearnableBernoulli
 from dubio.noise import Noise
 from dubio.objectives.estimators import ESTIMATORS, Estimator, trapezoid_once
-from dubio.objectives.passes import Passes
+from dubio.objectives.passes import Batched, Passes
 from dubio.stochastic import Stochastic, kl
 
 
@@ -84,6 +84,7 @@ class ELBO(nn.Module):
         self._shared = shared
         self._generator = generator
         self._select = select
+        self._by_example: dict[Batched, bool] = {}
         self.step = 0
 
     @property
@@ -110,7 +111,17 @@ class ELBO(nn.Module):
         noise = Noise(self._draws, shared=self._shared, generator=self._generator)
         estimate = ESTIMATORS[self._estimator] if self._learns_masks() else trapezoid_once
         parts = [
-            estimate(Passes(self.model, self.likelihood, noise[k].numbers, x, y, self._select))
+            estimate(
+                Passes(
+                    self.model,
+                    self.likelihood,
+                    noise[k].numbers,
+                    x,
+                    y,
+                    self._select,
+                    self._by_example,
+                )
+            )
             for k in range(self._draws)
         ]
         nll = torch.stack(parts).mean()

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,9 @@ from dubio.likelihoods import Likelihood
 from dubio.masks.learnable import Gate, Gated, LearnableBernoulli, gated, trapezoid_gate
 
 _Result = TypeVar("_Result")
+Batched: TypeAlias = tuple[
+    LearnableBernoulli, torch.Size, int
+]  # mask, its noise, rows of the batch
 
 
 class Passes:
@@ -30,6 +33,15 @@ class Passes:
 
     All passes share the noise that is not being learned. What the network computes before its
     first learnable mask, the trunk, is computed once.
+
+    Args:
+        model: The network.
+        likelihood: What outputs say about targets.
+        numbers: The random numbers of the draw.
+        x: Inputs.
+        y: Targets.
+        select: Which part of the output is meant.
+        by_example: Remembers, from batch to batch, whose noise has one row for every example.
 
     Attributes:
         sites: What the learnable masks have drawn in the first pass.
@@ -43,6 +55,7 @@ class Passes:
         x: Inputs,
         y: Tensor,
         select: Select,
+        by_example: dict[Batched, bool],
     ) -> None:
         self.sites: dict[LearnableBernoulli, OwnSite] = {}
         self._model = model
@@ -50,6 +63,7 @@ class Passes:
         self._numbers = numbers
         self._x, self._y = x, y
         self._select = select
+        self._by_example = by_example
         self._trunk = Trunk()
         self._generator: torch.Generator | None = None
 
@@ -57,6 +71,8 @@ class Passes:
         """Losses of all rows."""
         losses, own = self._run(self._trunk, gate)
         self.sites = {m: site for m, site in own.items() if isinstance(m, LearnableBernoulli)}
+        if any(self._batched(mask) not in self._by_example for mask in self.sites):
+            self._by_example.update(self._find_rows(inputs.count_rows(self._x)))
         return losses
 
     def again(self, gate: Gate) -> Tensor:  # (B,)
@@ -77,7 +93,7 @@ class Passes:
         Where one mask is for several rows, or several for one, by the sum of those values.
         """
         site = self.sites[mask]
-        if site.rows is None or len(of_rows) != _rows(site):
+        if site.rows is None or len(of_rows) == 1 or not self._is_by_example(mask):
             return of_rows.sum() * noise
         of_rows = of_rows.to(noise.dtype)
         total: Tensor = torch.tensordot(of_rows, noise, dims=([0], [site.rows]))
@@ -88,13 +104,43 @@ class Passes:
 
         Where one mask is for several rows, or several for one, only the sum over rows is known.
         """
-        apart = all(_rows(self.sites[mask]) == len(of_rows) for mask in of_masks)
+        apart = all(map(self._is_by_example, of_masks))
         total = of_rows if apart else of_rows.sum()[None]
         for mask, values in of_masks.items():
             rows = self.sites[mask].rows
             kept = [axis for axis in range(values.dim()) if not apart or axis != rows]
             total = total + values.sum(kept)
         return total
+
+    def _batched(self, mask: LearnableBernoulli) -> Batched:
+        return mask, self.sites[mask].noise.shape, inputs.count_rows(self._x)
+
+    def _is_by_example(self, mask: LearnableBernoulli) -> bool:
+        return self._by_example[self._batched(mask)]
+
+    def _find_rows(self, rows: int) -> dict[Batched, bool]:
+        """Which masks have a row of noise for every example: they have one less for one less.
+
+        An axis as long as the batch need not be the batch's: it may be that of time.
+        """
+        fewer = self._noise_shapes_of(torch.arange(rows - 1)) if rows > 1 else {}
+        found = {}
+        for mask, site in self.sites.items():
+            shape, axis = site.noise.shape, site.rows
+            known = axis is not None and shape[axis] == rows and mask in fewer
+            found[self._batched(mask)] = known and fewer[mask][axis or 0] == rows - 1
+        return found
+
+    def _noise_shapes_of(self, rows: Tensor) -> dict[nn.Module | None, torch.Size]:
+        """The shapes of noise in a pass over some rows; nothing if the network does not take it."""
+        batch = BatchSize(len(rows))
+        watcher = Interceptor(self._numbers, roots=None, batch=batch, watching=True)
+        try:
+            with torch.no_grad(), _kept_statistics(self._model), watcher:
+                inputs.call(self._model, self._x, rows)
+        except Exception:  # then losses are not told apart: noisier, and as unbiased
+            return {}
+        return {s.module: watcher.noise_shapes[s.index] for s in watcher.sites}
 
     def _run(
         self, executor: "Trunk | Replay", gate: Gate
@@ -194,11 +240,6 @@ class Replay(Plainly):
             return (result,)
         self.end_of_trunk()
         return None
-
-
-def _rows(site: OwnSite) -> int:
-    """How many rows have a mask of their own."""
-    return 1 if site.rows is None else site.noise.shape[site.rows]
 
 
 @contextmanager
