@@ -71,8 +71,6 @@ class Passes:
         """Losses of all rows."""
         losses, own = self._run(self._trunk, gate)
         self.sites = {m: site for m, site in own.items() if isinstance(m, LearnableBernoulli)}
-        if any(self._batched(mask) not in self._by_example for mask in self.sites):
-            self._by_example.update(self._find_rows(inputs.count_rows(self._x)))
         return losses
 
     def again(self, gate: Gate) -> Tensor:  # (B,)
@@ -116,6 +114,8 @@ class Passes:
         return mask, self.sites[mask].noise.shape, inputs.count_rows(self._x)
 
     def _is_by_example(self, mask: LearnableBernoulli) -> bool:
+        if self._batched(mask) not in self._by_example:
+            self._by_example.update(self._find_rows(inputs.count_rows(self._x)))
         return self._by_example[self._batched(mask)]
 
     def _find_rows(self, rows: int) -> dict[Batched, bool]:
