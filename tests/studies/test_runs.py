@@ -117,8 +117,8 @@ def test_killed_ten_times_at_random_moments(
     context.set_forkserver_preload(["practice", "dubio.studies.running", "joblib", "filelock"])
     log = tmp_path / "log"
     log.touch()
-    config = practice.Config(size=60, pause=0.02, log=str(log))
-    words = ["run", practice.ID, "--size", "60", "--pause", "0.02", "--log", str(log)]
+    config = practice.Config(size=100, pause=0.02, log=str(log))
+    words = ["run", practice.ID, "--size", "100", "--pause", "0.02", "--log", str(log)]
     folder = Store(tmp_path, Recipe.of(practice.STUDY, "small", config, 0)).folder
 
     def start() -> multiprocessing.process.BaseProcess:
@@ -135,7 +135,9 @@ def test_killed_ten_times_at_random_moments(
     for _ in range(10):
         done, logged = stored(), len(log.read_text().splitlines())
         process = start()
-        process.join(0.1 + chance.uniform(0.0, 0.25))
+        while process.is_alive() and len(log.read_text().splitlines()) == logged:
+            process.join(0.005)  # until it has begun
+        process.join(chance.uniform(0.0, 0.12))
         if process.is_alive():
             assert process.pid is not None
             os.kill(process.pid, signal.SIGKILL)
@@ -143,13 +145,14 @@ def test_killed_ten_times_at_random_moments(
         process.join()
         computed = {line.split()[1] for line in log.read_text().splitlines()[logged:]}
         assert not computed & done
+    assert kills == 10
     done, logged = stored(), len(log.read_text().splitlines())
     process = start()
     process.join()
     assert process.exitcode == 0
     lines = log.read_text().splitlines()
     assert not {line.split()[1] for line in lines[logged:]} & done
-    assert 60 <= len(lines) <= 60 + kills  # a kill costs at most the piece it interrupts
+    assert 100 <= len(lines) <= 100 + kills  # a kill costs at most the piece it interrupts
     assert not list(tmp_path.rglob("*.tmp"))
     log.unlink()
     fresh = execute(tmp_path / "fresh", config)
