@@ -20,13 +20,33 @@ class Stochastic(nn.Module, ABC):
 
 def kl(model: nn.Module) -> Tensor:
     """The divergence of all stochastic modules of a network, each counted once."""
-    parts = [module.kl() for module in model.modules() if isinstance(module, Stochastic)]
+    stochastic = [module for module in model.modules() if isinstance(module, Stochastic)]
+    _check_apart(stochastic)
+    parts = [module.kl() for module in stochastic]
     if not parts:
         raise ValueError(
             f"model: expected a network with stochastic modules such as dubio.Masked, got "
             f"{type(model).__name__} without any; convert it, or leave out the KL."
         )
     return torch.stack([part.to(parts[0].device) for part in parts]).sum()
+
+
+def _check_apart(modules: list[Stochastic]) -> None:
+    """Complain about a module with parameters that would be counted in two divergences."""
+    owners: dict[nn.Module, Stochastic] = {}
+    for owner in modules:
+        for name, part in owner.named_children():
+            if owners.setdefault(part, owner) is not owner:
+                raise ValueError(
+                    f"model: expected stochastic modules with parts of their own, but one "
+                    f"{type(part).__name__} is the {name} of two of them, and would count twice; "
+                    f"for masks that share a rate use mask.tied()."
+                )
+
+
+def is_silent(module: nn.Module) -> bool:
+    """Whether a module is to behave like its mean: in eval mode, and without noise around it."""
+    return not module.training and current_interceptor() is None
 
 
 def own_noise(

@@ -149,6 +149,32 @@ def test_unbiased_estimators_without_the_scale(estimator: str) -> None:
     assert is_unbiased(samples, exact_grad(net, Categorical(), scaled=False))
 
 
+@pytest.mark.parametrize("estimator", UNBIASED)
+def test_unbiased_estimators_where_rows_meet(estimator: str) -> None:
+    """Batch normalisation behind the mask: a mask acts on the losses of all rows."""
+    torch.manual_seed(0)
+    net = nn.Sequential(
+        Masked(nn.Linear(1, 2), LearnableBernoulli(1, drop=0.4)), nn.BatchNorm1d(2), nn.Tanh(),
+        nn.Linear(2, 1),
+    ).double()  # fmt: skip
+    x = torch.tensor([[1.0], [-0.5], [2.0]], dtype=torch.float64)
+    y = torch.tensor([[0.5], [-1.0], [2.0]], dtype=torch.float64)
+    keep = net[0].mask.keep
+    expected = torch.zeros(())
+    for masks in itertools.product([0.0, 1.0], repeat=3):  # one for each row
+        z = torch.tensor(masks).double()[:, None]
+        p = torch.where(z > 0, keep, 1 - keep).prod()
+        f = net[1:](net[0].layer(x * z / keep))
+        expected = expected - p * Gaussian(2.0).log_prob(f[None], y)[0].mean()
+    exact = flat_grad(expected, net)
+    elbo = ELBO(
+        net, Gaussian(2.0), 1, estimator=estimator, kl_weight=0.0,  # type: ignore[arg-type]
+        generator=torch.Generator().manual_seed(2),
+    )  # fmt: skip
+    samples = torch.stack([flat_grad(elbo(x, y), net) for _ in range(500)])
+    assert is_unbiased(samples, exact)
+
+
 class TimeFirst(nn.Module):
     """A mask for every time step, on an axis that is as long as the batch."""
 

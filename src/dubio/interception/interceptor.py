@@ -24,7 +24,13 @@ from dubio.interception.layout import (
 )
 from dubio.interception.numbers import Numbers
 from dubio.interception.perturbations import Draw, Perturbation
-from dubio.interception.sites import Namer, Site, Sites, rows_of_outermost_call
+from dubio.interception.sites import (
+    Namer,
+    Site,
+    Sites,
+    inside_checkpoint,
+    rows_of_outermost_call,
+)
 
 Handler = Callable[["Interceptor", Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 
@@ -235,6 +241,12 @@ class Interceptor(TorchFunctionMode):
         owner: nn.Module | None = None,
     ) -> Site | None:
         """Note that a site is reached; None if it was not chosen to be noisy."""
+        if torch.is_grad_enabled() and inside_checkpoint():
+            raise NotImplementedError(
+                f"{kind}: noise inside of torch.utils.checkpoint would be drawn anew when the "
+                f"block is computed again for the gradient, outside of this noise; leave "
+                f"checkpointing out, or compute without gradients."
+            )
         name, module = (kind, owner) if self._namer is None else self._namer.name(kind, owner)
         site = Site(len(self.sites), name, kind, rate, tuple(x.shape), module)
         self.sites.append(site)

@@ -154,6 +154,18 @@ class Namer:
         return modules
 
 
+def inside_checkpoint() -> bool:
+    """Whether torch is at work on a block that it will compute again for the gradient."""
+    if "torch.utils.checkpoint" not in sys.modules:
+        return False
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_globals.get("__name__") == "torch.utils.checkpoint":
+            return True
+        frame = frame.f_back
+    return False
+
+
 def rows_of_outermost_call() -> int | None:
     """Length of the first tensor that the outermost module at work was called with."""
     calls = list(calls_at_work())

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
+from dubio.layers.masked import check_mask
 from dubio.layers.substitution import substitute
 from dubio.layers.wrapping import Wrapping
 from dubio.masks.mask import Mask
@@ -33,6 +34,13 @@ class DropConnect(Wrapping):
                 f"layer: expected Linear, Conv, ConvTranspose, LSTM, GRU or RNN, got "
                 f"{type(layer).__name__}; treat the layers inside it."
             )
+        check_mask(mask)
+        for name in _names(layer):
+            if name not in layer._parameters:
+                raise TypeError(
+                    f"layer: expected {name} as a parameter, got a {type(layer).__name__} that "
+                    f"computes it (weight_norm, spectral_norm, pruning); remove that first."
+                )
         self.layer = layer
         self.mask = mask
         self.length_scale = length_scale
@@ -62,4 +70,11 @@ class DropConnect(Wrapping):
         return self.mask.kl(flat.square(), self.length_scale, 1)
 
     def _weights(self) -> dict[str, Tensor]:
-        return {n: w for n, w in self.layer.named_parameters() if n.startswith("weight")}
+        return {name: getattr(self.layer, name) for name in _names(self.layer)}
+
+
+def _names(layer: nn.Module) -> list[str]:
+    """The names of a layer's matrices of weights."""
+    if isinstance(layer, nn.RNNBase):
+        return [name for name in layer._flat_weights_names if name.startswith("weight")]
+    return ["weight"]

@@ -16,7 +16,8 @@ class Masked(Wrapping):
 
     The mask acts on the features of a linear layer, the channels of a convolution, the features
     of every time step of a recurrent layer (one mask per sequence, Gal 2016), and the embedding of
-    query, key and value of attention. Biases keep a flat prior.
+    query, key and value of attention. Rows of the batch are on axis 0, except for recurrent layers
+    and attention that say otherwise. Biases keep a flat prior.
 
     Args:
         layer: Linear, Conv1–3d, ConvTranspose1–3d, LSTM, GRU, RNN or MultiheadAttention.
@@ -31,6 +32,7 @@ class Masked(Wrapping):
                 f"layer: expected Linear, Conv, ConvTranspose, LSTM, GRU, RNN or "
                 f"MultiheadAttention, got {type(layer).__name__}; mask the layers inside it."
             )
+        check_mask(mask)
         features = len(_squared_norms(layer))
         if mask.units not in (1, features):
             raise ValueError(
@@ -85,10 +87,20 @@ class Masked(Wrapping):
         return self.mask.kl(norms, self.length_scale, weights // len(norms))
 
 
+def check_mask(mask: object) -> None:
+    """Complain about what is no mask."""
+    if not isinstance(mask, Mask):
+        got = f"the class {mask.__name__}" if isinstance(mask, type) else repr(mask)
+        raise TypeError(
+            f"mask: expected a mask such as dubio.masks.Concrete(1, drop=0.1), got {got}."
+        )
+
+
 def _input_weights(layer: nn.Module) -> list[Tensor]:
     """The weights that the masked inputs meet."""
     if isinstance(layer, nn.RNNBase):
-        return [w for name, w in layer.named_parameters() if name.startswith("weight_ih_l0")]
+        names = [name for name in layer._flat_weights_names if name.startswith("weight_ih_l0")]
+        return [getattr(layer, name) for name in names]
     if isinstance(layer, nn.MultiheadAttention):
         if layer.in_proj_weight is not None:
             return [layer.in_proj_weight]

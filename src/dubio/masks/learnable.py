@@ -80,15 +80,16 @@ class _MaskOver(torch.autograd.Function):
         scale = 1 + torch.exp(-logit)  # 1/keep
         y = (x * z).mul_(scale) if x.shape == z.shape else x * (z * scale)
         y = y.to(x.dtype)
-        ctx.save_for_backward(x, y, z, scale, derivative)
+        ctx.save_for_backward(x, y, z, logit, derivative)
         return y
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> tuple[Tensor | None, ...]:
-        x, y, z, scale, derivative = ctx.saved_tensors
+        x, y, z, logit, derivative = ctx.saved_tensors
         (g,) = gradients
+        scale = 1 + torch.exp(-logit)
         for_x, for_logit, for_z, _ = ctx.needs_input_grad
-        of_x = (g * z).mul_(scale).to(x.dtype) if for_x else None
+        of_x = (g * z * scale).to(x.dtype) if for_x else None
         of_logit = None
         if for_logit:
             of_logit = (g * y).sum_to_size(scale.shape) * (1 / scale - 1)

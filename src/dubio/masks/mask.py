@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, Self
 import torch
 from torch import Tensor, nn
 
-from dubio.stochastic import own_noise
+from dubio.stochastic import is_silent, own_noise
 
 
 class Mask(nn.Module, ABC):
@@ -25,8 +25,8 @@ class Mask(nn.Module, ABC):
 
     def __init__(self, units: int, *, drop: float) -> None:
         super().__init__()
-        if units < 1:
-            raise ValueError(f"units: expected at least 1, got {units}.")
+        if isinstance(units, bool) or not isinstance(units, int) or units < 1:
+            raise ValueError(f"units: expected a whole number from 1, got {units!r}.")
         if not 0.0 < drop < 1.0:
             raise ValueError(f"drop: expected a rate between 0 and 1, got {drop}.")
         self.units = units
@@ -62,6 +62,8 @@ class Mask(nn.Module, ABC):
 
     def perturb(self, x: Tensor, *others: Tensor, axis: int = -1, rows: int = 0) -> list[Tensor]:
         """Perturb x, and others that share its rows and units, by one and the same mask."""
+        if is_silent(self):
+            return [x, *others]
         with torch._C.DisableTorchFunction():  # nothing in here is for an interceptor to see
             axis = axis % x.dim()
             self._check(x, axis, rows)

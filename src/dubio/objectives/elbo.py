@@ -1,7 +1,9 @@
 """The evidence lower bound: one objective for every method."""
 
 from collections.abc import Callable
-from typing import Any, final
+from contextlib import nullcontext
+from operator import index
+from typing import Any, SupportsIndex, final
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +13,7 @@ from dubio.likelihoods import Likelihood
 from dubio.masks.learnable import LearnableBernoulli
 from dubio.noise import Noise
 from dubio.objectives.estimators import ESTIMATORS, Estimator, trapezoid_once
-from dubio.objectives.passes import Batched, Passes
+from dubio.objectives.passes import Batched, Passes, kept_statistics
 from dubio.stochastic import Stochastic, kl
 
 
@@ -25,7 +27,7 @@ class ELBO(nn.Module):
     them. Length scales belong to the layers, the noise precision to the likelihood and ``num_data``
     here; nothing is to be multiplied by hand. ``loss.backward()`` gives gradients to weights and
     to learned rates alike, and ``elbo.parameters()`` are all that there is to train: those of the
-    network and of the likelihood.
+    network and of the likelihood. Noise is on in train and in eval mode.
 
     Args:
         model: A network with stochastic modules.
@@ -63,6 +65,13 @@ class ELBO(nn.Module):
         select: Select = None,
     ) -> None:
         super().__init__()
+        if not isinstance(model, nn.Module):
+            raise TypeError(f"model: expected an nn.Module, got {type(model).__name__}.")
+        if not callable(kl_weight) and not (isinstance(kl_weight, float | int) and kl_weight >= 0):
+            raise ValueError(
+                f"kl_weight: expected a number >= 0 or a schedule from dubio.schedules, got "
+                f"{kl_weight!r}."
+            )
         if draws < 1:
             raise ValueError(f"draws: expected a positive int, got {draws}.")
         if estimator not in ESTIMATORS:
@@ -94,9 +103,9 @@ class ELBO(nn.Module):
 
     @num_data.setter
     def num_data(self, value: int) -> None:
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        if isinstance(value, bool) or not isinstance(value, SupportsIndex) or index(value) < 1:
             raise ValueError(f"num_data: expected the number of training rows, got {value!r}.")
-        self._num_data = value
+        self._num_data = index(value)
 
     def get_extra_state(self) -> dict[str, int]:
         """What a checkpoint keeps beside parameters: the step and the number of examples."""
@@ -108,22 +117,26 @@ class ELBO(nn.Module):
 
     def forward(self, x: Inputs, y: Tensor) -> Tensor:
         """The loss of a batch."""
-        noise = Noise(self._draws, shared=self._shared, generator=self._generator)
-        estimate = ESTIMATORS[self._estimator] if self._learns_masks() else trapezoid_once
-        parts = [
-            estimate(
-                Passes(
-                    self.model,
-                    self.likelihood,
-                    noise[k].numbers,
-                    x,
-                    y,
-                    self._select,
-                    self._by_example,
-                )
+        if not isinstance(y, Tensor):
+            raise TypeError(
+                f"y: expected a tensor, got {type(y).__name__}; make one with torch.as_tensor."
             )
-            for k in range(self._draws)
-        ]
+        noise = Noise(self._draws, shared=self._shared, generator=self._generator)
+        learns = torch.is_grad_enabled() and self._learns_masks()
+        estimate = ESTIMATORS[self._estimator] if learns else trapezoid_once
+        parts = []
+        for k in range(self._draws):
+            passes = Passes(
+                self.model,
+                self.likelihood,
+                noise[k].numbers,
+                x,
+                y,
+                self._select,
+                self._by_example,
+            )
+            with kept_statistics(self.model) if k > 0 else nullcontext():
+                parts.append(estimate(passes))
         nll = torch.stack(parts).mean()
         divergence = self._divergence(nll)
         weight = self._kl_weight(self.step) if callable(self._kl_weight) else self._kl_weight

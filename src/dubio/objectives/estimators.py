@@ -207,6 +207,8 @@ def _midpoint(passes: Passes, *, share: float, baseline: bool) -> Tensor:
         return Gated(middles[mask])
 
     losses = passes.first(sampled)
+    if not signs:  # no mask was reached
+        return losses.mean()
     with torch.set_grad_enabled(baseline):
         others = passes.again(flipped)
     found = torch.autograd.grad(

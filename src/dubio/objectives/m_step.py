@@ -38,6 +38,11 @@ def m_step(
         chunk: Number of draws to compute at a time; by default as many as fit a memory budget.
         select: Which part of the network's output is meant.
     """
+    if not isinstance(likelihood, LearnedGaussian):
+        raise TypeError(
+            f"likelihood: expected a LearnedGaussian, whose precision can be set, got "
+            f"{type(likelihood).__name__}."
+        )
     pairs = _Pairs(data)
     noise = Noise(draws, generator=generator)
     source = NetworkDraws(model, pairs, noise.numbers, likelihood.check, chunk, None, select)

@@ -75,7 +75,7 @@ class Passes:
 
     def again(self, gate: Gate) -> Tensor:  # (B,)
         """Losses of all rows when masks are made of the same noise by another rule."""
-        with _kept_statistics(self._model):
+        with kept_statistics(self._model):
             return self._run(Replay(self._trunk), gate)[0]
 
     def uniform(self, shape: torch.Size, like: Tensor) -> Tensor:
@@ -121,9 +121,16 @@ class Passes:
     def _find_rows(self, rows: int) -> dict[Batched, bool]:
         """Which masks have a row of noise for every example: they have one less for one less.
 
-        An axis as long as the batch need not be the batch's: it may be that of time.
+        An axis as long as the batch need not be the batch's: it may be that of time. And where
+        rows meet, as in batch normalisation, a mask acts on the losses of other rows as well:
+        then no mask is taken for that of one example.
         """
-        fewer = self._noise_shapes_of(torch.arange(rows - 1)) if rows > 1 else {}
+        fewer: dict[nn.Module | None, torch.Size] = {}
+        if rows > 1:
+            fewer, without_last = self._watch(torch.arange(rows - 1))
+            _, all_of_them = self._watch(torch.arange(rows))
+            if not _same(without_last, all_of_them[: rows - 1]):
+                fewer = {}
         found = {}
         for mask, site in self.sites.items():
             shape, axis = site.noise.shape, site.rows
@@ -131,16 +138,16 @@ class Passes:
             found[self._batched(mask)] = known and fewer[mask][axis or 0] == rows - 1
         return found
 
-    def _noise_shapes_of(self, rows: Tensor) -> dict[nn.Module | None, torch.Size]:
-        """The shapes of noise in a pass over some rows; nothing if the network does not take it."""
+    def _watch(self, rows: Tensor) -> tuple[dict[nn.Module | None, torch.Size], Tensor]:
+        """Shapes of noise and outputs of a pass without noise over some rows, if there is one."""
         batch = BatchSize(len(rows))
         watcher = Interceptor(self._numbers, roots=None, batch=batch, watching=True)
         try:
-            with torch.no_grad(), _kept_statistics(self._model), watcher:
-                inputs.call(self._model, self._x, rows)
+            with torch.no_grad(), kept_statistics(self._model), watcher:
+                outputs = inputs.choose(inputs.call(self._model, self._x, rows), self._select)
         except Exception:  # then losses are not told apart: noisier, and as unbiased
-            return {}
-        return {s.module: watcher.noise_shapes[s.index] for s in watcher.sites}
+            return {}, torch.empty(0)
+        return {s.module: watcher.noise_shapes[s.index] for s in watcher.sites}, outputs
 
     def _run(
         self, executor: "Trunk | Replay", gate: Gate
@@ -242,8 +249,15 @@ class Replay(Plainly):
         return None
 
 
+def _same(one: Tensor, other: Tensor) -> bool:
+    if one.shape != other.shape or not len(one):
+        return False
+    scale = float(other.abs().amax())
+    return bool(((one - other).abs() <= 1e-3 * scale).all())
+
+
 @contextmanager
-def _kept_statistics(model: nn.Module) -> Iterator[None]:
+def kept_statistics(model: nn.Module) -> Iterator[None]:
     """Let batch normalisation update copies of its statistics: this batch was counted before."""
     owners = [module for module in model.modules() if isinstance(module, _NormBase)]
     own = [dict(module._buffers) for module in owners]

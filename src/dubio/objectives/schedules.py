@@ -1,13 +1,15 @@
 """Schedules for the weight of the KL: functions from the number of the step to a weight."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import final
 
 
 def warm_up(steps: int) -> Callable[[int], float]:
     """Rise in a straight line from 0 to 1 over the first steps."""
     if steps < 1:
         raise ValueError(f"steps: expected a positive int, got {steps}.")
-    return lambda step: min(1.0, step / steps)
+    return _WarmUp(steps)
 
 
 def minibatch_weights(batches: int) -> Callable[[int], float]:
@@ -19,4 +21,22 @@ def minibatch_weights(batches: int) -> Callable[[int], float]:
     """
     if batches < 1:
         raise ValueError(f"batches: expected a positive int, got {batches}.")
-    return lambda step: batches * 0.5 ** (step % batches + 1) / (1.0 - 0.5**batches)
+    return _MinibatchWeights(batches)
+
+
+@final
+@dataclass(frozen=True)
+class _WarmUp:
+    steps: int
+
+    def __call__(self, step: int) -> float:
+        return min(1.0, step / self.steps)
+
+
+@final
+@dataclass(frozen=True)
+class _MinibatchWeights:
+    batches: int
+
+    def __call__(self, step: int) -> float:
+        return self.batches * 0.5 ** (step % self.batches + 1) / (1.0 - 0.5**self.batches)

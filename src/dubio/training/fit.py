@@ -163,7 +163,12 @@ def _validate(
     if validate is None:
         return None
     with _mode(objective, training=False), torch.no_grad(), random.untouched():
-        return float(validate())
+        found = validate()
+        if not isinstance(found, float | int | Tensor):
+            raise TypeError(
+                f"validate: expected a function that returns a number, got {found!r} from it."
+            )
+        return float(found)
 
 
 def _end_epoch(schedule: LRScheduler, epoch: Epoch) -> None:
