@@ -12,7 +12,7 @@ from pathlib import Path
 import dubio
 
 _SCRIPT = """
-import resource, sys
+import pathlib, re, resource, sys
 import torch
 import dubio
 
@@ -24,6 +24,9 @@ targets = torch.zeros(1000, dtype=torch.long)
 
 
 def peak():
+    status = pathlib.Path("/proc/self/status")
+    if status.exists():  # what follows would count the process that started this one
+        return int(re.search(r"VmHWM:\\s+(\\d+)", status.read_text()).group(1)) / 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # in MiB
 
 

@@ -12,7 +12,7 @@ EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_example_runs(path: Path) -> None:
     finished = subprocess.run(
-        [sys.executable, "-W", "error", str(path)], capture_output=True, text=True, timeout=120
+        [sys.executable, "-W", "error", str(path)], capture_output=True, text=True, timeout=600
     )
     assert finished.returncode == 0, finished.stderr
     assert finished.stdout.strip()

@@ -402,7 +402,7 @@ class TestErrors:
             make(kind, 1, drop)
 
     def test_units(self) -> None:
-        with pytest.raises(ValueError, match="units: expected at least 1"):
+        with pytest.raises(ValueError, match="units: expected a whole number from 1"):
             Bernoulli(0)
         with pytest.raises(ValueError, match="expected units=1 or units=6 for this Linear"):
             Masked(nn.Linear(6, 2), Bernoulli(3))

@@ -262,6 +262,8 @@ def test_a_second_ctrl_c_does_not_wait(tmp_path: Path) -> None:
 
 
 def test_without_a_checkpoint_ctrl_c_is_as_ever() -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a test worker ignores it
+
     class Interrupted(Loss):
         def forward(self, x: Tensor, y: Tensor) -> Tensor:
             os.kill(os.getpid(), signal.SIGINT)
@@ -269,6 +271,7 @@ def test_without_a_checkpoint_ctrl_c_is_as_ever() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         dubio.fit(Interrupted(), rows(), epochs=1)
+    signal.signal(signal.SIGINT, before)
 
 
 # Files that are not the right ones
