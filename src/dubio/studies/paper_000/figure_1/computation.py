@@ -74,7 +74,7 @@ class Config:
                 f"methods: expected concrete, arm, trapezoid and others of {', '.join(METHODS)}, "
                 f"got {', '.join(self.methods)}."
             )
-        if self.temperature <= 0 or self.trace_rate <= 0:
+        if not (0 < self.temperature < math.inf and 0 < self.trace_rate < math.inf):
             raise ValueError("temperature, trace_rate: expected positive numbers.")
 
 
