@@ -2,14 +2,31 @@
 
 from typing import TYPE_CHECKING, Any
 
-from dubio import data, likelihoods, masks, rules
+from dubio import attack, data, likelihoods, masks, priors, rules
 from dubio.conversion.convert import convert
 from dubio.conversion.plan import Plan
 from dubio.conversion.planning import plan
 from dubio.interception.register import SiteNoise, register
 from dubio.interception.sites import Site, Sites
+from dubio.layers.bayes import (
+    BayesConv1d,
+    BayesConv2d,
+    BayesConv3d,
+    BayesConvTranspose1d,
+    BayesConvTranspose2d,
+    BayesConvTranspose3d,
+    BayesEmbedding,
+    BayesGRU,
+    BayesLinear,
+    BayesLSTM,
+    BayesMultiheadAttention,
+    BayesRNN,
+)
+from dubio.layers.bayesian import Bayesian
 from dubio.layers.drop_connect import DropConnect
+from dubio.layers.freezing import freeze
 from dubio.layers.masked import Masked
+from dubio.layers.pruning import prune, sparse_weights
 from dubio.noise import Noise
 from dubio.objectives import schedules
 from dubio.objectives.elbo import ELBO
@@ -29,6 +46,19 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ELBO",
+    "BayesConv1d",
+    "BayesConv2d",
+    "BayesConv3d",
+    "BayesConvTranspose1d",
+    "BayesConvTranspose2d",
+    "BayesConvTranspose3d",
+    "BayesEmbedding",
+    "BayesGRU",
+    "BayesLSTM",
+    "BayesLinear",
+    "BayesMultiheadAttention",
+    "BayesRNN",
+    "Bayesian",
     "CheckpointError",
     "DropConnect",
     "History",
@@ -42,19 +72,24 @@ __all__ = [
     "SiteNoise",
     "Sites",
     "Stochastic",
+    "attack",
     "convert",
     "data",
     "fit",
+    "freeze",
     "kl",
     "likelihoods",
     "m_step",
     "masks",
     "plan",
     "predict",
+    "priors",
+    "prune",
     "register",
     "rules",
     "schedules",
     "sites",
+    "sparse_weights",
 ]
 
 __version__ = "0.1.0"

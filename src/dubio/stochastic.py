@@ -13,6 +13,11 @@ from dubio.interception.interceptor import current_interceptor
 class Stochastic(nn.Module, ABC):
     """A module whose parameters have a distribution instead of a value."""
 
+    @property
+    def kl_is_exact(self) -> bool:
+        """Whether the divergence is a function of the parameters alone, without any noise."""
+        return True
+
     @abstractmethod
     def kl(self) -> Tensor:
         """Divergence of its distribution from the prior, in nats, summed over parameters."""
@@ -51,13 +56,13 @@ def is_silent(module: nn.Module) -> bool:
 
 def own_noise(
     module: nn.Module,
-    distribution: Literal["uniform", "normal"],
+    distribution: Literal["uniform", "normal", "bernoulli"],
     shape: tuple[int, ...],
     x: Tensor,
     *,
     rows: int | None,
     units: int,
-    rate: Callable[[], float],
+    rate: Callable[[], float | None],
 ) -> Tensor | None:
     """The noise of a module at work on x: None when it is to behave like its mean.
 
@@ -66,7 +71,7 @@ def own_noise(
 
     Args:
         module: The module, which is one site.
-        distribution: What to draw.
+        distribution: What to draw; ``bernoulli`` is a fair coin.
         shape: Shape of the noise without sharing.
         x: The tensor that it acts on.
         rows: The axis of the batch in ``shape``; None for noise of weights, which has none.
@@ -78,5 +83,11 @@ def own_noise(
         return interceptor.own_noise(module, distribution, torch.Size(shape), x, rows, units, rate)
     if not module.training:
         return None
-    draw = torch.rand if distribution == "uniform" else torch.randn
-    return draw(shape, dtype=torch.promote_types(x.dtype, torch.float32), device=x.device)
+    noise = x.new_empty(shape, dtype=torch.promote_types(x.dtype, torch.float32))
+    match distribution:
+        case "uniform":
+            return noise.uniform_()
+        case "normal":
+            return noise.normal_()
+        case "bernoulli":
+            return noise.bernoulli_()

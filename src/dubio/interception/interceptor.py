@@ -169,12 +169,14 @@ class Interceptor(TorchFunctionMode):
         executor: How functions are carried out.
         evaluating: Whether batch normalisation must use its statistics and leave them alone.
         watching: Whether the pass is only to be looked at, and no site noisy.
+        learning: Whether divergences at the noise of this pass will be asked for after it.
 
     Attributes:
         sites: The sites reached so far.
         noise_shapes: The shape of the noise at each of them, before any sharing.
         tensors: What noise would have acted on at the sites that were not chosen.
         own: What modules with noise of their own have drawn.
+        memory: What modules have computed once for all of their calls in this pass.
     """
 
     def __init__(
@@ -187,10 +189,12 @@ class Interceptor(TorchFunctionMode):
         executor: Executor | None = None,
         evaluating: bool = False,
         watching: bool = False,
+        learning: bool = False,
     ) -> None:
         super().__init__()
         self.evaluating = evaluating
         self.watching = watching
+        self.learning = learning
         self.sites = Sites()
         self.noise_shapes: list[torch.Size] = []
         self.tensors: list[Tensor] = []
@@ -200,6 +204,7 @@ class Interceptor(TorchFunctionMode):
         self._batch = batch
         self._executor = Plainly() if executor is None else executor
         self.own: dict[nn.Module, OwnSite] = {}
+        self.memory: dict[nn.Module, Any] = {}
         self._tokens: list[Token[Interceptor | None]] = []
 
     def __enter__(self) -> "Interceptor":
@@ -210,6 +215,20 @@ class Interceptor(TorchFunctionMode):
     def __exit__(self, *exception: object) -> None:
         super().__exit__(*exception)  # type: ignore[no-untyped-call]
         _current.reset(self._tokens.pop())
+
+    @property
+    def shared(self) -> bool:
+        """Whether all rows of a batch share the noise."""
+        return self._numbers.shared
+
+    @contextmanager
+    def recalled(self) -> Iterator[None]:
+        """Let modules ask for the noise of this pass again, after it; nothing is intercepted."""
+        token = _current.set(self)
+        try:
+            yield
+        finally:
+            _current.reset(token)
 
     def __torch_function__(
         self,
@@ -273,12 +292,12 @@ class Interceptor(TorchFunctionMode):
     def own_noise(
         self,
         module: nn.Module,
-        distribution: Literal["uniform", "normal"],
+        distribution: Literal["uniform", "normal", "bernoulli"],
         shape: torch.Size,
         x: Tensor,
         rows: int | None,
         units: int,
-        rate: Callable[[], float],
+        rate: Callable[[], float | None],
     ) -> Tensor | None:
         """The noise of a module that is one site however often it is called; None if left out."""
         known = self.own.get(module)
@@ -291,7 +310,7 @@ class Interceptor(TorchFunctionMode):
             return None
         layout = Layout(shape) if rows is None else self.layout(site, shape, x, axis=rows)
         precise = x if torch.finfo(x.dtype).bits >= 32 else x.float()  # rates are not to be rounded
-        noise = self.perturb(Draw(site.index, 0, distribution, layout), precise)
+        noise = self.perturb(Draw(site.index, 0, distribution, layout, keep=0.5), precise)
         self.own[module] = OwnSite(site, noise, rows, units)
         return noise
 

@@ -122,23 +122,32 @@ class ELBO(nn.Module):
                 f"y: expected a tensor, got {type(y).__name__}; make one with torch.as_tensor."
             )
         noise = Noise(self._draws, shared=self._shared, generator=self._generator)
-        learns = torch.is_grad_enabled() and self._learns_masks()
+        modules = list(self.model.modules())
+        learns = torch.is_grad_enabled() and _learns_masks(modules)
         estimate = ESTIMATORS[self._estimator] if learns else trapezoid_once
-        parts = []
+        stochastic = [module for module in modules if isinstance(module, Stochastic)]
+        exact = all(module.kl_is_exact for module in stochastic)
+        nlls, divergences = [], []
         for k in range(self._draws):
+            asked = bool(stochastic) and (k == 0 or not exact)
+            numbers = noise[k].numbers
             passes = Passes(
                 self.model,
                 self.likelihood,
-                noise[k].numbers,
+                numbers,
                 x,
                 y,
                 self._select,
                 self._by_example,
+                learning=asked,
             )
             with kept_statistics(self.model) if k > 0 else nullcontext():
-                parts.append(estimate(passes))
-        nll = torch.stack(parts).mean()
-        divergence = self._divergence(nll)
+                nlls.append(estimate(passes))
+            if asked:
+                with passes.recalled():
+                    divergences.append(kl(self.model))
+        nll = torch.stack(nlls).mean()
+        divergence = torch.stack(divergences).mean() if divergences else nll.new_zeros(())
         weight = self._kl_weight(self.step) if callable(self._kl_weight) else self._kl_weight
         log_prior = self.likelihood.log_prior().to(nll)
         self.nll, self.kl = nll.detach(), divergence.detach()
@@ -146,13 +155,8 @@ class ELBO(nn.Module):
         self.step += 1
         return nll + (weight * divergence - log_prior) / self.num_data
 
-    def _learns_masks(self) -> bool:
-        return any(
-            isinstance(module, LearnableBernoulli) and module.logit.requires_grad
-            for module in self.model.modules()
-        )
 
-    def _divergence(self, like: Tensor) -> Tensor:
-        if any(isinstance(module, Stochastic) for module in self.model.modules()):
-            return kl(self.model)
-        return like.new_zeros(())
+def _learns_masks(modules: list[nn.Module]) -> bool:
+    return any(
+        isinstance(module, LearnableBernoulli) and module.logit.requires_grad for module in modules
+    )

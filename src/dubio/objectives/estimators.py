@@ -28,7 +28,7 @@ Estimator = Literal[
 
 def trapezoid_once(passes: Passes) -> Tensor:
     """The trapezoid rule in the one pass that trains the weights: see `trapezoid_gate`."""
-    return passes.first().mean()
+    return passes.only().mean()
 
 
 def trapezoid(passes: Passes) -> Tensor:

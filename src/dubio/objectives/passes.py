@@ -1,7 +1,7 @@
 """Several passes over one batch that differ in the learnable masks alone."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeAlias, TypeVar
 
 import torch
@@ -42,6 +42,7 @@ class Passes:
         y: Targets.
         select: Which part of the output is meant.
         by_example: Remembers, from batch to batch, whose noise has one row for every example.
+        learning: Whether divergences at the noise of the first pass will be asked for after it.
 
     Attributes:
         sites: What the learnable masks have drawn in the first pass.
@@ -56,6 +57,8 @@ class Passes:
         y: Tensor,
         select: Select,
         by_example: dict[Batched, bool],
+        *,
+        learning: bool = False,
     ) -> None:
         self.sites: dict[LearnableBernoulli, OwnSite] = {}
         self._model = model
@@ -64,19 +67,34 @@ class Passes:
         self._x, self._y = x, y
         self._select = select
         self._by_example = by_example
+        self._learning = learning
         self._trunk = Trunk()
+        self._first: Interceptor | None = None
         self._generator: torch.Generator | None = None
+
+    def only(self) -> Tensor:  # (B,)
+        """Losses of all rows, if no other pass is to follow."""
+        losses, self._first = self._run(Plainly())
+        return losses
 
     def first(self, gate: Gate = trapezoid_gate) -> Tensor:  # (B,)
         """Losses of all rows."""
-        losses, own = self._run(self._trunk, gate)
+        with gated(_after(self._trunk, gate)):
+            losses, self._first = self._run(self._trunk)
+        own = self._first.own
         self.sites = {m: site for m, site in own.items() if isinstance(m, LearnableBernoulli)}
         return losses
 
     def again(self, gate: Gate) -> Tensor:  # (B,)
         """Losses of all rows when masks are made of the same noise by another rule."""
-        with kept_statistics(self._model):
-            return self._run(Replay(self._trunk), gate)[0]
+        replay = Replay(self._trunk)
+        with kept_statistics(self._model), gated(_after(replay, gate)):
+            return self._run(replay)[0]
+
+    def recalled(self) -> AbstractContextManager[None]:
+        """Let modules ask for their noise in the first pass again."""
+        assert self._first is not None
+        return self._first.recalled()
 
     def uniform(self, shape: torch.Size, like: Tensor) -> Tensor:
         """Random numbers beside those of the sites."""
@@ -149,18 +167,27 @@ class Passes:
             return {}, torch.empty(0)
         return {s.module: watcher.noise_shapes[s.index] for s in watcher.sites}, outputs
 
-    def _run(
-        self, executor: "Trunk | Replay", gate: Gate
-    ) -> tuple[Tensor, dict[nn.Module, OwnSite]]:
-        def at_a_mask(mask: LearnableBernoulli, keep: Tensor, noise: Tensor, axis: int) -> Gated:
-            executor.end_of_trunk()
-            return gate(mask, keep, noise, axis)
-
-        batch = BatchSize(inputs.count_rows(self._x))
-        interceptor = Interceptor(self._numbers, roots=None, batch=batch, executor=executor)
-        with gated(at_a_mask), interceptor:
+    def _run(self, executor: Plainly) -> tuple[Tensor, Interceptor]:
+        interceptor = Interceptor(
+            self._numbers,
+            roots=None,
+            batch=BatchSize(inputs.count_rows(self._x)),
+            executor=executor,
+            learning=self._learning and self._first is None,
+        )
+        with interceptor:
             outputs = inputs.choose(inputs.call(self._model, self._x), self._select)
-        return -self._likelihood.log_prob(outputs[None], self._y)[0], interceptor.own
+        return -self._likelihood.log_prob(outputs[None], self._y)[0], interceptor
+
+
+def _after(executor: "Trunk | Replay", gate: Gate) -> Gate:
+    """The same gate, with a word to the executor that the trunk ends there."""
+
+    def at_a_mask(mask: LearnableBernoulli, keep: Tensor, noise: Tensor, axis: int) -> Gated:
+        executor.end_of_trunk()
+        return gate(mask, keep, noise, axis)
+
+    return at_a_mask
 
 
 class Trunk(Plainly):

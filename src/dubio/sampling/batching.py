@@ -144,7 +144,28 @@ def _pointwise(operation: Operation, values: Sequence[Tensor]) -> list[Tensor]:
     return operation.call(aligned)
 
 
-@_rule(F.linear, aten.native_layer_norm.default)
+@_rule(F.linear, only_first=False)
+def _linear(operation: Operation, values: Sequence[Tensor]) -> list[Tensor]:
+    """Weights that differ among draws: one product for all of them, or one for each draw."""
+    if operation.stacked == (0,):
+        return _leading(operation, values)
+    (x, weight, *rest), named = operation.with_values(values)
+    bias = rest[0] if rest else named.get("bias")
+    own = dict.fromkeys(operation.stacked)
+    if 1 not in own or len(operation.shapes[0]) < 2:
+        raise RuleDoesNotFitError
+    draws = len(values[0])
+    if 0 in own:  # (S, B, …, D) · (S, K, D)
+        product = torch.bmm(x.flatten(1, -2), weight.mT)
+    else:  # (B, …, D) · (S·K, D): the same inputs for all draws
+        product = torch.mm(x.flatten(0, -2), weight.flatten(0, 1).t())
+        product = product.view(-1, draws, weight.shape[1]).transpose(0, 1)
+    if bias is not None:
+        product = product + (bias.unsqueeze(1) if bias.dim() == 2 else bias)
+    return [product.reshape(draws, *operation.shapes[0])]
+
+
+@_rule(aten.native_layer_norm.default)
 def _leading(operation: Operation, values: Sequence[Tensor]) -> list[Tensor]:
     """Operations on the last axes take any number of leading ones."""
     return operation.call(values)[: len(operation.shapes)]

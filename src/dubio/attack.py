@@ -1,0 +1,256 @@
+"""Adversarial examples against the predictive mean, and how much a network stands.
+
+The attack sees what a user sees: the averaged probability 1/S Σ p(y | x, ω_s) of the right answer,
+not that of one draw. Its gradient is that of
+
+    L(x) = −log 1/S Σ_s p(y | x, ω_s),  ∇L = −Σ_s r_s ∇log p(y | x, ω_s),  r = softmax_s log p,
+
+and needs the memory of one draw. The norm is the largest change of an entry (L∞).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, final
+
+import torch
+from torch import Tensor
+
+from dubio import inputs
+from dubio.inputs import Network, Select
+from dubio.interception.interceptor import BatchSize, Interceptor
+from dubio.likelihoods import Likelihood
+from dubio.noise import Noise
+from dubio.predict import predict
+from dubio.sampling.modes import gates, sampling_mode
+
+Bounds = tuple[float, float] | None
+
+
+class Attack(Protocol):
+    """Changes a batch so that a network is wrong about it: `fgsm`, `pgd`, or one of your own."""
+
+    def __call__(
+        self,
+        model: Network,
+        x: Tensor,
+        y: Tensor,
+        epsilon: float,
+        *,
+        likelihood: Likelihood,
+        draws: int,
+        generator: torch.Generator | None,
+        bounds: Bounds,
+        select: Select,
+    ) -> Tensor:
+        """The changed batch."""
+        ...
+
+
+def fgsm(
+    model: Network,
+    x: Tensor,
+    y: Tensor,
+    epsilon: float,
+    *,
+    likelihood: Likelihood,
+    draws: int = 20,
+    generator: torch.Generator | None = None,
+    bounds: Bounds = (0.0, 1.0),
+    select: Select = None,
+) -> Tensor:
+    """The fast gradient sign method: x + ε·sign ∇L(x) (paper 004 eq. 21; Goodfellow et al. 2015).
+
+    Args:
+        model: The network whose gradient is followed; nothing in it is changed. If it is another
+            than the one that is to be fooled, the attack is transferred, as in paper 004.
+        x: A batch.
+        y: Its targets.
+        epsilon: The largest change of an entry.
+        likelihood: What outputs say about targets.
+        draws: Number of draws that the gradient goes through; one is enough for a network
+            without noise.
+        generator: Source of the noise.
+        bounds: The range of entries, such as that of pixels; None if there is none.
+        select: Which part of the network's output is meant.
+    """
+    _check(x, epsilon, bounds)
+    noise = Noise(draws, generator=generator)
+    return _clamp(x + epsilon * _gradient(model, x, y, likelihood, noise, select).sign(), bounds)
+
+
+def pgd(
+    model: Network,
+    x: Tensor,
+    y: Tensor,
+    epsilon: float,
+    *,
+    likelihood: Likelihood,
+    draws: int = 20,
+    generator: torch.Generator | None = None,
+    bounds: Bounds = (0.0, 1.0),
+    select: Select = None,
+    steps: int = 10,
+    step_size: float | None = None,
+    random_start: bool = True,
+    fresh_noise: bool = True,
+) -> Tensor:
+    """Projected gradient descent: several small steps, back into the ε-ball after each.
+
+    Madry et al. (2018).
+
+    Args:
+        model: The network whose gradient is followed, as for `fgsm`.
+        x: A batch.
+        y: Its targets.
+        epsilon: The largest change of an entry.
+        likelihood: What outputs say about targets.
+        draws: Number of draws that each gradient goes through.
+        generator: Source of the noise and of the start.
+        bounds: The range of entries; None if there is none.
+        select: Which part of the network's output is meant.
+        steps: Number of steps.
+        step_size: Change of an entry in one step; by default 2.5·ε/steps.
+        random_start: Whether to start from a random point of the ball, or from x.
+        fresh_noise: Whether each step has draws of its own, so that the attack is on the network,
+            or all have the same, so that it is on these draws.
+    """
+    _check(x, epsilon, bounds)
+    if steps < 1:
+        raise ValueError(f"steps: expected a positive int, got {steps}.")
+    size = 2.5 * epsilon / steps if step_size is None else step_size
+    noise = Noise(draws, generator=generator)
+    found = x
+    if random_start:
+        offset = torch.empty_like(x).uniform_(-epsilon, epsilon, generator=generator)
+        found = _clamp(x + offset, bounds)
+    for step in range(steps):
+        if fresh_noise and step:
+            noise = Noise(draws, generator=generator)
+        direction = _gradient(model, found, y, likelihood, noise, select).sign()
+        found = _clamp(x + (found + size * direction - x).clamp(-epsilon, epsilon), bounds)
+    return found
+
+
+@final
+@dataclass(frozen=True)
+class Robustness:
+    """How a network does on attacked inputs; prints as a table.
+
+    Attributes:
+        epsilon: The sizes of the attack.
+        accuracy: The share of right answers of the predictive mean, for each.
+        entropy: The mean entropy of the predictive distribution, in nats.
+        mutual_information: The mean part of it that comes from disagreement among draws.
+    """
+
+    epsilon: tuple[float, ...]
+    accuracy: tuple[float, ...]
+    entropy: tuple[float, ...]
+    mutual_information: tuple[float, ...]
+
+    def __str__(self) -> str:
+        header = f"{'epsilon':>8}  {'accuracy':>8}  {'entropy':>8}  {'mutual information':>18}"
+        columns = (self.epsilon, self.accuracy, self.entropy, self.mutual_information)
+        rows = [
+            f"{e:>8.3g}  {a:>8.4f}  {h:>8.4f}  {i:>18.4f}"
+            for e, a, h, i in zip(*columns, strict=True)
+        ]
+        return "\n".join([header, "-" * len(header), *rows])
+
+
+def robustness(
+    model: Network,
+    x: Tensor,
+    y: Tensor,
+    epsilons: Sequence[float],
+    *,
+    likelihood: Likelihood,
+    attack: Attack = fgsm,
+    source: Network | None = None,
+    source_draws: int | None = None,
+    draws: int = 20,
+    generator: torch.Generator | None = None,
+    bounds: Bounds = (0.0, 1.0),
+    select: Select = None,
+) -> Robustness:
+    """Accuracy and uncertainty of a classifier against the size of an attack.
+
+    Args:
+        model: The network that is to be fooled.
+        x: A batch.
+        y: Its labels.
+        epsilons: Sizes of the attack; 0 is the batch as it is.
+        likelihood: What outputs say about labels, such as ``Categorical()``.
+        attack: `fgsm`, `pgd`, or ``functools.partial(pgd, steps=40)``.
+        source: The network that the attack knows; by default the model itself (white-box).
+        source_draws: Draws for its gradient; by default as many as for predictions.
+        draws: Draws for predictions.
+        generator: Source of the noise.
+        bounds: The range of entries; None if there is none.
+        select: Which part of the networks' output is meant.
+    """
+    if not likelihood.discrete:
+        raise TypeError(f"likelihood: expected one for labels, got {likelihood!r}.")
+    rows: list[tuple[float, ...]] = []
+    for epsilon in epsilons:
+        attacked = x
+        if epsilon:
+            attacked = attack(
+                model if source is None else source, x, y, epsilon, likelihood=likelihood,
+                draws=source_draws or draws, generator=generator, bounds=bounds, select=select,
+            )  # fmt: skip
+        p = predict(
+            model, attacked, draws=draws, likelihood=likelihood, generator=generator,
+            select=select, keep_draws=False,
+        )  # fmt: skip
+        right = (p.mean.argmax(-1) == y).double().mean()
+        values = (right, p.entropy.mean(), p.mutual_information.mean())
+        rows.append((epsilon, *map(float, values)))
+    return Robustness(*zip(*rows, strict=True))
+
+
+def _gradient(
+    model: Network, x: Tensor, y: Tensor, likelihood: Likelihood, noise: Noise, select: Select
+) -> Tensor:
+    """∇ −log 1/S Σ_s p(y | x, ω_s), row by row, one draw at a time."""
+    roots = inputs.networks(model)
+    total = torch.zeros_like(x)
+    norm: Tensor | None = None  # log Σ_s p(y | x, ω_s) so far
+    for k in range(len(noise)):
+        moved = x.detach().clone().requires_grad_()
+        interceptor = Interceptor(
+            noise[k].numbers, roots=None, batch=BatchSize(len(x)), evaluating=True
+        )
+        with torch.enable_grad(), sampling_mode(roots, gates(roots)):
+            with interceptor:
+                outputs = inputs.choose(inputs.call(model, moved), select)
+            logs = likelihood.log_prob(outputs[None], y)[0]  # (B,)
+            (gradient,) = torch.autograd.grad(logs.sum(), moved)
+        logs = logs.detach()
+        before, norm = norm, logs if norm is None else torch.logaddexp(norm, logs)
+        share = (logs - norm).exp()
+        if before is not None:
+            total.mul_(_by_row((before - norm).exp(), x))
+        total.sub_(gradient * _by_row(share, x))
+    return total
+
+
+def _by_row(values: Tensor, x: Tensor) -> Tensor:
+    return values.to(x.dtype).view(-1, *[1] * (x.dim() - 1))
+
+
+def _clamp(x: Tensor, bounds: Bounds) -> Tensor:
+    return x if bounds is None else x.clamp(*bounds)
+
+
+def _check(x: Tensor, epsilon: float, bounds: Bounds) -> None:
+    if not isinstance(x, Tensor) or not x.is_floating_point():
+        raise TypeError("x: expected a floating-point tensor; other inputs have no gradient.")
+    if epsilon < 0:
+        raise ValueError(f"epsilon: expected a number >= 0, got {epsilon}.")
+    if bounds is not None and bool((x < bounds[0]).any() or (x > bounds[1]).any()):
+        low, high = float(x.min()), float(x.max())
+        raise ValueError(
+            f"bounds: expected entries of x within {bounds}, got {low:.3g} to {high:.3g}; pass the "
+            f"range of your inputs, or bounds=None."
+        )

@@ -1,0 +1,270 @@
+"""`Bayesian`: any layer with a distribution on its weights (Bayes by Backprop)."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, Literal, final, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+from dubio.interception.interceptor import current_interceptor
+from dubio.layers.posterior import CenteredPrior, Posterior, Sample
+from dubio.layers.row_noise import Flipout, Linear, LocalNoise, RowNoise, has_rows
+from dubio.layers.substitution import substitute
+from dubio.priors import Gaussian, Prior
+from dubio.stochastic import Stochastic, own_noise
+
+Sampler = Literal["weights", "local", "flipout"]
+
+
+@final
+class Bayesian(Stochastic):
+    """A layer each of whose weights, biases included, is Gaussian: N(μ, softplus(ρ)²).
+
+    Bayes by Backprop (paper 004; Blundell et al. 2015). The means μ are the parameters of the layer
+    itself, so that a trained layer starts from what it has learned, and in eval mode, without any
+    noise around, it is the layer as it was. In a pass under `dubio.ELBO`, `dubio.predict` or
+    `dubio.Noise` there is one draw of weights, however often the layer is called and for all time
+    steps of a sequence.
+
+    The samplers differ in their cost and in the variance of gradients, and agree in the
+    distribution of the outputs of a row:
+
+    - ``weights`` draws w = μ + σε. A draw is one function of the input. For all layers.
+    - ``local`` draws the outputs instead, N(xμ, x²σ²), for every row by itself (paper 004 eqs.
+      16–18; Kingma et al. 2015). Positions of a convolution, or of a linear layer on sequences,
+      have noise of their own, so that only the distribution of each position is that of the
+      weights. For Linear and Conv.
+    - ``flipout`` draws w once for the batch and flips signs of the deviations for every row (Wen
+      et al. 2018), so that each row has weights of its own that are right for all positions. For
+      Linear and Conv.
+
+    With `local` there is no function that belongs to a draw: wherever rows are to share their noise
+    (``shared=True``) the weights are drawn. Nor are outputs of several calls in one pass jointly
+    distributed as they should be; layers that are called repeatedly want ``weights``.
+
+    Args:
+        layer: Linear, Conv, ConvTranspose, Embedding, LSTM, GRU, RNN, MultiheadAttention, or any
+            other module with parameters.
+        prior: The prior of each weight, from `dubio.priors`.
+        sampler: How noise enters.
+        deviation: σ of every weight to start from. Small, or training starts in noise.
+
+    Attributes:
+        layer: The layer, whose parameters are the means.
+        rho: ρ of all weights in one row, in the order of ``layer.named_parameters()``: a parameter.
+        kept: Which weights `dubio.prune` has left, in the same order; None for all.
+    """
+
+    kept: Tensor | None
+    center: Tensor | None
+
+    def __init__(
+        self,
+        layer: nn.Module,
+        *,
+        prior: Prior = Gaussian(1.0),  # noqa: B008  (an immutable value)
+        sampler: Sampler = "weights",
+        deviation: float = 0.01,
+    ) -> None:
+        super().__init__()
+        _check(layer, prior, sampler, deviation)
+        self.layer = layer
+        self.prior = prior
+        self.sampler: Sampler = sampler
+        weights = dict(layer.named_parameters())
+        first = next(iter(weights.values()))
+        dtype = torch.promote_types(first.dtype, torch.float32)
+        count = sum(weight.numel() for weight in weights.values())
+        rho = math.log(math.expm1(deviation)) if deviation < 20 else deviation
+        self.rho = nn.Parameter(torch.full((count,), rho, dtype=dtype, device=first.device))
+        self.register_buffer("kept", _without_padding(layer, weights))
+        self.register_buffer("center", _center(prior, weights, dtype))
+        self.row_noise = _row_noise(sampler)
+
+    @property
+    def kl_is_exact(self) -> bool:
+        """Whether the prior has a divergence in closed form."""
+        return self.prior.exact
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """The layer's output for weights of this draw; called like the layer itself."""
+        interceptor = current_interceptor()
+        shared = interceptor is not None and interceptor.shared
+        if self.row_noise is not None and not shared and has_rows(self.layer, args):
+            noise = self._noise() if self.row_noise.needs_weights else None
+            return self.row_noise(self.layer, self.posterior(), noise, *args, **kwargs)
+        weights = self._weights()
+        if weights is None:
+            return self.layer(*args, **kwargs)
+        named = dict(zip(self._names(), weights, strict=True))
+        return substitute(self.layer, named)(*args, **kwargs)
+
+    def kl(self) -> Tensor:
+        """Divergence from the prior, KL(q‖p), in nats, summed over weights.
+
+        In closed form, or where there is none as ``log q(w) − log p(w)`` at weights w of a draw:
+        those of the pass if `dubio.ELBO` asks, else of another draw.
+        """
+        interceptor = current_interceptor()
+        sample = None if interceptor is None else interceptor.memory.get(self)
+        if sample is not None and sample.divergence is not None:
+            divergence: Tensor = sample.divergence
+            return divergence
+        noise = None
+        if not self.prior.exact:
+            noise = self._noise()
+            noise = torch.randn_like(self.rho) if noise is None else noise
+        return self.posterior().divergence(noise, self._centered_prior())
+
+    def posterior(self) -> Posterior:
+        """The distribution of the weights, in the order of ``layer.named_parameters()``."""
+        return Posterior(list(self.layer.parameters()), self.rho, self.kept)
+
+    def means(self) -> dict[str, Tensor]:
+        """μ of every weight; zero where it is pruned."""
+        return dict(zip(self._names(), self.posterior().mean(), strict=True))
+
+    def deviations(self) -> dict[str, Tensor]:
+        """σ of every weight; zero where it is pruned."""
+        return dict(zip(self._names(), self.posterior().deviation(), strict=True))
+
+    def extra_repr(self) -> str:
+        """Sampler, prior, and the share of weights that are left."""
+        kept = "" if self.kept is None else f", kept={float(self.kept.double().mean()):.3g}"
+        return f"sampler={self.sampler!r}, prior={self.prior!r}{kept}"
+
+    def _weights(self) -> list[Tensor] | None:
+        """The weights of this draw; None if they are those of the layer."""
+        interceptor = current_interceptor()
+        if interceptor is not None and self in interceptor.memory:
+            known: Sample = interceptor.memory[self]
+            return known.weights
+        noise = self._noise()
+        with torch._C.DisableTorchFunction():  # nothing in here is for an interceptor to see
+            posterior = self.posterior()
+            if noise is None:
+                return None if self.kept is None else posterior.mean()
+            if interceptor is not None and interceptor.learning and torch.is_grad_enabled():
+                sample = posterior.sample_with_divergence(noise, self._centered_prior())
+            else:
+                sample = Sample(posterior.sample(noise), None)
+        if interceptor is not None:
+            interceptor.memory[self] = sample
+        return sample.weights
+
+    def _noise(self) -> Tensor | None:
+        """ε of all weights, the same in all calls of a pass; None for the mean."""
+        with torch._C.DisableTorchFunction():
+            rho = self.rho.detach()
+            return own_noise(
+                self, "normal", tuple(rho.shape), rho, rows=None, units=0, rate=lambda: None
+            )
+
+    def _names(self) -> list[str]:
+        return [name for name, _ in self.layer.named_parameters()]
+
+    def _centered_prior(self) -> CenteredPrior:
+        mean = self.prior.mean
+        if isinstance(self.center, Tensor):
+            return CenteredPrior(self.prior, self.center)
+        assert isinstance(mean, int | float)
+        return CenteredPrior(self.prior, mean)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        """Take over which weights were pruned, whether any are pruned here or not."""
+        kept = state_dict.get(f"{prefix}kept")
+        self.kept = None if kept is None else torch.empty_like(kept, device=self.rho.device)
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
+
+def _row_noise(sampler: Sampler) -> RowNoise | None:
+    match sampler:
+        case "weights":
+            return None
+        case "local":
+            return LocalNoise()
+        case "flipout":
+            return Flipout()
+
+
+def _without_padding(layer: nn.Module, weights: Mapping[str, Tensor]) -> Tensor | None:
+    """All weights but the rows of embeddings that stand for no word; None if there are none."""
+    kept = {name: torch.ones_like(weight, dtype=torch.bool) for name, weight in weights.items()}
+    padded = False
+    for name, module in layer.named_modules():
+        if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.padding_idx is not None:
+            padded = True
+            kept[f"{name}.weight" if name else "weight"][module.padding_idx] = False
+            if module.weight[module.padding_idx].count_nonzero():
+                raise ValueError(
+                    f"layer: expected zeros in row {module.padding_idx} of the embedding, its "
+                    f"padding, got other numbers; set them to zero, or padding_idx to None."
+                )
+    return torch.cat([there.flatten() for there in kept.values()]) if padded else None
+
+
+def _center(prior: Prior, weights: Mapping[str, Tensor], dtype: torch.dtype) -> Tensor | None:
+    """The means of a prior that has one for every weight, in one row."""
+    if not isinstance(prior.mean, Mapping):
+        return None
+    expected = {name: tuple(weight.shape) for name, weight in weights.items()}
+    got = {name: tuple(mean.shape) for name, mean in prior.mean.items()}
+    if got != expected:
+        raise ValueError(
+            f"prior: expected means for weights of shapes {expected}, got {got}; make it from a "
+            f"layer like this one."
+        )
+    like = next(iter(weights.values()))
+    return torch.cat([prior.mean[name].detach().flatten() for name in weights]).to(
+        like.device, dtype
+    )
+
+
+def _check(layer: nn.Module, prior: Prior, sampler: str, deviation: float) -> None:
+    if not isinstance(layer, nn.Module):
+        raise TypeError(f"layer: expected an nn.Module, got {type(layer).__name__}.")
+    kind = type(layer).__name__
+    if isinstance(layer, torch.jit.ScriptModule):
+        raise TypeError(
+            f"layer: expected a Python module, got {kind}, compiled by TorchScript; take the "
+            f"module that it was scripted from."
+        )
+    parameters = dict(layer.named_parameters(remove_duplicate=False))
+    if any(isinstance(module, Stochastic) for module in layer.modules()):
+        raise TypeError(f"layer: expected a plain layer, got {kind}, which is stochastic already.")
+    if not parameters:
+        raise ValueError(f"layer: expected a module with weights, got {kind} without parameters.")
+    if any(is_lazy(parameter) for parameter in parameters.values()):
+        raise ValueError(
+            f"layer: expected a layer with weights, got an uninitialised {kind}; call it on a "
+            f"batch first."
+        )
+    if len(set(map(id, parameters.values()))) < len(parameters):
+        raise ValueError(
+            f"layer: expected weights that are used under one name, got {kind}, which ties some; "
+            f"treat the layers inside it."
+        )
+    if not all(parameter.is_floating_point() for parameter in parameters.values()):
+        raise TypeError(f"layer: expected real weights, got {kind} with others.")
+    for module in layer.modules():
+        if isinstance(module, nn.Embedding | nn.EmbeddingBag) and (
+            module.max_norm is not None or module.sparse
+        ):
+            raise ValueError(
+                "layer: expected an embedding without max_norm and sparse gradients, which "
+                "overwrite or skip weights; make it without."
+            )
+    if not isinstance(prior, Prior):
+        raise TypeError(f"prior: expected one from dubio.priors, got {prior!r}.")
+    if sampler not in get_args(Sampler):
+        names = ", ".join(get_args(Sampler))
+        raise ValueError(f"sampler: expected one of {names}, got {sampler!r}.")
+    if sampler != "weights" and not isinstance(layer, Linear):
+        raise ValueError(
+            f"sampler: expected 'weights' for {kind}, got {sampler!r}, which is for Linear and "
+            f"Conv layers."
+        )
+    if not 0 < deviation < math.inf:
+        raise ValueError(f"deviation: expected a positive number, got {deviation}.")

@@ -1,0 +1,142 @@
+"""Pruning by signal-to-noise ratio: weights that are more noise than value are set to zero."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor, nn
+
+from dubio.layers.bayesian import Bayesian
+
+
+@final
+@dataclass(frozen=True)
+class Kept:
+    """What pruning has left of one tensor of weights.
+
+    Attributes:
+        name: Its name in the network.
+        kept: How many weights are left.
+        total: How many there were.
+    """
+
+    name: str
+    kept: int
+    total: int
+
+    @property
+    def share(self) -> float:
+        """The share of weights that are left."""
+        return self.kept / self.total
+
+
+@final
+class Pruned(list[Kept]):
+    """What pruning has left, tensor by tensor; prints as a table."""
+
+    @property
+    def share(self) -> float:
+        """The share of all weights that are left."""
+        return sum(row.kept for row in self) / sum(row.total for row in self)
+
+    def __str__(self) -> str:
+        rows = [("weights", "kept", "of", "share")]
+        total = Kept("all", sum(row.kept for row in self), sum(row.total for row in self))
+        rows += [(r.name, str(r.kept), str(r.total), f"{r.share:.1%}") for r in [*self, total]]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            for row in rows
+        ]
+        return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
+
+    __repr__ = __str__
+
+
+def prune(model: nn.Module, fraction: float, *, per_layer: bool = False) -> Pruned:
+    """Set the weights with the lowest signal-to-noise ratio |μ|/σ to zero, for good.
+
+    Their means and their deviations become zero, so that they are zero in every draw, get no
+    gradient and have no part in the KL (paper 004 section 4.2; Blundell et al. 2015 section 5.1;
+    the replication says Dirac delta, and means one at zero). The network itself is changed. What
+    was pruned before stays pruned and counts.
+
+    Args:
+        model: A network with `Bayesian` layers.
+        fraction: The share of weights, biases included, that are zero afterwards.
+        per_layer: Whether each layer loses that share, or all weights are ranked together.
+
+    Returns:
+        What is left of each tensor of weights.
+    """
+    if not 0 <= fraction <= 1:
+        raise ValueError(f"fraction: expected a share between 0 and 1, got {fraction}.")
+    layers = dict(_layers(model))
+    ratios = {name: _signal_to_noise(layer) for name, layer in layers.items()}
+    groups = [[name] for name in layers] if per_layer else [list(layers)]
+    for group in groups:
+        kept = _largest(torch.cat([ratios[name] for name in group]), fraction)
+        sizes = [len(ratios[name]) for name in group]
+        for name, part in zip(group, kept.split(sizes), strict=True):
+            _leave(layers[name], part)
+    return Pruned(Kept(name, int(kept.sum()), kept.numel()) for name, kept in _by_weight(layers))
+
+
+def sparse_weights(model: nn.Module) -> dict[str, Tensor]:
+    """The means of all weights that are left, as sparse tensors.
+
+    The names are those in the ``state_dict`` of ``dubio.freeze(model)``, which the dense form of
+    each tensor fits.
+    """
+    return {
+        f"{name}.{key}" if name else key: mean.detach().to_sparse()
+        for name, layer in _layers(model)
+        for key, mean in layer.means().items()
+    }
+
+
+def _layers(model: nn.Module) -> Iterator[tuple[str, Bayesian]]:
+    found = [(name, m) for name, m in model.named_modules() if isinstance(m, Bayesian)]
+    if not found:
+        raise ValueError(
+            f"model: expected a network with Bayesian layers, got {type(model).__name__} without "
+            f"any; weights without a distribution have no signal-to-noise ratio."
+        )
+    yield from found
+
+
+def _signal_to_noise(layer: Bayesian) -> Tensor:  # (weights,)
+    """|μ|/σ, and −1 for weights that are not there."""
+    with torch.no_grad():
+        means = torch.cat([mean.flatten() for mean in layer.means().values()])
+        deviations = torch.cat([sigma.flatten() for sigma in layer.deviations().values()])
+        ratio = means.abs().to(deviations.dtype) / deviations
+        return ratio if layer.kept is None else ratio.where(layer.kept, -1.0)
+
+
+def _largest(ratios: Tensor, fraction: float) -> Tensor:
+    """Which of them are left when a share with the smallest is taken away; ties by position."""
+    kept = torch.ones_like(ratios, dtype=torch.bool)
+    kept[ratios.argsort(stable=True)[: round(fraction * len(ratios))]] = False
+    return kept & (ratios >= 0)
+
+
+def _leave(layer: Bayesian, kept: Tensor) -> None:
+    """Set all other weights to zero."""
+    if kept.all():
+        return
+    layer.kept = kept.to(layer.rho.device)
+    posterior = layer.posterior()
+    with torch.no_grad():
+        for own, mean in zip(layer.layer.parameters(), posterior.mean(), strict=True):
+            own.copy_(mean)
+
+
+def _by_weight(layers: dict[str, Bayesian]) -> Iterator[tuple[str, Tensor]]:
+    """Which weights are left, by the name of the tensor."""
+    for name, layer in layers.items():
+        posterior = layer.posterior()
+        kept = torch.ones_like(layer.rho, dtype=torch.bool) if layer.kept is None else layer.kept
+        for key, part in zip(layer.means(), posterior.split(kept), strict=True):
+            yield f"{name}.{key}" if name else key, part

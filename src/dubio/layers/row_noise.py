@@ -1,0 +1,142 @@
+"""Noise of rows in place of noise of weights: local reparameterisation and flipout.
+
+Both are for layers that are linear in weights and input, W·x + b. Rows get noise of their own, so
+that the gradients of a batch average over it.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, final
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd
+
+from dubio.layers.posterior import Posterior
+from dubio.layers.substitution import substitute
+from dubio.stochastic import own_noise
+
+Linear = nn.Linear | _ConvNd
+
+
+class RowNoise(nn.Module, ABC):
+    """A way to draw the outputs of a layer with Gaussian weights, row by row.
+
+    Attributes:
+        needs_weights: Whether it starts from one draw of weights for all rows.
+    """
+
+    needs_weights: ClassVar[bool]
+
+    @abstractmethod
+    def forward(
+        self,
+        layer: Linear,
+        posterior: Posterior,
+        noise_of_weights: Tensor | None,
+        x: Tensor,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Tensor:
+        """The outputs: those of the mean weights if there is no noise around."""
+
+
+@final
+class LocalNoise(RowNoise):
+    """Outputs are drawn from what weights would make of them, N(Wx, W_σ²x²).
+
+    Paper 004 eqs. 16–18, after Kingma, Salimans and Welling (2015).
+    """
+
+    needs_weights = False
+
+    def forward(
+        self,
+        layer: Linear,
+        posterior: Posterior,
+        noise_of_weights: Tensor | None,
+        x: Tensor,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Tensor:
+        """γ + √δ·ζ."""
+        mean: Tensor = _with(layer, posterior.mean())(x, *args, **kwargs)
+        with torch._C.DisableTorchFunction():
+            noise = own_noise(
+                self, "normal", tuple(mean.shape), mean, rows=0, units=1, rate=lambda: None
+            )
+        if noise is None:
+            return mean
+        squared = [sigma.square() for sigma in posterior.deviation()]
+        variance: Tensor = _with(layer, squared)(x.square(), *args, **kwargs)
+        # where all inputs are zero the root has no slope; the paper adds 1e-32 to all variances
+        smallest = torch.finfo(variance.dtype).tiny
+        return mean + (variance.clamp(min=smallest).sqrt() * noise).to(mean.dtype)
+
+
+@final
+class Flipout(RowNoise):
+    """One draw of weights with random signs of the deviations for every row.
+
+    With signs s of the inputs and r of the outputs of a row, W + (ΔW ∘ r sᵀ) is distributed like
+    W + ΔW, as ΔW is symmetric and independent of the signs; and r ∘ (ΔW(s ∘ x)) takes one product
+    for the whole batch (Wen et al. 2018).
+    """
+
+    needs_weights = True
+
+    def forward(
+        self,
+        layer: Linear,
+        posterior: Posterior,
+        noise_of_weights: Tensor | None,
+        x: Tensor,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Tensor:
+        """Wx + b + r ∘ (ΔW(s ∘ x) + Δb)."""
+        mean: Tensor = _with(layer, posterior.mean())(x, *args, **kwargs)
+        axis = _unit_axis(layer)
+        ins, outs = x.shape[axis], mean.shape[axis]
+        with torch._C.DisableTorchFunction():
+            coins = own_noise(
+                self, "bernoulli", (len(x), ins + outs), x, rows=0, units=1, rate=lambda: None
+            )
+            if noise_of_weights is None:
+                return mean
+            parts = zip(posterior.deviation(), posterior.split(noise_of_weights), strict=True)
+            change = [sigma * eps for sigma, eps in parts]
+        if coins is None:
+            unflipped: Tensor = mean + _with(layer, change)(x, *args, **kwargs)
+            return unflipped
+        signs = coins.to(x.dtype) * 2 - 1
+        of_inputs, of_outputs = (
+            part.view(len(part), *_along(axis, like, part.shape[1]))
+            for part, like in ((signs[:, :ins], x), (signs[:, ins:], mean))
+        )
+        flipped: Tensor = _with(layer, change)(x * of_inputs, *args, **kwargs) * of_outputs
+        return mean + flipped.to(mean.dtype)
+
+
+def has_rows(layer: nn.Module, args: Sequence[Any]) -> bool:
+    """Whether the first argument has an axis of rows."""
+    assert isinstance(layer, Linear)
+    return len(args) > 0 and isinstance(args[0], Tensor) and args[0].dim() > -_unit_axis(layer)
+
+
+def _with(layer: Linear, weights: Sequence[Tensor]) -> Linear:
+    """The layer with other weights."""
+    names = (name for name, _ in layer.named_parameters())
+    return substitute(layer, dict(zip(names, weights, strict=True)))
+
+
+def _unit_axis(layer: Linear) -> int:
+    """The axis of units or channels, from behind."""
+    return -1 - len(layer.kernel_size) if isinstance(layer, _ConvNd) else -1
+
+
+def _along(axis: int, like: Tensor, units: int) -> list[int]:
+    """The shape of one row of noise that has one entry for each unit."""
+    shape = [1] * (like.dim() - 1)
+    shape[axis] = units
+    return shape

@@ -1,0 +1,55 @@
+"""The Gaussian prior."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Self, final
+
+from torch import Tensor, nn
+
+from dubio.priors.prior import Mean, Prior, positive, shown, squares, sum_of_logs
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class Gaussian(Prior):
+    """Every weight is N(mean, sigma²) beforehand.
+
+    The divergence is in closed form: log(s/σ) + (σ² + (μ − m)²)/(2s²) − ½.
+
+    Args:
+        sigma: The standard deviation, s.
+        mean: One number for all weights, or a tensor for each by the name of the weight.
+    """
+
+    sigma: float
+    mean: Mean = field(default=0.0, compare=False)
+    exact: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        positive("sigma", self.sigma)
+
+    @classmethod
+    def around(cls, module: nn.Module, sigma: float) -> Self:
+        """A prior around the weights that a layer has now, for example from another task."""
+        means: Mapping[str, Tensor] = {
+            name: weight.detach().clone() for name, weight in module.named_parameters()
+        }
+        return cls(sigma, mean=means)
+
+    def kl(self, offset: Tensor, deviation: Tensor, noise: Tensor | None) -> Tensor:
+        """Σ log(s/σ) + (σ² + (μ − m)²)/(2s²) − ½."""
+        constant = offset.numel() * (math.log(self.sigma) - 0.5)
+        second_moments = squares(deviation) + squares(offset)
+        return second_moments / (2 * self.sigma**2) - sum_of_logs(deviation) + constant
+
+    def slopes(
+        self, offset: Tensor, deviation: Tensor, noise: Tensor | None, factor: float
+    ) -> tuple[Tensor, Tensor]:
+        """(μ − m)/s² and σ/s² − 1/σ."""
+        precision = factor * self.sigma**-2
+        of_deviation = deviation.reciprocal().mul_(-factor)
+        return offset * precision, of_deviation.add_(deviation, alpha=precision)
+
+    def __repr__(self) -> str:
+        return f"Gaussian({self.sigma:g}{shown(self.mean)})"

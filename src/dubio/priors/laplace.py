@@ -1,0 +1,60 @@
+"""The Laplace prior."""
+
+import math
+from dataclasses import dataclass, field
+from typing import ClassVar, final
+
+import torch
+from torch import Tensor
+
+from dubio.priors.prior import Mean, Prior, positive, shown, sum_of_logs
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class Laplace(Prior):
+    """Every weight has the density exp(−|w − mean|/scale)/(2·scale) beforehand.
+
+    The divergence of a Gaussian from it is in closed form too. With δ = μ − mean, |w − mean| is
+    folded normal, E|w − mean| = σ√(2/π)·exp(−δ²/2σ²) + δ·erf(δ/(σ√2)), and so
+
+        KL = log(2b/(σ√(2πe))) + E|w − mean|/b.
+
+    Args:
+        scale: The scale, b; the variance is 2b².
+        mean: One number for all weights, or a tensor for each by the name of the weight.
+    """
+
+    scale: float
+    mean: Mean = field(default=0.0, compare=False)
+    exact: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        positive("scale", self.scale)
+
+    def kl(self, offset: Tensor, deviation: Tensor, noise: Tensor | None) -> Tensor:
+        """Σ log(2b) − log(σ√(2πe)) + E|w − mean|/b."""
+        bell, erf = _folded(offset, deviation)
+        distance = torch.dot(deviation, bell) + torch.dot(offset, erf)
+        constant = offset.numel() * (
+            math.log(2 * self.scale) - 0.5 * math.log(2 * math.pi * math.e)
+        )
+        return distance / self.scale - sum_of_logs(deviation) + constant
+
+    def slopes(
+        self, offset: Tensor, deviation: Tensor, noise: Tensor | None, factor: float
+    ) -> tuple[Tensor, Tensor]:
+        """erf(δ/(σ√2))/b and √(2/π)·exp(−δ²/2σ²)/b − 1/σ: what depends on both cancels."""
+        bell, erf = _folded(offset, deviation)
+        of_deviation = bell.mul_(factor / self.scale).sub_(deviation.reciprocal(), alpha=factor)
+        return erf.mul_(factor / self.scale), of_deviation
+
+    def __repr__(self) -> str:
+        return f"Laplace({self.scale:g}{shown(self.mean)})"
+
+
+def _folded(offset: Tensor, deviation: Tensor) -> tuple[Tensor, Tensor]:
+    """√(2/π)·exp(−δ²/2σ²) and erf(δ/(σ√2))."""
+    ratio = (offset / deviation).mul_(math.sqrt(0.5))
+    bell = ratio.square().neg_().exp_().mul_(math.sqrt(2 / math.pi))
+    return bell, ratio.erf_()

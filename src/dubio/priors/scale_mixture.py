@@ -1,0 +1,81 @@
+"""The scale mixture of two Gaussians."""
+
+import math
+from dataclasses import dataclass, field
+from typing import ClassVar, final
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from dubio.priors.prior import Mean, Prior, positive, shown, squares, sum_of_logs
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class ScaleMixture(Prior):
+    """Every weight is π·N(mean, σ1²) + (1 − π)·N(mean, σ2²) beforehand (paper 004 section 2.4).
+
+    There is no closed form. The divergence is estimated at the weights w = μ + σε of a draw,
+
+        log q(w) − log p(w) = −½ε² − log σ − log p(w) + const,
+
+    all in log space, where a narrow component cannot underflow.
+
+    Args:
+        pi: The share of the first component, π.
+        sigma1: The standard deviation of the first component, as a rule the wide one.
+        sigma2: The standard deviation of the second.
+        mean: One number for all weights, or a tensor for each by the name of the weight.
+    """
+
+    pi: float
+    sigma1: float
+    sigma2: float
+    mean: Mean = field(default=0.0, compare=False)
+    exact: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if not 0 < self.pi < 1:
+            raise ValueError(
+                f"pi: expected a share between 0 and 1, got {self.pi}; with one component use "
+                f"Gaussian(sigma)."
+            )
+        positive("sigma1", self.sigma1)
+        positive("sigma2", self.sigma2)
+
+    def kl(self, offset: Tensor, deviation: Tensor, noise: Tensor | None) -> Tensor:
+        """Σ log q(w) − log p(w)."""
+        assert noise is not None
+        w = torch.addcmul(offset, deviation, noise)
+        # log p = log (share of the wide one)·N(w; wide) + softplus(log odds of the narrow one):
+        # large numbers do not cancel; the constants of log q and log p do
+        (share, wide), _ = self._components()
+        log_p = F.softplus(self._log_odds(w)).sum() - squares(w) / (2 * wide**2)
+        constant = offset.numel() * (math.log(wide) - math.log(share))
+        return constant - 0.5 * squares(noise) - sum_of_logs(deviation) - log_p
+
+    def slopes(
+        self, offset: Tensor, deviation: Tensor, noise: Tensor | None, factor: float
+    ) -> tuple[Tensor, Tensor]:
+        """−d log p/dw and −1/σ − ε·d log p/dw, where −d log p/dw = w·E[1/σ_component² | w]."""
+        assert noise is not None
+        w = torch.addcmul(offset, deviation, noise)
+        (_, wide), (_, narrow) = self._components()
+        precision = self._log_odds(w).sigmoid_().mul_(narrow**-2 - wide**-2).add_(wide**-2)
+        of_w = w.mul_(precision).mul_(factor)
+        return of_w, (of_w * noise).sub_(deviation.reciprocal(), alpha=factor)
+
+    def _components(self) -> tuple[tuple[float, float], tuple[float, float]]:
+        """Share and standard deviation of the wide component, and of the narrow one."""
+        first, second = (self.pi, self.sigma1), (1 - self.pi, self.sigma2)
+        return (first, second) if self.sigma1 >= self.sigma2 else (second, first)
+
+    def _log_odds(self, w: Tensor) -> Tensor:
+        """Log odds that a weight of this value comes from the narrow component."""
+        (of_wide, wide), (of_narrow, narrow) = self._components()
+        at_zero = math.log(of_narrow / of_wide) + math.log(wide / narrow)
+        return (w * w).mul_(0.5 * (wide**-2 - narrow**-2)).add_(at_zero)
+
+    def __repr__(self) -> str:
+        return f"ScaleMixture({self.pi:g}, {self.sigma1:g}, {self.sigma2:g}{shown(self.mean)})"

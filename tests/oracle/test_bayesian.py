@@ -1,0 +1,528 @@
+"""Layers with Gaussian weights against the definition: w = μ + softplus(ρ)·ε for a pass."""
+
+import copy
+import io
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.distributions import Normal, kl_divergence
+
+import dubio
+from dubio import Bayesian, priors
+
+LAYERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    "linear": (lambda: nn.Linear(5, 3), (6, 5)),
+    "no bias": (lambda: nn.Linear(5, 3, bias=False), (6, 5)),
+    "linear on sequences": (lambda: nn.Linear(5, 3), (6, 4, 5)),
+    "conv1d": (lambda: nn.Conv1d(2, 4, 3), (6, 2, 7)),
+    "conv2d": (lambda: nn.Conv2d(2, 4, 3, padding=1, groups=2), (6, 2, 5, 5)),
+    "reflecting": (lambda: nn.Conv2d(2, 4, 3, padding=1, padding_mode="reflect"), (6, 2, 5, 5)),
+    "conv3d": (lambda: nn.Conv3d(1, 2, 2), (6, 1, 3, 3, 3)),
+    "transposed": (lambda: nn.ConvTranspose1d(2, 4, 3, stride=2), (6, 2, 5)),
+    "transposed 2d": (lambda: nn.ConvTranspose2d(2, 4, 3, stride=2), (6, 2, 4, 4)),
+    "embedding": (lambda: nn.Embedding(9, 4), (6, 3)),
+    "embedding with padding": (lambda: nn.Embedding(9, 4, padding_idx=2), (6, 3)),
+    "lstm": (lambda: nn.LSTM(4, 3, 2, bidirectional=True, batch_first=True), (6, 7, 4)),
+    "lstm without bias": (lambda: nn.LSTM(4, 3, bias=False, batch_first=True), (6, 7, 4)),
+    "projecting lstm": (lambda: nn.LSTM(4, 3, proj_size=2, batch_first=True), (6, 7, 4)),
+    "gru": (lambda: nn.GRU(4, 3), (7, 6, 4)),
+    "rnn": (lambda: nn.RNN(4, 3), (7, 6, 4)),
+    "attention": (lambda: nn.MultiheadAttention(4, 2, batch_first=True), (6, 5, 4)),
+    "attention on others": (
+        lambda: nn.MultiheadAttention(4, 2, kdim=4, vdim=4, batch_first=True, add_bias_kv=True),
+        (6, 5, 4),
+    ),
+    "separate projections": (lambda: _separate_projections(), (6, 5, 4)),
+    "block": (lambda: nn.TransformerEncoderLayer(4, 2, 8, 0.0, batch_first=True), (6, 5, 4)),
+}
+LINEAR = [
+    "linear", "no bias", "linear on sequences", "conv1d", "conv2d", "reflecting", "conv3d",
+    "transposed", "transposed 2d",
+]  # fmt: skip
+SAMPLERS = [(name, "weights") for name in LAYERS] + [
+    (name, sampler) for name in LINEAR for sampler in ("local", "flipout")
+]
+
+
+def _separate_projections() -> nn.MultiheadAttention:
+    layer = nn.MultiheadAttention(4, 2, kdim=3, vdim=2, batch_first=True)
+    assert layer.in_proj_weight is None
+    return layer
+
+
+class Called(nn.Module):
+    """Calls a layer as its kind is called, and gives the first of its outputs."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor) -> Tensor:
+        inner = self.layer.layer if isinstance(self.layer, Bayesian) else self.layer
+        if isinstance(inner, nn.Embedding):
+            return self.layer((x * 100).long().abs() % inner.num_embeddings)
+        if isinstance(inner, nn.MultiheadAttention):
+            key, value = x[..., : inner.kdim], x[..., : inner.vdim]
+            return self.layer(x, key, value)[0]
+        out = self.layer(x)
+        return out[0] if isinstance(out, tuple) else out
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def build(name: str, **options: Any) -> tuple[Called, Tensor]:
+    torch.manual_seed(0)
+    make, shape = LAYERS[name]
+    return Called(Bayesian(make(), **{"deviation": 0.3, **options})), torch.randn(shape)
+
+
+def noise_of(module: Bayesian, noise: dubio.Noise) -> Tensor:
+    """ε of a layer that is the first site."""
+    return noise.numbers.normal((0, 0), module.rho.shape, module.rho.detach())[0]
+
+
+@pytest.mark.filterwarnings("ignore:LSTM with projections is not supported")
+@pytest.mark.parametrize("name", LAYERS)
+def test_is_the_layer_with_sampled_weights(name: str) -> None:
+    net, x = build(name)
+    noise = dubio.Noise(generator=seeded())
+    with noise:
+        out = net(x)
+    module = net.layer
+    expected = copy.deepcopy(module.layer)
+    sampled = module.rho.detach().double().exp().log1p().float() * noise_of(module, noise)
+    parts = iter(sampled.split([p.numel() for p in expected.parameters()]))
+    with torch.no_grad():
+        for weight in expected.parameters():
+            weight.add_(next(parts).view_as(weight))
+        if getattr(expected, "padding_idx", None) is not None:
+            expected.weight[expected.padding_idx] = 0
+    torch.testing.assert_close(out, Called(expected.train())(x))
+
+
+@pytest.mark.parametrize(("name", "sampler"), SAMPLERS)
+def test_eval_is_the_layer_itself(name: str, sampler: Any) -> None:
+    net, x = build(name, sampler=sampler)
+    plain = Called(copy.deepcopy(net.layer.layer))
+    assert torch.equal(net.eval()(x), plain.eval()(x))
+    fresh = [net.train()(x) for _ in range(2)]
+    assert not torch.equal(*fresh)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize(
+    ("name", "sampler"), [case for case in SAMPLERS if case[0] not in ("gru", "rnn")]
+)  # whose rows come second
+def test_predict_gives_the_draws_of_the_noise_for_any_chunk(
+    name: str, sampler: Any, shared: bool
+) -> None:
+    net, x = build(name, sampler=sampler)
+    before = copy.deepcopy(net.state_dict())
+    objects = dict(net.named_parameters())
+    found = dubio.predict(net, x, draws=5, shared=shared, generator=seeded(), chunk=2)
+    whole = dubio.predict(net, x, draws=5, shared=shared, generator=seeded())
+    torch.testing.assert_close(found.draws, whole.draws)
+    noise = dubio.Noise(5, shared=shared, generator=seeded())
+    for k in range(5):
+        with torch.no_grad(), noise[k]:
+            torch.testing.assert_close(net(x), found.draws[k])
+    assert not torch.equal(found.draws[0], found.draws[1])
+    assert all(objects[n] is p for n, p in net.named_parameters())
+    for key, value in net.state_dict().items():
+        assert torch.equal(value, before[key])
+
+
+@pytest.mark.parametrize("sampler", ["weights", "local", "flipout"])
+def test_rows_share_their_noise_if_asked_to(sampler: Any) -> None:
+    """Then a draw is one function: equal rows have equal outputs, and it is linear."""
+    net, x = build("linear", sampler=sampler)
+    rows = torch.stack([x[0], x[0], x[1], x[0] + x[1], torch.zeros(5)])
+    found = dubio.predict(net, rows, draws=4, shared=True).draws
+    torch.testing.assert_close(found[:, 0], found[:, 1])
+    torch.testing.assert_close(found[:, 0] + found[:, 2], found[:, 3] + found[:, 4])
+    if sampler != "weights":
+        apart = dubio.predict(net, rows, draws=4).draws
+        assert (apart[:, 0] - apart[:, 1]).abs().min() > 1e-4
+
+
+def test_one_draw_for_all_calls_of_a_pass() -> None:
+    net, x = build("linear")
+
+    def twice(x: Tensor) -> Tensor:
+        return torch.stack([net(x), net(x)], 1)
+
+    found = dubio.predict(twice, x, draws=3).draws
+    assert torch.equal(found[:, :, 0], found[:, :, 1])
+    with dubio.Noise():
+        assert torch.equal(net(x), net(x))
+
+
+def test_one_draw_per_sequence() -> None:
+    """An LSTM fed step by step under one draw is the LSTM fed at once."""
+    net, x = build("lstm without bias")
+    with dubio.Noise(generator=seeded()):
+        whole = net(x)
+    steps, state = [], None
+    with dubio.Noise(generator=seeded()):
+        for t in range(x.shape[1]):
+            out, state = net.layer(x[:, t : t + 1], state)
+            steps.append(out)
+    torch.testing.assert_close(torch.cat(steps, 1), whole)
+
+
+class TestDivergence:
+    @pytest.mark.parametrize("name", LAYERS)
+    def test_is_the_sum_over_all_weights(self, name: str) -> None:
+        """Each weight once: all layers and directions of an LSTM, all projections of attention."""
+        net, _ = build(name, prior=priors.Gaussian(0.4), deviation=0.05)
+        weights = torch.cat([p.detach().flatten() for p in net.layer.layer.parameters()])
+        if net.layer.kept is not None:
+            weights = weights[net.layer.kept]
+        each = kl_divergence(Normal(weights, torch.tensor(0.05)), Normal(0.0, 0.4))
+        assert float(dubio.kl(net).detach()) == pytest.approx(float(each.double().sum()), rel=1e-5)
+
+    def test_is_the_sum_over_layers(self) -> None:
+        net = nn.Sequential(dubio.BayesLinear(5, 4), nn.ReLU(), dubio.BayesLinear(4, 3))
+        parts = [float(net[k].kl().detach()) for k in (0, 2)]
+        assert float(dubio.kl(net).detach()) == pytest.approx(sum(parts), rel=1e-6)
+        assert parts[0] / parts[1] == pytest.approx((5 * 4 + 4) / (4 * 3 + 3), rel=0.02)
+
+    def test_tied_layers_count_once(self) -> None:
+        layer = dubio.BayesLinear(4, 4)
+        assert dubio.kl(nn.Sequential(layer, nn.ReLU(), layer)) == layer.kl()
+
+    def test_has_the_right_direction(self) -> None:
+        net, _ = build("linear", prior=priors.Gaussian(2.0), deviation=0.1)
+        weights = torch.cat([p.detach().flatten() for p in net.layer.layer.parameters()])
+        q, p = Normal(weights, torch.tensor(0.1)), Normal(0.0, 2.0)
+        right, reverse = (float(kl_divergence(*pair).sum()) for pair in ((q, p), (p, q)))
+        assert right != pytest.approx(reverse, rel=0.1)
+        assert float(net.layer.kl().detach()) == pytest.approx(right, rel=1e-5)
+
+    def test_prior_around_trained_weights(self) -> None:
+        torch.manual_seed(0)
+        trained = nn.Linear(5, 3)
+        layer = Bayesian(trained, prior=priors.Gaussian.around(trained, 0.2), deviation=0.2)
+        assert float(layer.kl().detach()) == pytest.approx(0, abs=1e-4)
+        with torch.no_grad():
+            trained.bias += 0.1
+        assert float(layer.kl().detach()) == pytest.approx(3 * 0.5 * (0.1 / 0.2) ** 2, rel=1e-3)
+
+    def test_mean_of_the_prior(self) -> None:
+        torch.manual_seed(0)
+        layer = dubio.BayesLinear(5, 3, prior=priors.Laplace(0.3, mean=0.5))
+        with torch.no_grad():
+            moved = Bayesian(copy.deepcopy(layer.layer), prior=priors.Laplace(0.3))
+            for weight in moved.layer.parameters():
+                weight.sub_(0.5)
+        torch.testing.assert_close(layer.kl(), moved.kl())
+
+    def test_mixture_is_estimated_at_the_weights_of_the_pass(self) -> None:
+        prior = priors.ScaleMixture(0.5, 1.0, 0.05)
+        net, x = build("linear", prior=prior)
+        elbo = dubio.ELBO(
+            net, dubio.likelihoods.Gaussian(1.0), num_data=6, draws=2, generator=seeded()
+        )
+        elbo(x, torch.zeros(6, 3))
+        noise = dubio.Noise(2, generator=seeded())
+        mean = torch.cat([p.detach().flatten() for p in net.layer.layer.parameters()])
+        sigma = torch.full_like(mean, 0.3)
+        expected = [prior.kl(mean, sigma, noise_of(net.layer, noise[k])) for k in range(2)]
+        torch.testing.assert_close(elbo.kl, torch.stack(expected).mean(), rtol=1e-4, atol=1e-4)
+
+    @pytest.mark.parametrize("sampler", ["weights", "local", "flipout"])
+    def test_estimates_follow_the_generator(self, sampler: Any) -> None:
+        prior = priors.ScaleMixture(0.5, 1.0, 0.05)
+        net, x = build("linear", prior=prior, sampler=sampler)
+        found = []
+        for seed in (0, 0, 1):
+            elbo = dubio.ELBO(
+                net, dubio.likelihoods.Gaussian(1.0), num_data=6, generator=seeded(seed)
+            )
+            elbo(x, torch.zeros(6, 3))
+            found.append(float(elbo.kl))
+        assert found[0] == found[1] != found[2]
+        assert math.isfinite(float(net.eval().layer.kl().detach()))
+
+    def test_is_not_evaluated_in_prediction(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        net, x = build("linear")
+
+        def never(*_: Any) -> None:
+            raise AssertionError("a divergence was evaluated")
+
+        monkeypatch.setattr(priors.Gaussian, "kl", never)
+        dubio.predict(net, x, draws=3)
+        with dubio.Noise():
+            net(x)
+        net.train()(x)
+        net.eval()(x)
+
+
+class TestGradients:
+    @pytest.mark.parametrize("pruned", [False, True])
+    @pytest.mark.parametrize(
+        "prior", [priors.Gaussian(0.5), priors.Laplace(0.5), priors.ScaleMixture(0.5, 1, 0.1)]
+    )
+    def test_of_means_and_rho_are_finite_differences(
+        self, prior: priors.Prior, pruned: bool
+    ) -> None:
+        net, x = build("linear", prior=prior)
+        net, x = net.double(), x.double()
+        if pruned:
+            net.layer.kept = torch.rand(len(net.layer.rho), generator=seeded()) < 0.6
+        y = torch.randn(6, 3, dtype=torch.float64, generator=seeded())
+
+        def loss(*parameters: Tensor) -> Tensor:
+            generator = seeded()
+            elbo = dubio.ELBO(net, dubio.likelihoods.Gaussian(1.0), 6, draws=2, generator=generator)
+            return elbo(x, y)
+
+        assert torch.autograd.gradcheck(loss, tuple(net.parameters()))
+
+    @pytest.mark.parametrize("blocks", [1, 3])
+    def test_do_not_depend_on_blocks(self, blocks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        from dubio.layers import posterior
+
+        net, x = build("linear")
+        losses = []
+        for size in (2**15, 18 // blocks + 1):
+            monkeypatch.setattr(posterior, "BLOCK", size)
+            elbo = dubio.ELBO(net, dubio.likelihoods.Gaussian(1.0), 6, generator=seeded())
+            loss = elbo(x, torch.zeros(6, 3))
+            losses.append([loss, *torch.autograd.grad(loss, list(net.parameters()))])
+        torch.testing.assert_close(*losses)
+
+    @pytest.mark.parametrize(("name", "sampler"), SAMPLERS)
+    def test_reach_every_parameter(self, name: str, sampler: Any) -> None:
+        net, x = build(name, sampler=sampler)
+        y = torch.zeros_like(net(x)).detach()
+        dubio.ELBO(net, dubio.likelihoods.Gaussian(1.0), num_data=6)(x, y).backward()
+        for n, parameter in net.named_parameters():
+            assert parameter.grad is not None, n
+            assert parameter.grad.isfinite().all(), n
+            assert parameter.grad.abs().sum() > 0, n
+
+    def test_of_a_plain_loop_are_those_of_the_objective(self) -> None:
+        """Noise from torch's generator, the divergence apart: the same formula."""
+        net, x = build("linear")
+        y = torch.zeros(6, 3)
+        torch.manual_seed(3)
+        eps = torch.randn(len(net.layer.rho))
+        torch.manual_seed(3)
+        loss = 0.5 * (net.train()(x) - y).square().sum() + net.layer.kl()
+        found = torch.autograd.grad(loss, list(net.parameters()))
+        mean = torch.cat([p.detach().flatten() for p in net.layer.layer.parameters()])
+        mean.requires_grad_()
+        rho = net.layer.rho.detach().clone().requires_grad_()
+        sigma = F.softplus(rho)
+        w = mean + sigma * eps
+        out = x @ w[:15].view(3, 5).T + w[15:]
+        q = kl_divergence(Normal(mean, sigma), Normal(0.0, 1.0)).sum()
+        expected = torch.autograd.grad(0.5 * (out - y).square().sum() + q, [mean, rho])
+        torch.testing.assert_close(torch.cat([g.flatten() for g in found[1:]]), expected[0])
+        torch.testing.assert_close(found[0], expected[1])
+
+    def test_local_noise_stands_inputs_of_zero(self) -> None:
+        net, _ = build("no bias", sampler="local")
+        x = torch.zeros(4, 5, requires_grad=True)
+        net.train()(x).sum().backward()
+        assert x.grad is not None
+        for gradient in (x.grad, net.layer.rho.grad):
+            assert gradient.isfinite().all()
+
+    def test_frozen_means_stay(self) -> None:
+        net, x = build("linear")
+        net.layer.layer.requires_grad_(False)
+        dubio.ELBO(net, dubio.likelihoods.Gaussian(1.0), 6)(x, torch.zeros(6, 3)).backward()
+        assert net.layer.layer.weight.grad is None
+        assert net.layer.rho.grad is not None
+
+
+class TestState:
+    def test_holds_no_noise(self) -> None:
+        net, x = build("lstm")
+        expected = {"layer.rho"} | {
+            f"layer.layer.{n}" for n, _ in net.layer.layer.named_parameters()
+        }
+        net.train()(x)
+        dubio.predict(net, x, draws=2)
+        assert set(net.state_dict()) == expected
+
+    def test_saved_and_copied(self) -> None:
+        net, x = build("linear", sampler="flipout")
+        file = io.BytesIO()
+        torch.save(net, file)
+        file.seek(0)
+        others = [copy.deepcopy(net), torch.load(file, weights_only=False)]
+        for other in others:
+            for one, two in zip(net.parameters(), other.parameters(), strict=True):
+                assert torch.equal(one, two)
+                assert one is not two
+            draws = [dubio.predict(n, x, draws=2, generator=seeded()).draws for n in (net, other)]
+            assert torch.equal(*draws)
+
+    def test_pruned_weights_are_part_of_it(self) -> None:
+        net, x = build("linear")
+        net.layer.kept = torch.arange(18) % 2 == 0
+        other, _ = build("linear")
+        other.load_state_dict(net.state_dict())
+        assert torch.equal(other.layer.kept, net.layer.kept)
+        assert torch.equal(other.eval()(x), net.eval()(x))
+        back, _ = build("linear")
+        other.load_state_dict(back.state_dict())
+        assert other.layer.kept is None
+
+    @pytest.mark.parametrize("sampler", ["weights", "local", "flipout"])
+    def test_in_other_precisions(self, sampler: Any) -> None:
+        net, x = build("linear", sampler=sampler)
+        with torch.autocast("cpu", torch.bfloat16):
+            elbo = dubio.ELBO(net, dubio.likelihoods.Gaussian(1.0), 6)
+            elbo(x, torch.zeros(6, 3)).backward()
+            with torch.no_grad():
+                one_pass = net.eval()(x)
+            assert dubio.predict(net, x, draws=3).draws.dtype == one_pass.dtype == torch.bfloat16
+        assert all(p.grad.isfinite().all() for p in net.parameters())
+        double = net.double()
+        assert dubio.predict(double, x.double(), draws=3).draws.dtype == torch.float64
+
+    def test_half_precision_layers_have_precise_deviations(self) -> None:
+        layer = Bayesian(nn.Linear(5, 3).bfloat16())
+        assert layer.rho.dtype == torch.float32
+        x = torch.randn(4, 5).bfloat16()
+        out = layer.train()(x)
+        assert out.dtype == torch.bfloat16
+        (out.float().sum() + layer.kl()).backward()
+        assert layer.layer.weight.grad.dtype == torch.bfloat16
+        with torch.no_grad():
+            assert dubio.predict(layer, x, draws=2).draws.dtype == torch.bfloat16
+
+
+class TestSamplersAgree:
+    """Means and variances of outputs, and the variance of gradients."""
+
+    @pytest.mark.parametrize("name", ["linear", "conv2d", "transposed"])
+    @pytest.mark.parametrize("sampler", ["weights", "local", "flipout"])
+    def test_mean_and_variance_of_outputs_are_exact(self, name: str, sampler: Any) -> None:
+        """4000 draws, every output; z below 6.2 in ~400 tests: false alarms below 1e-6.
+
+        Outputs are Gaussian given x, so the sample variance has the relative error √(2/draws).
+        """
+        net, x = build(name, sampler=sampler)
+        x, draws = x[:3], 4000
+        found = dubio.predict(net, x, draws=draws, generator=seeded()).draws.double()
+        from dubio.layers.substitution import substitute
+
+        mean = net.layer.layer(x).double()
+        squared = {n: d.square() for n, d in net.layer.deviations().items()}
+        variance = substitute(net.layer.layer, squared)(x.square()).double()
+        z = (found.mean(0) - mean) / (variance / draws).sqrt()
+        assert z.abs().max() < 6.2
+        z = (found.var(0) / variance - 1) / math.sqrt(2 / draws)
+        assert z.abs().max() < 6.8  # a χ² has a longer tail
+
+    def test_flipout_has_one_set_of_weights_for_all_positions_of_a_row(self) -> None:
+        net, x = build("linear on sequences", sampler="flipout")
+        rows = x[:, :1].expand(-1, 4, -1).clone()
+        found = dubio.predict(net, rows, draws=3).draws
+        torch.testing.assert_close(found, found[:, :, :1].expand_as(found))
+        assert not torch.equal(found[:, 0], found[:, 1])
+
+    def test_rows_average_the_noise_of_gradients(self) -> None:
+        """The loss of a batch: gradients vary less than with one draw of weights for all rows.
+
+        Variances of a gradient's norm by 100 batches are good to about 10 %, and the ratios found
+        are near .05.
+        """
+        variances = {}
+        for sampler in ("weights", "local", "flipout"):
+            torch.manual_seed(0)
+            net = nn.Sequential(
+                dubio.BayesLinear(8, 16, sampler=sampler, deviation=0.3), nn.Tanh(),
+                dubio.BayesLinear(16, 1, sampler=sampler, deviation=0.3),
+            )  # fmt: skip
+            x, y = torch.randn(64, 8), torch.randn(64, 1)
+            elbo = dubio.ELBO(net, dubio.likelihoods.Gaussian(1.0), 64, generator=seeded())
+            gradients = []
+            for _ in range(100):
+                net.zero_grad()
+                elbo(x, y).backward()
+                gradients.append(torch.cat([p.grad.flatten() for p in net.parameters()]))
+            variances[sampler] = float(torch.stack(gradients).var(0).sum())
+        assert variances["local"] < 0.5 * variances["weights"]
+        assert variances["flipout"] < 0.5 * variances["weights"]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "Linear", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d",
+        "ConvTranspose3d", "Embedding", "LSTM", "GRU", "RNN", "MultiheadAttention",
+    ],
+)  # fmt: skip
+def test_layers_by_name(kind: str) -> None:
+    arguments = (4, 2, 3) if "Conv" in kind else (4, 2)
+    make = getattr(dubio, f"Bayes{kind}")
+    layer = make(*arguments, deviation=0.1)
+    assert type(layer.layer) is getattr(nn, kind)
+    for sigma in layer.deviations().values():
+        torch.testing.assert_close(sigma, torch.full_like(sigma, 0.1))
+    if kind != "Embedding":
+        assert len(make(*arguments, bias=False).rho) < len(layer.rho)
+
+
+class TestWrongArguments:
+    @pytest.mark.parametrize(
+        ("options", "error", "message"),
+        [
+            ({"deviation": -1.0}, ValueError, "deviation: expected a positive number, got -1.0"),
+            (
+                {"sampler": "locally"},
+                ValueError,
+                "sampler: expected one of weights, local, flipout",
+            ),
+            ({"prior": 1.0}, TypeError, r"prior: expected one from dubio.priors, got 1.0"),
+            (
+                {"prior": priors.Gaussian.around(nn.Linear(4, 3), 1.0)},
+                ValueError,
+                r"prior: expected means for weights of shapes .*\(3, 5\).* got .*\(3, 4\)",
+            ),
+        ],
+    )
+    def test_options(self, options: Any, error: type[Exception], message: str) -> None:
+        with pytest.raises(error, match=message):
+            Bayesian(nn.Linear(5, 3), **options)
+
+    @pytest.mark.parametrize(
+        ("make", "error", "message"),
+        [
+            (lambda: nn.ReLU(), ValueError, "expected a module with weights, got ReLU"),
+            (lambda: nn.LazyLinear(3), ValueError, "an uninitialised LazyLinear"),
+            (lambda: nn.Embedding(3, 2, max_norm=1.0), ValueError, "without max_norm"),
+            (lambda: dubio.BayesLinear(3, 2), TypeError, "stochastic already"),
+            (lambda: 3, TypeError, "expected an nn.Module, got int"),
+        ],
+    )
+    def test_layers(self, make: Any, error: type[Exception], message: str) -> None:
+        with pytest.raises(error, match=message):
+            Bayesian(make())
+
+    @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+    def test_scripted(self) -> None:
+        with pytest.raises(TypeError, match="compiled by TorchScript; take the module"):
+            Bayesian(torch.jit.script(nn.Linear(3, 2)))
+
+    def test_sampler_for_linear_layers_only(self) -> None:
+        with pytest.raises(ValueError, match="sampler: expected 'weights' for LSTM, got 'local'"):
+            dubio.BayesLSTM(3, 2, sampler="local")
+
+    def test_padding_that_is_not_zero(self) -> None:
+        layer = nn.Embedding.from_pretrained(torch.ones(3, 2), padding_idx=1)
+        with pytest.raises(ValueError, match="expected zeros in row 1"):
+            Bayesian(layer)
