@@ -22,6 +22,7 @@ from dubio.likelihoods import Likelihood
 from dubio.noise import Noise
 from dubio.predict import predict
 from dubio.sampling.modes import gates, sampling_mode
+from dubio.tables import table
 
 Bounds = tuple[float, float] | None
 
@@ -149,13 +150,11 @@ class Robustness:
     mutual_information: tuple[float, ...]
 
     def __str__(self) -> str:
-        header = f"{'epsilon':>8}  {'accuracy':>8}  {'entropy':>8}  {'mutual information':>18}"
         columns = (self.epsilon, self.accuracy, self.entropy, self.mutual_information)
-        rows = [
-            f"{e:>8.3g}  {a:>8.4f}  {h:>8.4f}  {i:>18.4f}"
-            for e, a, h, i in zip(*columns, strict=True)
-        ]
-        return "\n".join([header, "-" * len(header), *rows])
+        return table(
+            ("epsilon", "accuracy", "entropy", "mutual information"),
+            [(f"{e:g}", *(f"{v:.4f}" for v in row)) for e, *row in zip(*columns, strict=True)],
+        )
 
 
 def robustness(

@@ -6,6 +6,7 @@ A rule is any function of a `Place` that returns a module, or None. Rules can be
     dubio.convert(model, lambda place: first(place) or second(place))
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, final
 
@@ -14,10 +15,13 @@ from torch import nn
 
 from dubio.conversion.places import Place, Rule
 from dubio.interception.sites import Where, chooser
+from dubio.layers.bayesian import Bayesian, Sampler
 from dubio.layers.masked import Masked
+from dubio.layers.row_noise import Linear
 from dubio.masks.mask import Mask
+from dubio.priors import Gaussian, Prior
 
-__all__ = ["MaskMaker", "Place", "Rule", "mask_inputs", "replace_dropout"]
+__all__ = ["MaskMaker", "Place", "Rule", "bayes", "mask_inputs", "replace_dropout"]
 
 
 class MaskMaker(Protocol):
@@ -73,6 +77,57 @@ def mask_inputs(
     return _Masking(mask, where, drop, per_unit, length_scale)
 
 
+def bayes(
+    prior: Prior | Callable[[Place], Prior] = Gaussian(1.0),  # noqa: B008  (an immutable value)
+    *,
+    where: Where[Place] = None,
+    sampler: Sampler = "weights",
+    deviation: float = 0.01,
+) -> Rule:
+    """Layers get a distribution on their weights, around those that they have: `dubio.Bayesian`.
+
+    A dropout that feeds only such layers goes: the distribution takes its part.
+
+    Args:
+        prior: The prior of each weight, or a function that makes one for a `Place`, such as
+            ``lambda place: Gaussian.around(place.layer, sigma=0.1)``.
+        where: Which layers: a pattern for their names, such as ``"head.*"``, a class, a module
+            (with all layers in it), a predicate on `Place`, or a list of those. None for all.
+        sampler: How noise enters linear layers and convolutions; others sample their weights.
+        deviation: The standard deviation of every weight to start from.
+    """
+    return _Weighing(prior, where, sampler, deviation)
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class _Weighing:
+    """Puts layers into `Bayesian`."""
+
+    prior: Prior | Callable[[Place], Prior]
+    where: Where[Place]
+    sampler: Sampler
+    deviation: float
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.prior, Prior) and not callable(self.prior):
+            raise TypeError(
+                f"prior: expected one from dubio.priors or a function of a place, got "
+                f"{self.prior!r}."
+            )
+        chooser(self.where)  # complains about what cannot choose
+
+    def __call__(self, place: Place) -> nn.Module | None:
+        if not chooser(self.where)(place):
+            return None
+        prior = self.prior if isinstance(self.prior, Prior) else self.prior(place)
+        sampler = self.sampler if isinstance(place.layer, Linear) else "weights"
+        return Bayesian(place.layer, prior=prior, sampler=sampler, deviation=self.deviation)
+
+    def __repr__(self) -> str:
+        return f"bayes({_name(self.prior)}, sampler={self.sampler!r}{_chosen(self.where)})"
+
+
 @final
 @dataclass(frozen=True, repr=False)
 class _Masking:
@@ -107,12 +162,16 @@ class _Masking:
         return Masked(place.layer, mask.to(weight.device, dtype), length_scale=self.length_scale)
 
     def __repr__(self) -> str:
-        arguments = [_name(self.mask)]
-        if self.where is not None:
-            where = self.where if isinstance(self.where, list | tuple) else [self.where]
-            arguments.append(f"where={', '.join(map(_name, where))}")
         maker = "replace_dropout" if self.drop is None else "mask_inputs"
-        return f"{maker}({', '.join(arguments)})"
+        return f"{maker}({_name(self.mask)}{_chosen(self.where)})"
+
+
+def _chosen(where: Where[Place]) -> str:
+    """The choice of layers as a last argument, if there is one."""
+    if where is None:
+        return ""
+    choices = where if isinstance(where, list | tuple) else [where]
+    return f", where={', '.join(map(_name, choices))}"
 
 
 def _name(thing: Any) -> str:

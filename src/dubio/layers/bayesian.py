@@ -12,6 +12,7 @@ from dubio.interception.interceptor import current_interceptor
 from dubio.layers.posterior import CenteredPrior, Posterior, Sample
 from dubio.layers.row_noise import Flipout, Linear, LocalNoise, RowNoise, has_rows
 from dubio.layers.substitution import substitute
+from dubio.layers.wrapping import Wrapping
 from dubio.priors import Gaussian, Prior
 from dubio.stochastic import Stochastic, own_noise
 
@@ -19,7 +20,7 @@ Sampler = Literal["weights", "local", "flipout"]
 
 
 @final
-class Bayesian(Stochastic):
+class Bayesian(Wrapping):
     """A layer each of whose weights, biases included, is Gaussian: N(μ, softplus(ρ)²).
 
     Bayes by Backprop (paper 004; Blundell et al. 2015). The means μ are the parameters of the layer

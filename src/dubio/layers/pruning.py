@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from dubio.layers.bayesian import Bayesian
+from dubio.tables import table
 
 
 @final
@@ -41,15 +42,11 @@ class Pruned(list[Kept]):
         return sum(row.kept for row in self) / sum(row.total for row in self)
 
     def __str__(self) -> str:
-        rows = [("weights", "kept", "of", "share")]
         total = Kept("all", sum(row.kept for row in self), sum(row.total for row in self))
-        rows += [(r.name, str(r.kept), str(r.total), f"{r.share:.1%}") for r in [*self, total]]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = [
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in rows
-        ]
-        return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
+        return table(
+            ("weights", "kept", "of", "share"),
+            [(r.name, str(r.kept), str(r.total), f"{r.share:.1%}") for r in [*self, total]],
+        )
 
     __repr__ = __str__
 
