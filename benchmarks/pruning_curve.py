@@ -7,6 +7,7 @@ mean of 20 draws.
 
 import argparse
 import copy
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -38,7 +39,7 @@ def train(data: Pair, width: int, epochs: int, scale: float) -> nn.Sequential:
     prior = dubio.priors.Laplace(scale)
     sizes = (x.shape[1], width, width, 10)
     layers: list[nn.Module] = []
-    for ins, outs in zip(sizes, sizes[1:], strict=False):
+    for ins, outs in pairwise(sizes):
         layers += [dubio.BayesLinear(ins, outs, prior=prior, sampler="local"), nn.ReLU()]
     net = nn.Sequential(*layers[:-1])
     elbo = dubio.ELBO(net, Categorical(), len(x))

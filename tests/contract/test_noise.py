@@ -128,3 +128,20 @@ def test_it_says_what_it_is() -> None:
     noise = dubio.Noise(3, shared=True, generator=seeded())
     assert repr(noise).startswith("Noise(draws 0 to 2, shared=True, seed=")
     assert repr(noise[1]).startswith("Noise(draw 1, shared=True, seed=")
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+@pytest.mark.parametrize("draws", [1, 3])
+def test_threads_share_the_work_and_the_numbers_stay_the_same(threads: int, draws: int) -> None:
+    numbers = dubio.Noise(draws, generator=torch.Generator().manual_seed(0)).numbers
+    shape, like = torch.Size([300_001]), torch.empty(())
+    alone = numbers.normal((0, 0), shape, like)
+    try:
+        torch.set_num_threads(threads)
+        with torch.inference_mode():
+            together = numbers.normal((0, 0), shape, like)
+    finally:
+        torch.set_num_threads(1)
+    assert torch.equal(alone, together)
+    blocks = alone[0, : 2 * 2**17].view(2, -1)
+    assert abs(float(torch.corrcoef(blocks)[0, 1])) < 6 / 2**8.5  # six standard errors: 1e-9

@@ -118,7 +118,7 @@ def test_slopes_are_finite_differences(name: str) -> None:
 
 
 @pytest.mark.parametrize("low", [1e-4, 1e-30])
-@pytest.mark.parametrize("size", [1, 4, 7, 400])
+@pytest.mark.parametrize("size", [1, 7, 4000, 4003])
 def test_sums_of_logarithms_hold_for_all_scales(low: float, size: int) -> None:
     values = torch.logspace(math.log10(low), 3, size)
     torch.testing.assert_close(sum_of_logs(values), values.double().log().sum().float())

@@ -5,6 +5,7 @@ draws are asked for with it: the same bits for any chunk size.
 """
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -14,6 +15,10 @@ from torch import Tensor
 from dubio.interception.bernoulli import Generators, fill_bernoulli
 
 _WORD = (1 << 64) - 1
+
+# So many entries of a row come from one seed, and more from further ones: then threads can share
+# the work, and the numbers are the same for any number of threads.
+BLOCK = 2**17
 
 
 @dataclass(frozen=True)
@@ -69,10 +74,34 @@ class Numbers:
         like: Tensor,
         fill: Callable[[Tensor, torch.Generator], Tensor],
     ) -> Tensor:
-        numbers = like.new_empty((len(self.indices), *shape))
-        for row, generator in zip(numbers, self._generators(site, like), strict=True):
-            fill(row, generator)
-        return numbers
+        numbers = like.new_empty((len(self.indices), shape.numel()))
+        blocks = [
+            (block, seed if index == 0 else mix(seed, index) & 0xFFFFFFFF)
+            for row, seed in zip(numbers, self.seeds(*site), strict=True)
+            for index, block in enumerate([row] if len(row) <= BLOCK else row.split(BLOCK))
+        ]
+        if like.device.type == "cpu" and torch.get_num_threads() > 1 and numbers.numel() > BLOCK:
+            _in_threads(blocks, fill)
+        else:
+            generator = torch.Generator(like.device)
+            for block, seed in blocks:
+                fill(block, generator.manual_seed(seed))
+        return numbers.view(-1, *shape)
+
+
+def _in_threads(
+    blocks: list[tuple[Tensor, int]], fill: Callable[[Tensor, torch.Generator], Tensor]
+) -> None:
+    """Fill blocks in as many threads as torch has: its random numbers are serial."""
+    inference = torch.is_inference_mode_enabled()
+
+    def work(job: tuple[Tensor, int]) -> None:
+        block, seed = job
+        with torch.inference_mode(inference):
+            fill(block, torch.Generator().manual_seed(seed))
+
+    with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+        list(pool.map(work, blocks))
 
 
 def mix(*words: int) -> int:

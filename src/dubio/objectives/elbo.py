@@ -146,14 +146,18 @@ class ELBO(nn.Module):
             if asked:
                 with passes.recalled():
                     divergences.append(kl(self.model))
-        nll = torch.stack(nlls).mean()
-        divergence = torch.stack(divergences).mean() if divergences else nll.new_zeros(())
+        nll = _mean(nlls)
+        divergence = _mean(divergences) if divergences else nll.new_zeros(())
         weight = self._kl_weight(self.step) if callable(self._kl_weight) else self._kl_weight
         log_prior = self.likelihood.log_prior().to(nll)
         self.nll, self.kl = nll.detach(), divergence.detach()
         self.log_prior = log_prior.detach()
         self.step += 1
         return nll + (weight * divergence - log_prior) / self.num_data
+
+
+def _mean(values: list[Tensor]) -> Tensor:
+    return values[0] if len(values) == 1 else torch.stack(values).mean()
 
 
 def _learns_masks(modules: list[nn.Module]) -> bool:
