@@ -9,10 +9,11 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from dubio import ELBO, Masked
+from dubio import ELBO, BayesLinear, Masked
 from dubio.likelihoods import Categorical
 from dubio.masks import Concrete, Gaussian, LearnableBernoulli
 from dubio.objectives.estimators import Estimator
+from dubio.priors import ScaleMixture
 
 ROWS, RANKS = 8, 2
 CASES = [(estimator, shared) for estimator in get_args(Estimator) for shared in (True, False)]
@@ -23,7 +24,9 @@ def build() -> nn.Module:
     return nn.Sequential(
         nn.Linear(6, 7), nn.ReLU(), Masked(nn.Linear(7, 6), Concrete(7, drop=0.3)), nn.ReLU(),
         Masked(nn.Linear(6, 5), LearnableBernoulli(6, drop=0.4)), nn.Tanh(),
-        Masked(nn.Linear(5, 3), Gaussian(1, drop=0.2, learn=True)),
+        Masked(nn.Linear(5, 4), Gaussian(1, drop=0.2, learn=True)), nn.Tanh(),
+        BayesLinear(4, 4, sampler="local", prior=ScaleMixture(0.5, 1.0, 0.1)), nn.Tanh(),
+        BayesLinear(4, 3),
     ).double()  # fmt: skip
 
 
