@@ -14,6 +14,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -194,6 +195,7 @@ def attempt(
     """One call in a process of its own; whether it was killed."""
     child = os.fork()
     if child == 0:
+        os.setpgid(0, 0)
         status = 1
         try:
             prepare()
@@ -212,6 +214,8 @@ def attempt(
         time.sleep(delay)
         os.kill(child, signal.SIGKILL)
     status = os.waitpid(child, 0)[1]
+    with suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)  # workers that have lost their parent may stay for good
     if os.WIFSIGNALED(status):
         assert os.WTERMSIG(status) == signal.SIGKILL
         return True
