@@ -30,7 +30,7 @@ class Progress:
         """Take note of work done; the note is shown behind the bar."""
         self._done += steps
         now = time.monotonic()
-        if sys.stderr.isatty() and now - self._start > _PATIENCE and now - self._shown > 0.1:
+        if now - self._start > _PATIENCE and now - self._shown > 0.1 and sys.stderr.isatty():
             self._shown = now
             self._visible = True
             sys.stderr.write(f"\r\x1b[2K{self._line(now - self._start)} {note}".rstrip())

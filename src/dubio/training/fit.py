@@ -121,7 +121,8 @@ def fit(
     ):
         while not run.finished:
             for batch in run.batches():
-                objective.zero_grad()
+                for parameter in trainable:
+                    parameter.grad = None
                 guard.before_step()
                 loss = _loss(objective, batch, run)
                 loss.backward()

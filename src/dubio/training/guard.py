@@ -12,7 +12,7 @@ from torch.utils._pytree import keystr, tree_flatten_with_path, tree_leaves
 
 from dubio.objectives.elbo import ELBO
 from dubio.stochastic import Stochastic
-from dubio.training.batches import Batch
+from dubio.training.batches import Batch, moved
 from dubio.training.random_state import RandomState
 
 
@@ -92,7 +92,7 @@ class Guard:
         if isinstance(self._objective, ELBO):
             numbers += [self._objective.nll, self._objective.kl]
         gradients = [p.grad for p in self._parameters if p.grad is not None]
-        sums = [gradient.sum().to(loss.device) for gradient in gradients]  # finite if all of it is
+        sums = [moved(gradient.sum(), loss.device) for gradient in gradients]  # finite if all is
         values: list[float] = torch.stack(numbers + sums).tolist()  # the one wait for the device
         if not all(map(math.isfinite, values)):
             if not math.isfinite(values[0]):
