@@ -206,6 +206,8 @@ ENTRIES = [
         "Misspecified regression",
         "Dropout and ridge: default, junk features and covariate shift for p = 10, 20, 40.",
         ("figure 1b",),
+        "dubio.studies.paper_003.figure_1b",
+        {"smoke": "1 s", "small": "20 s", "paper": "2 min"},
     ),
     Entry(
         "003/figure-2",

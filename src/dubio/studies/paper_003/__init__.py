@@ -1,0 +1,1 @@
+"""Studies of paper 003: Bayesian Dropout."""
