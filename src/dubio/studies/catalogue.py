@@ -35,6 +35,7 @@ class Entry:
         covers: The tables and figures of the paper that it stands for.
         module: The module whose ``STUDY`` it is; without one it is planned.
         cost: About how long each scale takes on two cores.
+        data: The data sets that it reads, as `dubio data` names them.
     """
 
     id: str
@@ -43,6 +44,7 @@ class Entry:
     covers: tuple[str, ...]
     module: str | None = None
     cost: Mapping[Scale, str] = field(default_factory=dict)
+    data: tuple[str, ...] = ()
 
     @property
     def paper(self) -> str:
@@ -75,6 +77,7 @@ class Entry:
             "status": self.status,
             "scales": list(SCALES) if self.module else [],
             "cost": dict(self.cost),
+            "data": list(self.data),
         }
 
 
@@ -200,6 +203,9 @@ ENTRIES = [
         "Regularisation paths on QSPR data",
         "Coefficients of dropout, ridge and lasso as regularisation grows.",
         ("figure 1a",),
+        "dubio.studies.paper_003.figure_1a",
+        {"smoke": "1 s", "small": "1 s", "paper": "1 s"},
+        ("qspr",),
     ),
     Entry(
         "003/figure-1b",
@@ -214,6 +220,13 @@ ENTRIES = [
         "Amazon reviews",
         "Test error against λ0 with and without dropout in four categories.",
         ("figure 2",),
+        "dubio.studies.paper_003.figure_2",
+        {"smoke": "10 s", "small": "3 min", "paper": "15 min"},
+        tuple(
+            f"{data}-{category}"
+            for data in ("amazon", "amazon-selected")
+            for category in ("books", "dvd", "electronics", "kitchen")
+        ),
     ),
     Entry(
         "004/regression",

@@ -20,6 +20,7 @@ import torch
 from threadpoolctl import threadpool_limits
 
 import dubio
+from dubio.data import DataError
 from dubio.studies.rows import Scalar
 from dubio.studies.study import Measurement, Piece, Seed
 
@@ -91,6 +92,8 @@ def compute(
             measurements = [checked(m) for m in run(config, piece, seed)]
             if not measurements:
                 raise ValueError("run: expected at least one row from every piece, got none.")
+    except DataError as error:  # says all there is to say
+        failure = f"{error}\n"
     except Exception:
         failure = traceback.format_exc()
     seconds = round(time.perf_counter() - start, 3)

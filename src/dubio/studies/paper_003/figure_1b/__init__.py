@@ -9,12 +9,12 @@ STUDY = Study(
     id="003/figure-1b",
     protocol="A data set has 20 rows to train on and 20 to test, X = RL with standard normal R "
     "(20 × 10) and random L (10 × p) whose columns have length one, so that X has rank 10 however "
-    "many features there are. Targets are Xw plus noise, both with variance one (λ0 = σ² = 1). Junk "
-    "features: all weights but the first ten are zero. Covariate shift: after the targets are made, "
-    "each feature is multiplied by a standard normal number, in training and test rows alike. Ridge "
-    "regression has the true λ0 = 1, dropout the wrong λ0 = 0.001. Predictions are (1 − f)xᵀμ, and "
-    "the squared error on test rows is averaged over data sets. The three conditions and all "
-    "methods share their random numbers, so differences are paired.",
+    "many features there are. Targets are Xw plus noise, both with variance one (λ0 = σ² = 1). "
+    "Junk features: all weights but the first ten are zero. Covariate shift: after the targets are "
+    "made, each feature is multiplied by a standard normal number, in training and test rows "
+    "alike. Ridge regression has the true λ0 = 1, dropout the wrong λ0 = 0.001. Predictions are "
+    "(1 − f)xᵀμ, and the squared error on test rows is averaged over data sets. The three "
+    "conditions and all methods share their random numbers, so differences are paired.",
     scales={
         "smoke": Config(data_sets=200, other_drops=(0.0, 0.2)),
         "small": Config(data_sets=20_000),

@@ -25,8 +25,10 @@ def ratios(rows: Rows, condition: str) -> list[float]:
 def on_par(condition: str, rows: Rows) -> Finding:
     """Errors of both methods are nearly equal, or dropout's are lower."""
     ours = ratios(rows, condition)
-    verdict = "reproduces" if max(ours) <= 1 + ON_PAR else "worse"
-    return Finding(f"dropout's error over ridge's: {listed(rows, ours, '.3f')}", verdict)
+    return Finding(
+        f"dropout's error over ridge's: {listed(rows, ours, '.3f')}",
+        "reproduces" if max(ours) <= 1 + ON_PAR else "worse",
+    )
 
 
 def wins_under_shift(rows: Rows) -> Finding:

@@ -153,7 +153,8 @@ def predict(problems: Problems, drop: float, precision: float) -> Tensor:
     penalty = precision + drop * (1 - drop) * problems.squares
     spread = (1 - drop) ** 2 * (problems.mixing / penalty) @ problems.mixing.mT  # M, (B, K, K)
     system = torch.eye(RANK, dtype=spread.dtype) + spread @ problems.gram
-    return problems.test @ torch.linalg.solve(system, spread @ problems.moments)
+    solution: Tensor = torch.linalg.solve(system, spread @ problems.moments)  # v, (B, K, 1)
+    return problems.test @ solution
 
 
 def squared_errors(problems: Problems, drop: float, precision: float) -> Tensor:

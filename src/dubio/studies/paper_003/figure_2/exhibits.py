@@ -1,0 +1,141 @@
+"""The tables and drawings of figure 2: rows in, pictures out. Nothing here computes."""
+
+from functools import partial
+
+from matplotlib.figure import Figure
+
+from dubio.ink import BLUE, RULE, VERMILION, house_style
+from dubio.studies.paper_003.figure_2.claims import better_range, lowest, panels
+from dubio.studies.rows import Rows
+from dubio.studies.study import Plot, Size, Table
+
+STYLES = {"ridge": (VERMILION, "--", "without dropout"), "dropout": (BLUE, "-", "dropout")}
+CORPORA = {
+    "full": "2000 documents with all features",
+    "selected": "more documents with 5000 features",
+}
+
+
+def exhibits(rows: Rows) -> list[Table | Plot]:
+    """What the page shows, in order."""
+    return [
+        *(corpus_plot(rows.where(corpus=corpus), corpus) for corpus in rows.distinct("corpus")),
+        range_table(rows),
+        *(
+            difference_table(rows.where(corpus=corpus), corpus)
+            for corpus in rows.distinct("corpus")
+        ),
+    ]
+
+
+def corpus_plot(rows: Rows, corpus: str) -> Plot:
+    """A panel for each category."""
+    return Plot(
+        f"errors-{corpus}",
+        f"Figure 2 with {CORPORA[corpus]}",
+        "Test error against λ0 in every category: dropout's is lower for small and middle values "
+        "of λ0",
+        partial(draw_errors, rows),
+        wide=(12.0, 7.6),
+        narrow=(5.0, 12.0),
+        note="Mean over random splits; bands are one standard deviation over splits, as in the "
+        "paper.",
+    )
+
+
+@house_style()
+def draw_errors(rows: Rows, size: Size) -> Figure:
+    """Error against λ0 with and without dropout."""
+    shown = panels(rows)
+    columns = 1 if size[0] < 8 or len(shown) == 1 else 2
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.subplots(-(-len(shown) // columns), columns, squeeze=False).flat
+    for place, (panel, (_, category, cell)) in enumerate(zip(axes, shown, strict=False)):
+        for method, (colour, line, name) in STYLES.items():
+            errors = sorted(
+                cell.where(method=method, metric="error"), key=lambda row: row["precision"]
+            )
+            x = [row["precision"] for row in errors]
+            panel.fill_between(
+                x,
+                [100 * (row["value"] - row["deviation"]) for row in errors],
+                [100 * (row["value"] + row["deviation"]) for row in errors],
+                color=colour, alpha=0.16, linewidth=0,
+            )  # fmt: skip
+            panel.plot(
+                x, [100 * row["value"] for row in errors], color=colour, linestyle=line,
+                linewidth=1.9, marker="o", markersize=4, markeredgewidth=0, label=name,
+            )  # fmt: skip
+        panel.set_xscale("log")
+        panel.set_title(category)
+        panel.set_xlabel("λ0")
+        panel.set_ylabel("test error, %")
+        panel.grid(axis="y", color=RULE, linewidth=0.6)
+        if place == 0:
+            panel.legend(frameon=False, loc="upper left")
+    return figure
+
+
+def range_table(rows: Rows) -> Table:
+    """Lowest errors, and where dropout helps."""
+    cells = []
+    for corpus, category, panel in panels(rows):
+        found = better_range(panel)
+        ridge, dropout = lowest(panel, "ridge"), lowest(panel, "dropout")
+        cells.append(
+            [
+                f"{category}, {corpus}",
+                f"{panel.value(metric='documents'):,.0f}",
+                f"{panel.value(metric='features'):,.0f}",
+                f"{100 * ridge['value']:.2f} ± {100 * ridge['deviation']:.2f}",
+                f"{ridge['precision']:g}",
+                f"**{100 * dropout['value']:.2f} ± {100 * dropout['deviation']:.2f}**"
+                if dropout["value"] < ridge["value"]
+                else f"{100 * dropout['value']:.2f} ± {100 * dropout['deviation']:.2f}",
+                f"{dropout['precision']:g}",
+                f"{found[0]['precision']:g} to {found[-1]['precision']:g}" if found else "nowhere",
+            ]
+        )
+    return Table(
+        "Lowest errors, and where dropout helps",
+        (
+            "category",
+            "documents",
+            "features",
+            "without dropout, %",
+            "at λ0",
+            "dropout, %",
+            "at λ0",
+            "dropout is better for λ0",
+        ),
+        cells,
+        "With standard deviations over splits. Dropout is called better where its mean error is "
+        "lower by four standard errors over splits, paired. Splits overlap, so these errors "
+        "describe these documents, not new ones. The λ0 with the lowest test error is chosen in "
+        "hindsight, for both. The paper prints no numbers.",
+    )
+
+
+def difference_table(rows: Rows, corpus: str) -> Table:
+    """What each rate changes at every λ0."""
+    changes = rows.where(metric="difference")
+    precisions = sorted(changes.distinct("precision"))
+    cells = []
+    for _, category, panel in panels(changes):
+        for drop in sorted(panel.distinct("drop")):
+            found = [panel.row(drop=drop, precision=p) for p in precisions]
+            texts = [f"{100 * r['value']:+.1f} ± {100 * r['error']:.1f}" for r in found]
+            signed = [text.replace("-", "−") for text in texts]
+            marked = [
+                f"**{text}**" if row["value"] < 0 else text
+                for text, row in zip(signed, found, strict=True)
+            ]
+            cells.append([f"{category}, f = {drop:g}", *marked])
+    return Table(
+        f"What dropout changes, in points: {CORPORA[corpus]}",
+        ("category", *(f"λ0 = {p:g}" for p in precisions)),
+        cells,
+        "Error with dropout less error without, at the same λ0 and on the same splits, with "
+        "standard errors over splits. Bold: dropout is better. Elsewhere it is not: with a large "
+        "λ0 there is too much regularisation already.",
+    )
