@@ -213,7 +213,7 @@ ENTRIES = [
         "Dropout and ridge: default, junk features and covariate shift for p = 10, 20, 40.",
         ("figure 1b",),
         "dubio.studies.paper_003.figure_1b",
-        {"smoke": "1 s", "small": "20 s", "paper": "2 min"},
+        {"smoke": "1 s", "small": "15 s", "paper": "1 min"},
     ),
     Entry(
         "003/figure-2",
@@ -221,7 +221,7 @@ ENTRIES = [
         "Test error against λ0 with and without dropout in four categories.",
         ("figure 2",),
         "dubio.studies.paper_003.figure_2",
-        {"smoke": "10 s", "small": "3 min", "paper": "15 min"},
+        {"smoke": "5 s", "small": "1 min", "paper": "20 min"},
         tuple(
             f"{data}-{category}"
             for data in ("amazon", "amazon-selected")
