@@ -36,8 +36,8 @@ STUDY = Study(
         "The paper does not say how counts are normalised: ours are used as they are. On two "
         "splits of kitchen, tried beforehand with other rates too, dropout gained as much with "
         "binary counts and less with documents of unit length.",
-        "An intercept is not fitted, since the paper's model has none. On the same two splits, with "
-        "an intercept, dropout was worse than ridge regression for λ0 up to 0.1.",
+        "An intercept is not fitted, since the paper's model has none. On the same two splits, "
+        "with an intercept, dropout was worse than ridge regression for λ0 up to 0.1.",
         "The paper does not give the rate f: ours is 0.5, the usual one. Another is in the table; "
         "--drop takes any.",
         "The range of λ0 is ours. Below it ridge regression takes long and changes little, and "
