@@ -1,0 +1,75 @@
+"""Split conformal prediction: sets and intervals that hold the target with a wanted probability.
+
+Validation rows give scores, large where a prediction is far from its target. A set holds the
+targets whose score is at most the k-th smallest of n, k = ⌈(n + 1)(1 − α)⌉. If the validation rows
+and a new row are exchangeable, the new row's score is equally likely to have any of the n + 1
+ranks, and
+
+    1 − α ≤ P(y ∈ C(x)) ≤ 1 − α + 1 / (n + 1),
+
+the upper bound for scores without ties (Vovk et al. 2005; Lei et al. 2018). The network may be as
+wrong as it likes: then sets are large. The probability is over validation and new rows together.
+Given the validation rows, coverage on new ones has the law Beta(k, n + 1 − k), or lies above it if
+scores tie: a standard deviation of about √(α(1 − α)/n).
+
+Exchangeable means that validation rows went into nothing else: not into training, early stopping
+or a temperature. It also needs rows with noise of their own, as `predict` gives them by default;
+draws shared by a batch make validation and new rows the output of different functions.
+"""
+
+import math
+from fractions import Fraction
+
+import torch
+from torch import Tensor
+
+from dubio.fitted import Fitted
+
+
+class Conformal(Fitted):
+    """A threshold for scores, at a rank that validation rows give.
+
+    Args:
+        alpha: The wanted probability of a miss.
+
+    Attributes:
+        alpha: The same, a buffer.
+        threshold: The k-th smallest score, a buffer.
+    """
+
+    alpha: Tensor
+    threshold: Tensor
+
+    def __init__(self, alpha: float = 0.1) -> None:
+        super().__init__()
+        if not 0 < alpha < 1:
+            raise ValueError(
+                f"alpha: expected a probability in (0, 1), got {alpha}; 0.1 asks for sets that "
+                "hold the target nine times out of ten"
+            )
+        self.register_buffer("alpha", torch.tensor(alpha, dtype=torch.float64))
+        self.register_buffer("threshold", torch.tensor(math.nan, dtype=torch.float64))
+
+    def extra_repr(self) -> str:
+        """What nn.Module prints."""
+        return f"alpha={float(self.alpha):g}"
+
+    def _calibrate(self, scores: Tensor) -> None:
+        """Takes the threshold from scores `(n, *E)`, for each element of a target on its own."""
+        if bool(scores.isnan().any()):
+            raise ValueError("p: expected finite predictions, got NaN; remove the rows")
+        rank = conformal_rank(len(scores), float(self.alpha))
+        self._keep("threshold", scores.double().sort(dim=0).values[rank - 1])
+
+
+def conformal_rank(rows: int, alpha: float) -> int:
+    """⌈(n + 1)(1 − α)⌉, exactly, for α as it is written: 0.07 is 7/100, not its binary float."""
+    written = Fraction(repr(alpha))
+    rank = math.ceil((rows + 1) * (1 - written))
+    if rank > rows:
+        raise ValueError(
+            f"p: expected at least {math.ceil(1 / written) - 1} validation rows for "
+            f"alpha={alpha:g}, got {rows}, which only sets of everything would satisfy; use more "
+            "rows or a larger alpha"
+        )
+    return rank

@@ -1,0 +1,117 @@
+"""Conformal intervals for real targets."""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Self, final
+
+import torch
+from torch import Tensor
+
+from dubio.calibrate.conformal import Conformal
+from dubio.predictive import Predictive
+from dubio.validation import Numbers, check_numbers, number_prediction
+
+
+@final
+@dataclass(frozen=True)
+class Intervals:
+    """An interval for each target.
+
+    Attributes:
+        low: Its lower end, `(B, *E)`.
+        high: Its upper end, `(B, *E)`.
+    """
+
+    low: Tensor
+    high: Tensor
+
+    @property
+    def widths(self) -> Tensor:
+        """Upper less lower end, `(B, *E)`."""
+        return self.high - self.low
+
+    def contains(self, y: Tensor) -> Tensor:
+        """Whether targets lie in their intervals, ends included, `(B, *E)`."""
+        return (self.low <= y) & (y <= self.high)
+
+
+class _ConformalIntervals(Conformal):
+    """Intervals of the targets whose scores do not pass a threshold.
+
+    Each element of a target has a threshold of its own and is held with probability 1 − α; with
+    α/D for each, D elements are held together.
+    """
+
+    @abstractmethod
+    def _scores(self, p: Predictive, y: Tensor) -> Tensor:
+        """How far each target is from its prediction, `(B, *E)`."""
+
+    @abstractmethod
+    def _interval(self, p: Predictive, threshold: Tensor) -> tuple[Tensor, Tensor]:
+        """Where scores are at most the threshold: the ends, each `(B, *E)`."""
+
+    def fit(self, p: Numbers, y: Tensor) -> Self:
+        """Takes the threshold from validation data.
+
+        Args:
+            p: A prediction of real targets, or mean and standard deviation, `(B, D)` each.
+            y: Targets shaped as its mean.
+        """
+        p = number_prediction(p)
+        check_numbers(p, y)
+        self._calibrate(self._scores(p, y.double()))
+        return self
+
+    def forward(self, p: Numbers) -> Intervals:
+        """The intervals of new rows."""
+        p = number_prediction(p)
+        event, threshold = p.mean.shape[1:], self._known("threshold").to(p.mean.device)
+        if threshold.shape != event:
+            raise ValueError(
+                f"p: expected targets of shape {tuple(threshold.shape)}, as in the validation "
+                f"data, got {tuple(event)}; fit on predictions of the same targets"
+            )
+        low, high = self._interval(p, threshold)
+        return Intervals(low.to(p.mean.dtype), high.to(p.mean.dtype))
+
+
+@final
+class StandardisedIntervals(_ConformalIntervals):
+    """Mean ± threshold · standard deviation.
+
+    The score is |y − m(x)| / s(x) (Lei et al. 2018, section 5.2): the prediction says where targets
+    are harder to tell, validation data say how wide that is. It needs no stored draws.
+    """
+
+    def _scores(self, p: Predictive, y: Tensor) -> Tensor:
+        std = p.std.double()
+        if not bool((std > 0).all()):
+            raise ValueError(
+                "p: expected a standard deviation > 0 everywhere, got 0; predict with a likelihood "
+                "that has noise"
+            )
+        return (y - p.mean.double()).abs() / std
+
+    def _interval(self, p: Predictive, threshold: Tensor) -> tuple[Tensor, Tensor]:
+        mean, reach = p.mean.double(), threshold * p.std.double()
+        return mean - reach, mean + reach
+
+
+@final
+class QuantileIntervals(_ConformalIntervals):
+    """The central interval of the predictive distribution, moved at both ends: CQR.
+
+    The score is max(low(x) − y, y − high(x)) with the quantiles at α/2 and 1 − α/2, negative inside
+    (Romano, Patterson and Candès 2019). Intervals keep the shape of the predictive distribution, so
+    that they need not be symmetric; too wide ones shrink, to a point at most. It needs stored
+    draws.
+    """
+
+    def _scores(self, p: Predictive, y: Tensor) -> Tensor:
+        low, high = p.interval(1 - float(self.alpha))
+        return torch.maximum(low.double() - y, y - high.double())
+
+    def _interval(self, p: Predictive, threshold: Tensor) -> tuple[Tensor, Tensor]:
+        low, high = (end.double() for end in p.interval(1 - float(self.alpha)))
+        middle = low + (high - low) / 2
+        return torch.minimum(low - threshold, middle), torch.maximum(high + threshold, middle)

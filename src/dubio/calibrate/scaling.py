@@ -1,0 +1,218 @@
+"""Rescaling for regression: one factor on the noise, or on all of the predictive variance."""
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Self, final
+
+import torch
+from torch import Tensor
+
+from dubio.fitted import Fitted
+from dubio.likelihoods import Gaussian, HeteroscedasticGaussian, Point
+from dubio.predictive import DrawSource, Predictive, StoredDraws
+from dubio.validation import Numbers, check_numbers, number_prediction
+
+GRID = 33  # places at which the likelihood of a mixture is looked at before it is refined
+
+
+@final
+class PrecisionScaling(Fitted):
+    """The noise precision times a factor c, which maximises the predictive likelihood.
+
+        Σ_i log 1/S Σ_t N(y_i; f_t(x_i), σ_t²(x_i) / c)
+
+    Paper 002 chooses τ on validation data by this criterion (eq. 13), from a few values; here it is
+    the optimum. Draws and mean stay as they are. With one draw, a Gaussian, it is in closed form:
+
+        c = n / Σ_i (y_i − f_i)² / σ_i².
+
+    With more it solves c = n / Σ_i E_c[(y_i − f_t)² / σ_t²], where draws have weights by how well
+    they explain y_i. The sum falls as c grows, from the mean over draws of their densities at
+    c → 0 to the closest draw alone at c → ∞. These two ends enclose every solution; there may be
+    more than one, and a grid between them finds the best.
+
+    Attributes:
+        factor: c, a buffer; below 1 the prediction was too bold.
+    """
+
+    factor: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("factor", torch.tensor(math.nan, dtype=torch.float64))
+
+    def fit(self, p: Numbers, y: Tensor) -> Self:
+        """Sets c to its optimum on validation data.
+
+        Args:
+            p: A prediction by a Gaussian likelihood, or mean and standard deviation, `(B, D)` each.
+            y: Targets shaped as its mean.
+        """
+        p = number_prediction(p)
+        _check_noise(p)
+        check_numbers(p, y)
+        distances, scales = [], []
+        for rows, outputs in p.source.chunks():
+            mean = p.likelihood.mean(outputs).double()  # (S, B, *E)
+            variance = p.likelihood.variance(outputs).double()
+            squares = (y[rows].double() - mean).square() / variance
+            distances.append((rows, squares.flatten(2).sum(-1)))  # (S, B)
+            scales.append((rows, -0.5 * variance.log().flatten(2).sum(-1)))
+        self._keep("factor", _best_factor(_joined(distances), _joined(scales), y.numel()))
+        return self
+
+    def forward(self, p: Numbers) -> Predictive:
+        """The prediction with rescaled noise."""
+        p = number_prediction(p)
+        _check_noise(p)
+        return _rescaled(p, spread=1.0, noise=float(self._known("factor")) ** -0.5)
+
+
+@final
+class VarianceScaling(Fitted):
+    """All of the predictive variance times a factor: y is pulled from its mean, or towards it.
+
+        y = m(x) + s (y' − m(x)),  y' ~ the prediction,  m = E[y' | x]
+
+    The mean stays; epistemic, aleatoric and total variance are multiplied by s². The factor is
+    that of maximum likelihood for a Gaussian with the predictive mean and variance (Laves et al.
+    2020):
+
+        s² = 1/n Σ_i (y_i − m_i)² / v_i.
+
+    It also gives units to a spread of draws that has none, that of `predict` without a likelihood.
+    Choose `PrecisionScaling` if the draws are right and the noise is not.
+
+    Attributes:
+        factor: s², a buffer; above 1 the prediction was too bold.
+    """
+
+    factor: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("factor", torch.tensor(math.nan, dtype=torch.float64))
+
+    def fit(self, p: Numbers, y: Tensor) -> Self:
+        """Sets s² from validation data.
+
+        Args:
+            p: A prediction of real targets, or mean and standard deviation, `(B, D)` each.
+            y: Targets shaped as its mean.
+        """
+        p = number_prediction(p)
+        check_numbers(p, y)
+        variance = p.variance.double()
+        if not bool((variance > 0).all()):
+            raise ValueError(
+                "p: expected a variance > 0 everywhere, got 0; predict with a likelihood that has "
+                "noise"
+            )
+        factor = ((y.double() - p.mean.double()).square() / variance).mean()
+        _check_errors(float(factor))
+        self._keep("factor", factor)
+        return self
+
+    def forward(self, p: Numbers) -> Predictive:
+        """The prediction with rescaled draws and noise."""
+        p = number_prediction(p)
+        scale = float(self._known("factor")) ** 0.5
+        return _rescaled(p, spread=scale, noise=scale)
+
+
+@final
+class _ChangedDraws:
+    """Draws that are changed whenever they are played."""
+
+    def __init__(self, source: DrawSource, change: Callable[[slice, Tensor], Tensor]) -> None:
+        self.source = source
+        self.change = change
+
+    @property
+    def num_draws(self) -> int:
+        return self.source.num_draws
+
+    @property
+    def num_rows(self) -> int:
+        return self.source.num_rows
+
+    def chunks(self) -> Iterator[tuple[slice, Tensor]]:
+        for rows, outputs in self.source.chunks():
+            yield rows, self.change(rows, outputs)
+
+
+def _rescaled(p: Predictive, spread: float, noise: float) -> Predictive:
+    """The draws' distances from their mean times `spread`, the noise times `noise`."""
+    likelihood, mean = p.likelihood, p.mean
+    if not isinstance(likelihood, Gaussian | HeteroscedasticGaussian | Point):
+        raise TypeError(
+            f"p: expected a prediction by a Gaussian likelihood or none, got one by {likelihood!r}"
+            "; there is no factor for others"
+        )
+
+    def change(rows: slice, outputs: Tensor) -> Tensor:
+        location = likelihood.mean(outputs)  # (S, B, *E)
+        location = mean[rows] + spread * (location - mean[rows])
+        if isinstance(likelihood, HeteroscedasticGaussian):
+            log_variance = outputs.chunk(2, dim=-1)[1].to(location.dtype)
+            return torch.cat([location, log_variance + 2 * math.log(noise)], dim=-1)
+        return location
+
+    source = p.source
+    changed: DrawSource
+    if isinstance(source, StoredDraws):
+        changed = StoredDraws(change(slice(None), source.draws), source.chunk_bytes)
+    else:
+        changed = _ChangedDraws(source, change)
+    if isinstance(likelihood, Gaussian):
+        return Predictive(likelihood.rescaled(noise), changed)
+    return Predictive(likelihood, changed)
+
+
+def _best_factor(distances: Tensor, scales: Tensor, targets: int) -> Tensor:
+    """Maximises Σ_b log Σ_t exp(scales − c/2 distances) + targets/2 log c, both `(S, B)`."""
+
+    def value_and_slope(log_factor: Tensor) -> tuple[Tensor, Tensor]:
+        factor = log_factor.exp()
+        logs = scales - 0.5 * factor * distances
+        distance = (logs.softmax(0) * distances).sum()
+        value = logs.logsumexp(0).sum() + 0.5 * targets * log_factor
+        return value, targets - factor * distance
+
+    closest = distances.amin(0).sum()
+    _check_errors(float(closest))
+    widest = (scales.softmax(0) * distances).sum()
+    low, high = (targets / widest).log(), (targets / closest).log()
+    grid = [low + (high - low) * k / (GRID - 1) for k in range(GRID)]
+    values = torch.stack([value_and_slope(place)[0] for place in grid])
+    best = int(values.argmax())
+    low, high = grid[max(best - 1, 0)], grid[min(best + 1, GRID - 1)]
+    middle = grid[best]
+    while bool(high - low > 1e-13 * (1 + middle.abs())):
+        low, high = (middle, high) if value_and_slope(middle)[1] > 0 else (low, middle)
+        middle = (low + high) / 2
+    return middle.exp()
+
+
+def _joined(pieces: list[tuple[slice, Tensor]]) -> Tensor:
+    """All draws of all rows, `(S, B)`, from chunks."""
+    blocks: dict[int, list[Tensor]] = {}
+    for rows, piece in pieces:
+        blocks.setdefault(rows.start, []).append(piece)
+    return torch.cat([torch.cat(block) for block in blocks.values()], dim=1)
+
+
+def _check_noise(p: Predictive) -> None:
+    if not isinstance(p.likelihood, Gaussian | HeteroscedasticGaussian):
+        raise TypeError(
+            f"p: expected a prediction by a Gaussian likelihood, got one by {p.likelihood!r}; "
+            "VarianceScaling takes predictions without noise"
+        )
+
+
+def _check_errors(total: float) -> None:
+    if total == 0:
+        raise ValueError(
+            "y: expected targets that differ from the prediction, got none, so that no factor is "
+            "too small; use validation data that the network was not trained on"
+        )

@@ -1,0 +1,119 @@
+"""Conformal sets of labels."""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Self, final
+
+import torch
+from torch import Tensor
+
+from dubio.calibrate.conformal import Conformal
+from dubio.validation import Labels, check_labels, label_prediction, log_mean
+
+
+@final
+@dataclass(frozen=True)
+class LabelSets:
+    """A set of labels for each row.
+
+    Attributes:
+        members: Which labels are in it, `(B, K)`.
+    """
+
+    members: Tensor
+
+    @property
+    def sizes(self) -> Tensor:
+        """How many labels each set has, `(B,)`: more where the network knows less."""
+        return self.members.sum(-1)
+
+    def contains(self, y: Tensor) -> Tensor:
+        """Whether labels are in their sets, `(B,)`."""
+        return self.members.gather(-1, y.long().reshape(-1, 1)).squeeze(-1)
+
+
+class _ConformalSets(Conformal):
+    """Sets of the labels whose scores do not pass a threshold."""
+
+    @abstractmethod
+    def _scores(self, logs: Tensor, generator: torch.Generator | None) -> Tensor:
+        """How ill each label fits, `(B, K)`, from log probabilities."""
+
+    def fit(self, p: Labels, y: Tensor, generator: torch.Generator | None = None) -> Self:
+        """Takes the threshold from validation data.
+
+        Args:
+            p: A prediction of one label a row, or class probabilities `(B, K)`.
+            y: Labels.
+            generator: Source of randomness, if the scores are randomised.
+        """
+        p = label_prediction(p)
+        logs = log_mean(p)
+        labels = check_labels(p, logs, y).reshape(-1, 1)
+        scores = self._scores(_one_label(logs), generator)
+        self._calibrate(scores.gather(-1, labels).squeeze(-1))
+        return self
+
+    def forward(self, p: Labels, generator: torch.Generator | None = None) -> LabelSets:
+        """The sets of new rows."""
+        logs = _one_label(log_mean(label_prediction(p)))
+        threshold = self._known("threshold").to(logs.device)
+        return LabelSets(self._scores(logs, generator) <= threshold)
+
+
+@final
+class LeastAmbiguousSets(_ConformalSets):
+    """Labels of at least a fixed probability: the smallest sets on average.
+
+    The score is −log q(y | x), which orders as 1 − q(y | x) does and does not round near 1 (LAC or
+    THR: Sadinle, Lei and Wasserman 2019). Easy rows are covered more often than hard ones, and a
+    row may get no label at all: none is likely enough.
+    """
+
+    def _scores(self, logs: Tensor, generator: torch.Generator | None) -> Tensor:
+        return -logs
+
+
+@final
+class AdaptiveSets(_ConformalSets):
+    """The likeliest labels until their probabilities reach a level: APS (Romano et al. 2020).
+
+    The score of a label is the probability of all likelier ones and a random share of its own,
+
+        s(x, y, u) = Σ_{k likelier than y} q(k | x) + u q(y | x),  u ~ U(0, 1).
+
+    Sets grow with difficulty, so that coverage is more even over easy and hard rows than with
+    `LeastAmbiguousSets`, at the price of larger sets. Labels of equal probability are ordered by
+    their number.
+
+    Args:
+        alpha: The wanted probability of a miss.
+        randomised: Without randomness u = 1: the same sets every time, and larger ones.
+    """
+
+    def __init__(self, alpha: float = 0.1, *, randomised: bool = True) -> None:
+        super().__init__(alpha)
+        self.register_buffer("randomised", torch.tensor(randomised))
+
+    def _scores(self, logs: Tensor, generator: torch.Generator | None) -> Tensor:
+        q, order = logs.exp().sort(dim=-1, descending=True, stable=True)  # (B, K)
+        likelier = q.cumsum(-1) - q
+        if bool(self.randomised):
+            share = torch.rand(
+                (len(q), 1), generator=generator, dtype=q.dtype, device=q.device
+            )  # one a row: nested sets
+            scores = likelier + share * q
+        else:
+            scores = likelier + q
+        return torch.empty_like(scores).scatter(-1, order, scores)
+
+
+def _one_label(logs: Tensor) -> Tensor:
+    """Log probabilities `(B, K)` of the one label of each row."""
+    rows, classes = logs.shape[0], logs.shape[-1]
+    if logs.numel() != rows * classes:
+        raise ValueError(
+            f"p: expected one label a row, got probabilities {tuple(logs.shape)}; labels of one "
+            "row are not exchangeable with those of another: conformalise a label of the row"
+        )
+    return logs.reshape(rows, classes)

@@ -1,0 +1,110 @@
+"""Temperature scaling: one number that makes averaged probabilities neither bold nor timid."""
+
+import math
+from itertools import count
+from typing import Self, final
+
+import torch
+from torch import Tensor
+
+from dubio.fitted import Fitted
+from dubio.predictive import Predictive
+from dubio.validation import Labels, check_labels, from_logs, label_prediction, log_mean
+
+WIDEST = 2.0**40  # of β = 1/T: what lies beyond has no optimum worth the name
+TOLERANCE = 1e-12  # of β, relative
+NEWTON_STEPS = 50  # bisection alone goes on from there, in case rounding keeps Newton from an end
+
+
+@final
+class TemperatureScaling(Fitted):
+    """Averaged probabilities to the power of 1/T, renormalised (Guo et al. 2017).
+
+        q_T(k | x) ∝ q(k | x)^(1/T),  q(k | x) = 1/S Σ_t p(k | x, ω_t)
+
+    T is the exact minimum of the negative log-likelihood on validation data. In β = 1/T that is
+    convex: Σ_i log Σ_k exp(β l_ik) − β l_iy with l = log q has the slope Σ_i E_β[l_i] − l_iy and
+    the curvature Σ_i Var_β[l_i] ≥ 0. The classes keep their order, so that accuracy stays.
+
+    The mean is scaled, and not each draw, for three reasons. The mean is what decides and what is
+    scored. Averaging itself flattens, so that draws which are calibrated one by one have a mean
+    that is too timid: Rahaman and Thiery (2021) find pooling first and calibrating then to be
+    better. And of scaled draws the likelihood is a log of a sum, no longer convex in β.
+
+    What comes out is one distribution a row, a `Predictive` of a single draw. Entropy, log
+    probability and samples are the calibrated ones; what draws disagree about is no longer in it:
+    take `mutual_information` and `epistemic` from the prediction before.
+
+    Attributes:
+        temperature: T, a buffer; above 1 the prediction was too bold.
+    """
+
+    temperature: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("temperature", torch.tensor(math.nan, dtype=torch.float64))
+
+    def fit(self, p: Labels, y: Tensor) -> Self:
+        """Sets T to its optimum on validation data.
+
+        Args:
+            p: A prediction by `Categorical` or `Bernoulli`, or class probabilities `(B, ..., K)`.
+                Labels of all pixels or questions count alike.
+            y: Labels, as `Predictive.log_prob` takes them.
+        """
+        p = label_prediction(p)
+        logs = log_mean(p)  # (B, ..., K)
+        labels = check_labels(p, logs, y)
+        classes = logs.shape[-1]
+        inverse = _optimum(logs.reshape(-1, classes), labels.reshape(-1))
+        self._keep("temperature", 1 / inverse)
+        return self
+
+    def forward(self, p: Labels) -> Predictive:
+        """The prediction with calibrated probabilities."""
+        p = label_prediction(p)
+        temperature = self._known("temperature").to(p.mean.device)
+        logs = (log_mean(p) / temperature).log_softmax(-1)
+        return from_logs(p.likelihood, logs.to(p.mean.dtype))
+
+
+def _optimum(logs: Tensor, labels: Tensor) -> Tensor:
+    """The β that minimises Σ_i log Σ_k exp(β l_ik) − β l_iy, by Newton steps kept in a bracket."""
+    chosen = logs.gather(-1, labels.unsqueeze(-1)).squeeze(-1)  # (N,)
+    possible = logs.isfinite()
+    finite = logs.where(possible, 0)
+    if bool((chosen == -math.inf).any()):
+        raise ValueError(
+            "y: expected labels that the prediction holds possible, got some of probability 0; "
+            "predict logits, whose probabilities are never 0"
+        )
+    if bool((chosen == logs.amax(-1)).all()):
+        raise ValueError(
+            "y: expected at least one label that is not the likeliest, got none, so that the "
+            "likelihood grows as T → 0; use more validation data"
+        )
+    if float((finite.sum(-1) / possible.sum(-1) - chosen).sum()) >= 0:
+        raise ValueError(
+            "y: expected labels that are likelier than chance, got others, so that the likelihood "
+            "grows as T → ∞; check that labels and classes have the same order"
+        )
+
+    def slope_and_curvature(beta: Tensor) -> tuple[Tensor, Tensor]:
+        weights = (beta * logs).softmax(-1)
+        mean = (weights * finite).sum(-1)  # (N,)
+        spread = weights * (finite - mean.unsqueeze(-1)).square()
+        return (mean - chosen).sum(), spread.sum()
+
+    beta = logs.new_tensor(1.0)
+    low, high = beta / WIDEST, beta * WIDEST
+    for steps in count():
+        slope, curvature = slope_and_curvature(beta)
+        low, high = (beta, high) if slope < 0 else (low, beta)
+        newton = beta - slope / curvature
+        inside = bool((low <= newton) & (newton <= high)) and steps < NEWTON_STEPS
+        after = newton if inside else (low * high).sqrt()  # bisection of log β
+        if bool((after - beta).abs() <= TOLERANCE * beta):
+            break
+        beta = after
+    return after
