@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from dubio import attack, data, likelihoods, masks, priors, rules
+from dubio import attack, calibrate, data, decide, likelihoods, masks, priors, rules
 from dubio.conversion.convert import convert
 from dubio.conversion.plan import Plan
 from dubio.conversion.planning import plan
@@ -73,8 +73,10 @@ __all__ = [
     "Sites",
     "Stochastic",
     "attack",
+    "calibrate",
     "convert",
     "data",
+    "decide",
     "fit",
     "freeze",
     "kl",

@@ -1,6 +1,7 @@
 """Validation data: predictions, from `predict` or as plain tensors, and targets that fit them."""
 
 import math
+from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 
@@ -84,9 +85,18 @@ def from_logs(likelihood: Likelihood, logs: Tensor) -> Predictive:
     return Predictive(Bernoulli(), StoredDraws((logs[..., 1] - logs[..., 0]).unsqueeze(0)))
 
 
-def check_labels(p: Predictive, logs: Tensor, y: Tensor) -> Tensor:
+def likeliest(p: Predictive) -> Tensor:
+    """The label with the largest averaged probability, `(B, ...)`."""
+    if isinstance(p.likelihood, Categorical):
+        return p.mean.argmax(p.likelihood.dim)
+    return (p.mean > 0.5).long()
+
+
+def check_labels(p: Predictive, y: Tensor) -> Tensor:
     """Labels that belong to the prediction, as integers `(B, ...)`; complains of others."""
-    from_logs(p.likelihood, logs).log_prob(y)  # complains of shapes, kinds and unknown labels
+    assert isinstance(p.likelihood, Categorical | Bernoulli)
+    likelihood = replace(p.likelihood, outputs="probabilities")
+    Predictive(likelihood, StoredDraws(p.mean.unsqueeze(0))).log_prob(y)  # looks at y closely
     return y.long()
 
 

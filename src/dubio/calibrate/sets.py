@@ -48,9 +48,8 @@ class _ConformalSets(Conformal):
             generator: Source of randomness, if the scores are randomised.
         """
         p = label_prediction(p)
-        logs = log_mean(p)
-        labels = check_labels(p, logs, y).reshape(-1, 1)
-        scores = self._scores(_one_label(logs), generator)
+        labels = check_labels(p, y).reshape(-1, 1)
+        scores = self._scores(_one_label(log_mean(p)), generator)
         self._calibrate(scores.gather(-1, labels).squeeze(-1))
         return self
 

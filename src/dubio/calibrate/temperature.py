@@ -54,8 +54,8 @@ class TemperatureScaling(Fitted):
             y: Labels, as `Predictive.log_prob` takes them.
         """
         p = label_prediction(p)
+        labels = check_labels(p, y)
         logs = log_mean(p)  # (B, ..., K)
-        labels = check_labels(p, logs, y)
         classes = logs.shape[-1]
         inverse = _optimum(logs.reshape(-1, classes), labels.reshape(-1))
         self._keep("temperature", 1 / inverse)

@@ -1,0 +1,247 @@
+"""Deferral: the network answers where it may, and asks a human elsewhere."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self, final
+
+import torch
+from torch import Tensor
+
+from dubio.decide.binomial import log_cdf, upper_bound
+from dubio.decide.scores import SCORES, Score, row_scores
+from dubio.fitted import Fitted
+from dubio.predictive import Predictive
+from dubio.validation import (
+    Labels,
+    Numbers,
+    check_labels,
+    check_numbers,
+    label_prediction,
+    likeliest,
+    number_prediction,
+)
+
+LEVELS = 16  # coverages that are tested: more cost power, fewer cost coverage between them
+
+
+@final
+@dataclass(frozen=True)
+class Decision:
+    """Which rows are answered, and how.
+
+    Attributes:
+        answered: Whether the network answers, `(B,)`; the rest is for a human.
+        answer: The likeliest label, `(B,)`, or the mean, `(B, *E)`; -1 or NaN where deferred.
+        scores: How doubtful each row is, `(B,)`.
+    """
+
+    answered: Tensor
+    answer: Tensor
+    scores: Tensor
+
+    @property
+    def coverage(self) -> float:
+        """The share of rows that are answered."""
+        return float(self.answered.double().mean())
+
+
+@final
+class Deferral(Fitted):
+    """Answers a row if its score is below a threshold that validation data give.
+
+    Both wishes come with a guarantee for rows like the validation rows, independent draws of one
+    distribution, whatever the network, the score and that distribution are. It holds with
+    probability `confidence` = 1 − δ over the validation rows.
+
+    *Error rate.* P(wrong | answered) ≤ r. Given the (k + 1)-th smallest of n scores, the rows below
+    it are independent draws of the rows below it, so that their errors are binomial with exactly
+    the rate in question, ties or not. Its Clopper–Pearson bound is computed for 16 ranks k, from
+    the smallest that could pass to n; each, and for each score to choose from, at an equal share of
+    δ. By the union bound all bounds hold together, and the largest coverage whose bound is at most
+    r is taken. This is selection with guaranteed risk (Geifman and El-Yaniv 2017) as multiple
+    testing (Angelopoulos et al. 2021). The former's binary search visits thresholds that depend on
+    the labels, which a union over its steps does not cover. Fixed-sequence testing, from low to
+    high coverage, would need thresholds from other data, and one confident mistake can end it.
+
+    *Coverage.* P(answered) ≥ c. The threshold is the k-th smallest score, with the smallest k for
+    which P(Bin(n, c) ≥ k) ≤ δ: the coverage of that threshold has the law Beta(k, n + 1 − k), or
+    more if scores tie (Vovk 2012). The conformal rank ⌈(n + 1)c⌉ would hold on average over
+    validation sets only, that is, fail for about half of them.
+
+    A wish that no threshold attains is an error: nothing is deferred or answered unasked.
+
+    Args:
+        scores: A score, or several to choose from: the one with the largest coverage for a wanted
+            error rate, the one with the fewest errors for a wanted coverage.
+        confidence: 1 − δ.
+        tolerance: For real targets: an answer with a larger error in any element is wrong.
+
+    Attributes:
+        threshold: Rows with a score below it are answered, a buffer.
+        error_bound: The bound of the error rate among answered rows, a buffer; NaN for a wanted
+            coverage.
+    """
+
+    threshold: Tensor
+    error_bound: Tensor
+    choice: Tensor  # an index of SCORES
+
+    def __init__(
+        self,
+        scores: Score | Sequence[Score] = "entropy",
+        *,
+        confidence: float = 0.95,
+        tolerance: float | None = None,
+    ) -> None:
+        super().__init__()
+        self.candidates: tuple[Score, ...] = (scores,) if isinstance(scores, str) else tuple(scores)
+        if not self.candidates or not set(self.candidates) <= set(SCORES):
+            raise ValueError(f"scores: expected some of {SCORES}, got {scores!r}; choose of those")
+        _check_probability("confidence", confidence)
+        if tolerance is not None and not tolerance >= 0:
+            raise ValueError(
+                f"tolerance: expected >= 0, got {tolerance}; pass the largest error of a right "
+                "answer"
+            )
+        self.confidence = confidence
+        self.tolerance = tolerance
+        unknown = torch.tensor(math.nan, dtype=torch.float64)
+        self.register_buffer("threshold", unknown)
+        self.register_buffer("error_bound", unknown.clone())
+        self.register_buffer("choice", torch.tensor(SCORES.index(self.candidates[0])))
+
+    @property
+    def score(self) -> Score:
+        """The score that decides."""
+        return SCORES[int(self.choice)]
+
+    def fit_error_rate(self, p: Labels | Numbers, y: Tensor, error_rate: float) -> Self:
+        """Takes the threshold with the largest coverage for a wanted error rate.
+
+        Args:
+            p: A prediction of one label a row or of real targets; or class probabilities `(B, K)`;
+                or mean and standard deviation, `(B, D)` each.
+            y: Its targets.
+            error_rate: The largest probability that an answered row is wrong.
+        """
+        _check_probability("error_rate", error_rate)
+        p = _prediction(p)
+        wrong = self._wrong(p, y)
+        level = (1 - self.confidence) / (LEVELS * len(self.candidates))
+        least = math.ceil(math.log(level) / math.log1p(-error_rate))
+        if least > len(wrong):
+            raise ValueError(
+                f"error_rate: expected at least {least} validation rows for {error_rate} at a "
+                f"confidence of {self.confidence}, got {len(wrong)}; use more rows, a larger rate "
+                "or a lower confidence"
+            )
+        ranks = torch.linspace(least, len(wrong), LEVELS).round().long().unique().tolist()
+        options = []  # rows answered, bound, threshold, score
+        for score in self.candidates:
+            values = _finite(row_scores(p, score))
+            ordered, order = values.sort()
+            errors = wrong[order].cumsum(0)
+            thresholds = [*ordered.tolist(), math.inf]
+            for rank in ranks:
+                below = int((ordered < thresholds[rank]).sum())
+                found = int(errors[below - 1]) if below else 0
+                bound = upper_bound(found, below, level)
+                options.append((below, bound, thresholds[rank], score))
+        allowed = [option for option in options if option[1] <= error_rate]
+        if not allowed:
+            below, bound, _, score = min(options, key=lambda option: option[1])
+            raise ValueError(
+                f"error_rate: expected one that a threshold attains, got {error_rate}; the least "
+                f"bound is {bound:.3g}, by {score} at a coverage of {below / len(wrong):.3g}: use "
+                "more rows, a larger rate, a lower confidence or another score"
+            )
+        _, bound, threshold, score = max(allowed, key=lambda option: option[0])
+        self._set(score, threshold, bound)
+        return self
+
+    def fit_coverage(self, p: Labels | Numbers, coverage: float, y: Tensor | None = None) -> Self:
+        """Takes the threshold that answers at least a wanted share of rows.
+
+        Args:
+            p: A prediction, as for `fit_error_rate`.
+            coverage: The least probability that a row is answered.
+            y: Its targets, to choose among several scores.
+        """
+        _check_probability("coverage", coverage)
+        p = _prediction(p)
+        rows = len(p.mean)
+        level = (1 - self.confidence) / len(self.candidates)
+        # P(Bin(n, c) ≥ n − j) = P(Bin(n, 1 − c) ≤ j): j rows may be deferred
+        spare = int((log_cdf(rows, rows, 1 - coverage) <= math.log(level)).sum()) - 1
+        if spare < 0:
+            least = math.ceil(math.log(level) / math.log(coverage))
+            raise ValueError(
+                f"coverage: expected at least {least} validation rows for {coverage} at a "
+                f"confidence of {self.confidence}, got {rows}; use more rows, a smaller coverage "
+                "or a lower confidence"
+            )
+        if y is None and len(self.candidates) > 1:
+            raise ValueError(
+                f"y: expected targets to choose among {self.candidates}, got None; pass y or one "
+                "score"
+            )
+        wrong = None if y is None else self._wrong(p, y)
+        options = []  # share of errors, threshold, score
+        for score in self.candidates:
+            values = _finite(row_scores(p, score))
+            last = values.sort().values[rows - spare - 1]
+            errors = 0.0 if wrong is None else float(wrong[values <= last].double().mean())
+            options.append((errors, float(last.nextafter(last.new_tensor(math.inf))), score))
+        _, threshold, score = min(options, key=lambda option: option[0])
+        self._set(score, threshold, math.nan)
+        return self
+
+    def forward(self, p: Labels | Numbers) -> Decision:
+        """Answers new rows, or defers them; a row whose score is NaN is deferred."""
+        p = _prediction(p)
+        scores = row_scores(p, self.score)
+        answered = scores < self._known("threshold").to(scores.device)
+        if p.likelihood.discrete:
+            return Decision(answered, likeliest(p).reshape(-1).where(answered, -1), scores)
+        shape = (-1, *[1] * (p.mean.ndim - 1))
+        return Decision(answered, p.mean.where(answered.reshape(shape), math.nan), scores)
+
+    def extra_repr(self) -> str:
+        """What nn.Module prints."""
+        return f"{self.score}, confidence={self.confidence:g}, threshold={float(self.threshold):g}"
+
+    def _wrong(self, p: Predictive, y: Tensor) -> Tensor:
+        """Whether the answer of each row would be wrong, `(B,)`."""
+        if p.likelihood.discrete:
+            return (check_labels(p, y) != likeliest(p)).reshape(-1)
+        check_numbers(p, y)
+        if self.tolerance is None:
+            raise ValueError(
+                "tolerance: expected one for real targets, got None; say up to which error an "
+                "answer is right: Deferral('std', tolerance=...)"
+            )
+        errors = (y.double() - p.mean.double()).abs().reshape(len(y), -1)
+        return (errors > self.tolerance).any(-1)
+
+    def _set(self, score: Score, threshold: float, bound: float) -> None:
+        self._keep("choice", torch.tensor(SCORES.index(score)))
+        self._keep("threshold", torch.tensor(threshold, dtype=torch.float64))
+        self._keep("error_bound", torch.tensor(bound, dtype=torch.float64))
+
+
+def _prediction(p: Labels | Numbers) -> Predictive:
+    if isinstance(p, tuple) or (isinstance(p, Predictive) and not p.likelihood.discrete):
+        return number_prediction(p)
+    return label_prediction(p)
+
+
+def _finite(scores: Tensor) -> Tensor:
+    if not bool(scores.isfinite().all()):
+        raise ValueError("p: expected finite scores, got others; remove the rows")
+    return scores
+
+
+def _check_probability(name: str, value: float) -> None:
+    if not 0 < value < 1:
+        raise ValueError(f"{name}: expected a probability in (0, 1), got {value}; 0.95 is one")
