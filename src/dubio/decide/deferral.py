@@ -137,27 +137,27 @@ class Deferral(Fitted):
                 "or a lower confidence"
             )
         ranks = torch.linspace(least, len(wrong), LEVELS).round().long().unique().tolist()
-        options = []  # rows answered, bound, threshold, score
+        options = []  # log of the tail, rows answered, errors among them, threshold, score
         for score in self.candidates:
-            values = _finite(row_scores(p, score))
-            ordered, order = values.sort()
-            errors = wrong[order].cumsum(0)
+            ordered, order = _finite(row_scores(p, score)).sort()
+            errors = [0, *wrong[order].cumsum(0).tolist()]
             thresholds = [*ordered.tolist(), math.inf]
             for rank in ranks:
                 below = int((ordered < thresholds[rank]).sum())
-                found = int(errors[below - 1]) if below else 0
-                bound = upper_bound(found, below, level)
-                options.append((below, bound, thresholds[rank], score))
-        allowed = [option for option in options if option[1] <= error_rate]
+                tail = float(log_cdf(errors[below], below, error_rate)[-1])
+                options.append((tail, below, errors[below], thresholds[rank], score))
+        # the bound is at most r if and only if the tail P(Bin(m, r) ≤ errors) is at most the level
+        allowed = [option for option in options if option[0] <= math.log(level)]
         if not allowed:
-            below, bound, _, score = min(options, key=lambda option: option[1])
+            _, below, found, _, score = min(options)
             raise ValueError(
-                f"error_rate: expected one that a threshold attains, got {error_rate}; the least "
-                f"bound is {bound:.3g}, by {score} at a coverage of {below / len(wrong):.3g}: use "
-                "more rows, a larger rate, a lower confidence or another score"
+                f"error_rate: expected one that a threshold attains, got {error_rate}; the nearest "
+                f"bound is {upper_bound(found, below, level):.3g}, by {score} at a coverage of "
+                f"{below / len(wrong):.3g}: use more rows, a larger rate, a lower confidence or "
+                "another score"
             )
-        _, bound, threshold, score = max(allowed, key=lambda option: option[0])
-        self._set(score, threshold, bound)
+        _, below, found, threshold, score = max(allowed, key=lambda option: option[1])
+        self._set(score, threshold, upper_bound(found, below, level))
         return self
 
     def fit_coverage(self, p: Labels | Numbers, coverage: float, y: Tensor | None = None) -> Self:
