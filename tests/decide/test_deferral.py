@@ -126,6 +126,13 @@ class TestThreshold:
         assert torch.equal(decision.answer, torch.where(decision.answered, 0, -1))
         assert torch.equal(decision.scores, entropies)
 
+    @pytest.mark.parametrize(("rows", "coverage"), [(100, 0.8), (37, 0.5), (500, 0.99)])
+    def test_the_smallest_rank_that_is_sure_to_cover(self, rows: int, coverage: float) -> None:
+        q, _ = simulated(rows, seeded(), lambda x: 0 * x)
+        law = scipy.stats.binom(rows, coverage)
+        rank = next(k for k in range(rows + 1) if law.sf(k - 1) <= 0.05)
+        assert int(Deferral().fit_coverage(q, coverage)(q).answered.sum()) == rank
+
     def test_all_right_answers_all(self) -> None:
         q, _ = simulated(200, seeded(), lambda x: 0 * x)
         deferral = Deferral().fit_error_rate(q, torch.zeros(200, dtype=torch.long), 0.05)
