@@ -1,5 +1,6 @@
 """dubio: networks that know what they do not know."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from dubio import attack, calibrate, data, decide, likelihoods, masks, priors, rules
@@ -41,6 +42,7 @@ from dubio.training.guard import NonFiniteError
 from dubio.training.history import History
 
 if TYPE_CHECKING:
+    from dubio import metrics as metrics
     from dubio.regression import BayesianDropoutRegression as BayesianDropoutRegression
     from dubio.regression import BayesianDropoutRegressionCV as BayesianDropoutRegressionCV
 
@@ -97,6 +99,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 _EXTRAS = ("BayesianDropoutRegression", "BayesianDropoutRegressionCV")  # need dubio[regression]
+_EXTRA_MODULES = ("metrics",)  # need the extra of their name
 
 
 def __getattr__(name: str) -> Any:
@@ -104,8 +107,10 @@ def __getattr__(name: str) -> Any:
         from dubio import regression
 
         return getattr(regression, name)
+    if name in _EXTRA_MODULES:
+        return import_module(f"dubio.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *_EXTRAS]
+    return [*globals(), *_EXTRAS, *_EXTRA_MODULES]

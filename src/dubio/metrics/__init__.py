@@ -1,0 +1,146 @@
+"""Metrics of predictions and of their uncertainty, on torchmetrics.
+
+Every metric has two forms. A function takes all data at once: `nll(p, y)`. A class of the same
+concept is a `torchmetrics.Metric`, which adds up over batches and processes: `NLL()`. Both take a
+`Predictive` or plain tensors, of half precision too, and give float64.
+
+One concept a file: `classification`, `calibration`, `entropy`, `regression`, `quantiles`,
+`segmentation`, `pavgpu`, `selective`, `detection`, `ranking`; `plots` draws their curves.
+"""
+
+try:
+    import torchmetrics  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        "dubio.metrics: expected torchmetrics, got none; pip install 'dubio[metrics]'"
+    ) from error
+
+from dubio.metrics.calibration import (
+    ACE,
+    ECE,
+    MCE,
+    ClasswiseECE,
+    ClasswiseReliability,
+    Reliability,
+    ReliabilityCurve,
+    ace,
+    classwise_ece,
+    classwise_reliability,
+    ece,
+    mce,
+    reliability,
+)
+from dubio.metrics.classification import NLL, Accuracy, Brier, accuracy, brier, nll
+from dubio.metrics.detection import OutOfDistribution, Separation, separation
+from dubio.metrics.entropy import AccuracyByEntropy, EntropyCurve, accuracy_by_entropy
+from dubio.metrics.pavgpu import Certainty, PAvgPU, PAvgPUCurve, certainty, pavgpu
+from dubio.metrics.quantiles import (
+    QuantileCalibration,
+    QuantileCalibrationRMSE,
+    QuantileCurve,
+    quantile_calibration,
+    quantile_calibration_rmse,
+)
+from dubio.metrics.ranking import NDCG, Recall, ndcg_at, recall_at
+from dubio.metrics.regression import (
+    CRPS,
+    LPPD,
+    RMSE,
+    IntervalCoverage,
+    IntervalScore,
+    crps,
+    interval_coverage,
+    interval_score,
+    lppd,
+    rmse,
+)
+from dubio.metrics.segmentation import (
+    ClassIoU,
+    GlobalAccuracy,
+    ImageIoU,
+    MeanIoU,
+    class_iou,
+    confusion,
+    global_accuracy,
+    image_iou,
+    mean_iou,
+)
+from dubio.metrics.selective import (
+    AURC,
+    AccuracyAtCoverage,
+    RiskCoverage,
+    RiskCoverageCurve,
+    accuracy_at_coverage,
+    aurc,
+    risk_coverage,
+    risk_coverage_of,
+)
+
+__all__ = [
+    "ACE",
+    "AURC",
+    "CRPS",
+    "ECE",
+    "LPPD",
+    "MCE",
+    "NDCG",
+    "NLL",
+    "RMSE",
+    "Accuracy",
+    "AccuracyAtCoverage",
+    "AccuracyByEntropy",
+    "Brier",
+    "Certainty",
+    "ClassIoU",
+    "ClasswiseECE",
+    "ClasswiseReliability",
+    "EntropyCurve",
+    "GlobalAccuracy",
+    "ImageIoU",
+    "IntervalCoverage",
+    "IntervalScore",
+    "MeanIoU",
+    "OutOfDistribution",
+    "PAvgPU",
+    "PAvgPUCurve",
+    "QuantileCalibration",
+    "QuantileCalibrationRMSE",
+    "QuantileCurve",
+    "Recall",
+    "Reliability",
+    "ReliabilityCurve",
+    "RiskCoverage",
+    "RiskCoverageCurve",
+    "Separation",
+    "accuracy",
+    "accuracy_at_coverage",
+    "accuracy_by_entropy",
+    "ace",
+    "aurc",
+    "brier",
+    "certainty",
+    "class_iou",
+    "classwise_ece",
+    "classwise_reliability",
+    "confusion",
+    "crps",
+    "ece",
+    "global_accuracy",
+    "image_iou",
+    "interval_coverage",
+    "interval_score",
+    "lppd",
+    "mce",
+    "mean_iou",
+    "ndcg_at",
+    "nll",
+    "pavgpu",
+    "quantile_calibration",
+    "quantile_calibration_rmse",
+    "recall_at",
+    "reliability",
+    "risk_coverage",
+    "risk_coverage_of",
+    "rmse",
+    "separation",
+]

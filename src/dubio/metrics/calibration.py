@@ -1,0 +1,326 @@
+"""Calibration of class probabilities: of all cases that get 80 %, are 80 % right?
+
+Calibration errors depend on their bins. Compare only those of equal bins and similar amounts of
+data: few cases a bin make any of them too large.
+"""
+
+from typing import Any, NamedTuple, final
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torchmetrics import Metric
+
+from dubio.metrics.reading import read_classified
+from dubio.metrics.states import Kept, average, check_counted
+from dubio.metrics.ties import sort_with_ties
+from dubio.predictive import Predictive
+
+
+class ReliabilityCurve(NamedTuple):
+    """What was claimed and what came true, bin by bin: each `(M,)`, or `(K, M)` by class.
+
+    Bin m holds probabilities in ((m - 1)/M, m/M], the first also 0. Means of empty bins are NaN.
+    """
+
+    confidence: Tensor
+    accuracy: Tensor
+    cases: Tensor
+
+    @property
+    def gap(self) -> Tensor:
+        """|accuracy - confidence|, and 0 in empty bins."""
+        return (self.accuracy - self.confidence).abs().nan_to_num(0.0)
+
+    @property
+    def weight(self) -> Tensor:
+        """The share of cases in each bin."""
+        return self.cases / self.cases.sum(-1, keepdim=True)
+
+    @property
+    def expected_error(self) -> Tensor:
+        """ECE: the mean gap, weighted by the cases."""
+        return (self.weight * self.gap).sum(-1)
+
+    @property
+    def max_error(self) -> Tensor:
+        """MCE: the largest gap of any bin with a case in it."""
+        return self.gap.amax(-1)
+
+    @property
+    def rmse(self) -> Tensor:
+        """The root of the mean squared gap, weighted by the cases."""
+        return (self.weight * self.gap.square()).sum(-1).sqrt()
+
+    def pooled(self) -> "ReliabilityCurve":
+        """One curve `(M,)` for the probabilities of all classes together."""
+        cases = self.cases.sum(0)
+        confidence, accuracy = (
+            (part * self.cases).nan_to_num(0.0).sum(0) / cases
+            for part in (self.confidence, self.accuracy)
+        )
+        return ReliabilityCurve(confidence, accuracy, cases)
+
+
+def reliability(
+    prediction: Predictive | Tensor, target: Tensor, *, bins: int = 15, void: int | None = None
+) -> ReliabilityCurve:
+    """The reliability curve of the likeliest class and its probability.
+
+    Args:
+        prediction: A `Predictive` of labels, or probabilities `(B, K, *P)`.
+        target: Integer labels `(B, *P)`.
+        bins: The number of bins of equal width.
+        void: The label of places that do not count.
+    """
+    return _curve(_top_sums(prediction, target, bins, void), "reliability")
+
+
+def classwise_reliability(
+    prediction: Predictive | Tensor, target: Tensor, *, bins: int = 15, void: int | None = None
+) -> ReliabilityCurve:
+    """A reliability curve for the probabilities of every class: `(K, M)`.
+
+    `pooled()` joins them; its `rmse` is the calibration RMSE over all classes and pixels that
+    Kendall and Gal (2017) and paper 001, table 2, report.
+
+    Args:
+        prediction: A `Predictive` of labels, or probabilities `(B, K, *P)`.
+        target: Integer labels `(B, *P)`.
+        bins: The number of bins of equal width.
+        void: The label of places that do not count.
+    """
+    return _curve(_class_sums(prediction, target, bins, void), "classwise_reliability")
+
+
+def ece(
+    prediction: Predictive | Tensor, target: Tensor, *, bins: int = 15, void: int | None = None
+) -> Tensor:
+    """Expected calibration error: sum_m n_m/N |accuracy_m - confidence_m| (Guo et al. 2017)."""
+    return reliability(prediction, target, bins=bins, void=void).expected_error
+
+
+def mce(
+    prediction: Predictive | Tensor, target: Tensor, *, bins: int = 15, void: int | None = None
+) -> Tensor:
+    """Maximum calibration error: max_m |accuracy_m - confidence_m| (Guo et al. 2017)."""
+    return reliability(prediction, target, bins=bins, void=void).max_error
+
+
+def classwise_ece(
+    prediction: Predictive | Tensor, target: Tensor, *, bins: int = 15, void: int | None = None
+) -> Tensor:
+    """The mean over classes of the ECE of each class' probability (SCE of Nixon et al. 2019)."""
+    return classwise_reliability(prediction, target, bins=bins, void=void).expected_error.mean()
+
+
+def ace(
+    prediction: Predictive | Tensor, target: Tensor, *, bins: int = 15, void: int | None = None
+) -> Tensor:
+    """Adaptive calibration error (Nixon et al. 2019): bins of equal mass.
+
+    1/(K R) sum_k sum_r |frequency(k, r) - mean probability(k, r)|, where the N probabilities of
+    class k are sorted and cut into R pieces whose sizes differ by one at most. Where a cut goes
+    through equal probabilities, each piece gets its share of their labels. With fewer than R
+    cases every case is a piece.
+
+    Args:
+        prediction: A `Predictive` of labels, or probabilities `(B, K, *P)`.
+        target: Integer labels `(B, *P)`.
+        bins: R, the number of pieces.
+        void: The label of places that do not count.
+    """
+    check_bins(bins)
+    probabilities, labels = read_classified(prediction, target, void).rows
+    return _adaptive_error(probabilities, labels, bins)
+
+
+class _Binned(Metric):
+    """Sums of confidence, hits and cases bin by bin: its state does not grow with the data.
+
+    Args:
+        bins: The number of bins of equal width.
+        void: The label of places that do not count.
+        kwargs: torchmetrics' own options.
+    """
+
+    full_state_update = False
+    is_differentiable = False
+    sums: Tensor
+
+    def __init__(self, *, bins: int = 15, void: int | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        check_bins(bins)
+        self.bins, self.void = bins, void
+        zeros = torch.zeros(3, bins, dtype=torch.float64)
+        self.add_state("sums", zeros, dist_reduce_fx="sum")
+
+    def update(self, prediction: Predictive | Tensor, target: Tensor) -> None:
+        """Adds a batch."""
+        self.sums = self.sums + _top_sums(prediction, target, self.bins, self.void)
+
+    def curve(self) -> ReliabilityCurve:
+        """The curve so far."""
+        return _curve(self.sums, type(self).__name__)
+
+
+@final
+class Reliability(_Binned):
+    """`reliability` over batches and processes."""
+
+    def compute(self) -> ReliabilityCurve:
+        """The curve."""
+        return self.curve()
+
+
+@final
+class ECE(_Binned):
+    """`ece` over batches and processes."""
+
+    higher_is_better = False
+
+    def compute(self) -> Tensor:
+        """The error."""
+        return self.curve().expected_error
+
+
+@final
+class MCE(_Binned):
+    """`mce` over batches and processes."""
+
+    higher_is_better = False
+
+    def compute(self) -> Tensor:
+        """The error."""
+        return self.curve().max_error
+
+
+class _ClasswiseBinned(_Binned):
+    """The same sums for every class.
+
+    Args:
+        num_classes: K.
+        bins: The number of bins of equal width.
+        void: The label of places that do not count.
+        kwargs: torchmetrics' own options.
+    """
+
+    def __init__(
+        self, num_classes: int, *, bins: int = 15, void: int | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(bins=bins, void=void, **kwargs)
+        zeros = torch.zeros(3, num_classes, bins, dtype=torch.float64)
+        self.add_state("sums", zeros, dist_reduce_fx="sum")
+
+    def update(self, prediction: Predictive | Tensor, target: Tensor) -> None:
+        """Adds a batch."""
+        sums = _class_sums(prediction, target, self.bins, self.void)
+        if sums.shape != self.sums.shape:
+            raise ValueError(
+                f"prediction: expected {self.sums.shape[1]} classes, got {sums.shape[1]}; pass "
+                "their number as num_classes"
+            )
+        self.sums = self.sums + sums
+
+
+@final
+class ClasswiseReliability(_ClasswiseBinned):
+    """`classwise_reliability` over batches and processes."""
+
+    def compute(self) -> ReliabilityCurve:
+        """The curves."""
+        return self.curve()
+
+
+@final
+class ClasswiseECE(_ClasswiseBinned):
+    """`classwise_ece` over batches and processes."""
+
+    higher_is_better = False
+
+    def compute(self) -> Tensor:
+        """The error."""
+        return self.curve().expected_error.mean()
+
+
+@final
+class ACE(Kept):
+    """`ace` over batches and processes. Keeps all probabilities: 8 bytes for each of N K.
+
+    Args:
+        bins: The number of pieces.
+        void: The label of places that do not count.
+        kwargs: torchmetrics' own options.
+    """
+
+    higher_is_better = False
+
+    def __init__(self, *, bins: int = 15, void: int | None = None, **kwargs: Any) -> None:
+        super().__init__("probabilities", "labels", **kwargs)
+        check_bins(bins)
+        self.bins, self.void = bins, void
+
+    def update(self, prediction: Predictive | Tensor, target: Tensor) -> None:
+        """Adds a batch."""
+        probabilities, labels = read_classified(prediction, target, self.void).rows
+        self.keep(probabilities=probabilities, labels=labels)
+
+    def compute(self) -> Tensor:
+        """The error."""
+        labels = self.kept("labels").long()
+        probabilities = self.kept("probabilities").reshape(len(labels), -1)
+        return _adaptive_error(probabilities, labels, self.bins)
+
+
+def check_bins(bins: int) -> None:
+    """Complain about no bins."""
+    if bins < 1:
+        raise ValueError(f"bins: expected at least 1, got {bins}; 15 is a common choice")
+
+
+def bin_sums(position: Tensor, values: Tensor, bins: int) -> Tensor:
+    """Sums of values `(V, N)` over bins of equal width of a position in [0, 1]: `(V, M)`."""
+    edges = torch.linspace(0, 1, bins + 1, dtype=torch.float64, device=position.device)
+    place = torch.bucketize(position, edges[1:-1].to(position.dtype))  # (a, b]
+    sums = torch.zeros(len(values), bins, dtype=torch.float64, device=position.device)
+    return sums.index_add_(1, place, values.double())
+
+
+def _top_sums(
+    prediction: Predictive | Tensor, target: Tensor, bins: int, void: int | None
+) -> Tensor:
+    check_bins(bins)
+    seen = read_classified(prediction, target, void)
+    confidence = seen.rows[0].amax(-1)  # (N,)
+    hits = seen.accurate[seen.known]
+    values = torch.stack([confidence.double(), hits, torch.ones_like(confidence)])
+    return bin_sums(confidence, values, bins)  # (3, M)
+
+
+def _class_sums(
+    prediction: Predictive | Tensor, target: Tensor, bins: int, void: int | None
+) -> Tensor:
+    check_bins(bins)
+    probabilities, labels = read_classified(prediction, target, void).rows
+    hits = F.one_hot(labels, probabilities.shape[-1])  # (N, K)
+    sums = []
+    for claimed, hit in zip(probabilities.T.contiguous(), hits.T, strict=True):
+        values = torch.stack([claimed.double(), hit, torch.ones_like(claimed)])
+        sums.append(bin_sums(claimed, values, bins))
+    return torch.stack(sums, 1)  # (3, K, M)
+
+
+def _curve(sums: Tensor, name: str) -> ReliabilityCurve:
+    confidence, hits, cases = sums
+    check_counted(int(cases.sum()), name)
+    return ReliabilityCurve(confidence / cases, hits / cases, cases)
+
+
+def _adaptive_error(probabilities: Tensor, labels: Tensor, bins: int) -> Tensor:
+    check_counted(len(labels), "ace")
+    errors = []
+    for k, claimed in enumerate(probabilities.T):
+        confidence, hits = sort_with_ties(claimed.double(), labels == k)
+        gaps = (hits - confidence).tensor_split(min(bins, len(labels)))
+        errors.append(torch.stack([gap.mean().abs() for gap in gaps]))
+    return average(torch.stack(errors), "ace")

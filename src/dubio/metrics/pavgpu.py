@@ -1,0 +1,256 @@
+"""PAvgPU: is the network accurate where it is certain, and uncertain where it errs?
+
+Mukhoti and Gal (2018); paper 000, eq. 9. With n_ac predictions that are accurate and certain, n_au
+accurate and uncertain, n_ic inaccurate and certain, n_iu inaccurate and uncertain,
+
+    PAvgPU = (n_ac + n_iu) / (n_ac + n_au + n_ic + n_iu).
+
+A prediction is uncertain if its entropy exceeds a threshold. Over the threshold
+min + t (max - min), 0 <= t <= 1, this is a curve. It begins at the share of inaccurate predictions
+and ends at that of accurate ones, so its mean says as much about the histogram of entropies as
+about their merit: look at the curve.
+"""
+
+from typing import Any, Literal, NamedTuple, final
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from dubio.metrics.reading import Classified, read_classified
+from dubio.metrics.states import Kept, check_counted
+from dubio.predictive import Predictive
+
+Bounds = tuple[float, float]
+
+
+class Certainty(NamedTuple):
+    """Counts at one threshold, or at each of a row of them."""
+
+    accurate_certain: Tensor
+    accurate_uncertain: Tensor
+    inaccurate_certain: Tensor
+    inaccurate_uncertain: Tensor
+
+    @property
+    def accurate_given_certain(self) -> Tensor:
+        """P(accurate | certain); NaN where nothing is certain."""
+        return self.accurate_certain / (self.accurate_certain + self.inaccurate_certain)
+
+    @property
+    def uncertain_given_inaccurate(self) -> Tensor:
+        """P(uncertain | inaccurate); NaN if nothing is inaccurate."""
+        return self.inaccurate_uncertain / (self.inaccurate_uncertain + self.inaccurate_certain)
+
+    @property
+    def pavgpu(self) -> Tensor:
+        """Eq. 9."""
+        return (self.accurate_certain + self.inaccurate_uncertain) / sum(self, torch.tensor(0.0))
+
+
+class PAvgPUCurve(NamedTuple):
+    """PAvgPU and its two parts over t: each `(points,)`, with the thresholds in nats."""
+
+    t: Tensor
+    threshold: Tensor
+    accurate_given_certain: Tensor
+    uncertain_given_inaccurate: Tensor
+    pavgpu: Tensor
+
+    @property
+    def mean(self) -> Tensor:
+        """The mean over t in [0, 1], by the trapezoid rule.
+
+        With many points it tends to the mean of 1 - r over accurate and r over inaccurate
+        predictions, where r = (entropy - min)/(max - min).
+        """
+        return torch.trapezoid(self.pavgpu, self.t)
+
+
+def certainty(
+    prediction: Predictive | Tensor,
+    target: Tensor,
+    *,
+    threshold: float | Literal["mean"] = "mean",
+    uncertainty: Tensor | None = None,
+    window: int = 1,
+    stride: int | None = None,
+    void: int | None = None,
+) -> Certainty:
+    """The counts, and with them eq. 9, at one threshold.
+
+    Args:
+        prediction: A `Predictive` of labels, or probabilities `(B, K, *P)`.
+        target: Integer labels `(B, *P)`.
+        threshold: In nats; what exceeds it is uncertain. "mean" takes the mean entropy.
+        uncertainty: What to use in place of the entropy, `(B, *P)`.
+        window: The width w of patches of w x w pixels; 1 counts every row or pixel.
+        stride: The step from patch to patch; w if not given, so that they do not overlap.
+        void: The label of places that do not count.
+    """
+    seen = read_classified(prediction, target, void)
+    doubt, accurate = _judge(seen, uncertainty, window, stride)
+    check_counted(len(doubt), "certainty")
+    certain = doubt <= (doubt.mean() if threshold == "mean" else threshold)
+    pairs = [(accurate, certain), (accurate, ~certain), (~accurate, certain), (~accurate, ~certain)]
+    return Certainty(*((one & other).sum().double() for one, other in pairs))
+
+
+def pavgpu(
+    prediction: Predictive | Tensor,
+    target: Tensor,
+    *,
+    bounds: Bounds | None = None,
+    points: int = 101,
+    uncertainty: Tensor | None = None,
+    window: int = 1,
+    stride: int | None = None,
+    void: int | None = None,
+) -> PAvgPUCurve:
+    """The curve of PAvgPU over thresholds from the smallest to the largest entropy.
+
+    Ties: an entropy that equals the threshold is certain, for t > 0. At t = 0 everything is
+    uncertain and at t = 1 everything is certain, so the ends are exactly the shares of inaccurate
+    and of accurate predictions, also if many entropies equal the least, or all are the same, or
+    some lie beyond `bounds`.
+
+    Patches: the entropy of a patch is the mean, and it is accurate if more than half of its pixels
+    are; void pixels do not count, and patches without others are left out. Patches at the right and
+    lower edge may be smaller. Their entropies are those of single images, and windows have two
+    dimensions: the published code of paper 000 sums entropies over a batch of images, and takes
+    rows for columns.
+
+    Args:
+        prediction: A `Predictive` of labels, or probabilities `(B, K, *P)`.
+        target: Integer labels `(B, *P)`.
+        bounds: The smallest and largest entropy of validation data; of these data if not given.
+        points: The number of values of t, equally spaced from 0 to 1.
+        uncertainty: What to use in place of the entropy, `(B, *P)`.
+        window: The width w of patches of w x w pixels; 1 counts every row or pixel.
+        stride: The step from patch to patch; w if not given, 1 for a sliding window.
+        void: The label of places that do not count.
+    """
+    _check_grid(points, bounds)
+    seen = read_classified(prediction, target, void)
+    doubt, accurate = _judge(seen, uncertainty, window, stride)
+    check_counted(len(doubt), "pavgpu")
+    bounds = bounds or (float(doubt.min()), float(doubt.max()))
+    return _curve(_count(doubt, accurate, bounds, points), bounds)
+
+
+@final
+class PAvgPU(Kept):
+    """`pavgpu` over batches and processes.
+
+    With `bounds` its state is 2 numbers a point. Without, thresholds are known at the end
+    only, and it keeps 16 bytes for every prediction or patch.
+
+    Args:
+        bounds: The smallest and largest entropy of validation data; of these data if not given.
+        points: The number of values of t, equally spaced from 0 to 1.
+        window: The width w of patches of w x w pixels; 1 counts every row or pixel.
+        stride: The step from patch to patch; w if not given, 1 for a sliding window.
+        void: The label of places that do not count.
+        kwargs: torchmetrics' own options.
+    """
+
+    higher_is_better = True
+    counts: Tensor
+
+    def __init__(
+        self,
+        *,
+        bounds: Bounds | None = None,
+        points: int = 101,
+        window: int = 1,
+        stride: int | None = None,
+        void: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*(() if bounds else ("doubts", "hits")), **kwargs)
+        _check_grid(points, bounds)
+        self.bounds, self.points = bounds, points
+        self.window, self.stride, self.void = window, stride, void
+        if bounds:
+            zeros = torch.zeros(2, points, dtype=torch.float64)
+            self.add_state("counts", zeros, dist_reduce_fx="sum")
+
+    def update(
+        self, prediction: Predictive | Tensor, target: Tensor, uncertainty: Tensor | None = None
+    ) -> None:
+        """Adds a batch."""
+        seen = read_classified(prediction, target, self.void)
+        doubt, accurate = _judge(seen, uncertainty, self.window, self.stride)
+        if self.bounds:
+            self.counts = self.counts + _count(doubt, accurate, self.bounds, self.points)
+        else:
+            self.keep(doubts=doubt, hits=accurate)
+
+    def compute(self) -> PAvgPUCurve:
+        """The curve."""
+        if self.bounds:
+            check_counted(int(self.counts.sum()), type(self).__name__)
+            return _curve(self.counts, self.bounds)
+        doubt, accurate = self.kept("doubts"), self.kept("hits").bool()
+        bounds = float(doubt.min()), float(doubt.max())
+        return _curve(_count(doubt, accurate, bounds, self.points), bounds)
+
+
+def _check_grid(points: int, bounds: Bounds | None) -> None:
+    if points < 2:
+        raise ValueError(f"points: expected at least 2, the two ends, got {points}; pass 101")
+    if bounds and not bounds[0] <= bounds[1]:
+        raise ValueError(f"bounds: expected (smallest, largest), got {bounds}; swap them")
+
+
+def _judge(
+    seen: Classified, uncertainty: Tensor | None, window: int, stride: int | None
+) -> tuple[Tensor, Tensor]:
+    """The uncertainty, in float64, and whether it is accurate, of every place or patch: `(N,)`."""
+    doubt = seen.doubt(uncertainty)
+    if window == 1 and stride in (None, 1):
+        return doubt[seen.known].double(), seen.accurate[seen.known]
+    if seen.labels.ndim != 3 or window < 1 or (stride is not None and stride < 1):
+        raise ValueError(
+            f"window: expected patches of images (B, H, W) with window and stride of at least 1, "
+            f"got targets {tuple(seen.labels.shape)}, window {window} and stride {stride}; use "
+            "window=1 for rows"
+        )
+    parts = torch.stack([doubt, seen.accurate, seen.known], 1) * seen.known.unsqueeze(1)
+    step = stride or window
+    beyond = [  # pixels that the last patch lacks
+        max(0, -(-(size - window) // step)) * step + window - size for size in seen.labels.shape[1:]
+    ]
+    parts = F.pad(parts.double(), (0, beyond[1], 0, beyond[0]))  # (B, 3, H, W)
+    sums = F.avg_pool2d(parts, window, step, divisor_override=1)
+    total, hits, count = sums.movedim(1, 0).flatten(1)  # (N,) each
+    full = count > 0
+    return (total / count)[full], (hits / count > 0.5)[full]
+
+
+def _count(doubt: Tensor, accurate: Tensor, bounds: Bounds, points: int) -> Tensor:
+    """How many become certain at each t: `(2, points)`, accurate ones first."""
+    t = torch.linspace(0, 1, points, dtype=torch.float64, device=doubt.device)
+    first = torch.bucketize(doubt.clamp(max=bounds[1]), _thresholds(t, bounds))  # h <= threshold
+    place = first.clamp(min=1) + points * ~accurate  # at t = 0 nothing is certain
+    return torch.bincount(place, minlength=2 * points).double().reshape(2, points)
+
+
+def _thresholds(t: Tensor, bounds: Bounds) -> Tensor:
+    low, high = torch.tensor(bounds, dtype=torch.float64, device=t.device)
+    return torch.lerp(low, high, t)
+
+
+def _curve(counts: Tensor, bounds: Bounds) -> PAvgPUCurve:
+    certain = counts.cumsum(1)  # (2, points): accurate, inaccurate
+    accurate, inaccurate = certain
+    uncertain = counts.sum(1, keepdim=True) - certain
+    at = Certainty(accurate, uncertain[0], inaccurate, uncertain[1])
+    t = torch.linspace(0, 1, len(accurate), dtype=torch.float64, device=counts.device)
+    return PAvgPUCurve(
+        t,
+        _thresholds(t, bounds),
+        at.accurate_given_certain,
+        at.uncertain_given_inaccurate,
+        at.pavgpu,
+    )

@@ -1,0 +1,136 @@
+"""Ranking of items for users, by the definitions of Liang et al. (2018), section 4.2.
+
+Users' items are in two parts: fold-in items, which the model has seen, and held-out items, which it
+should find. Fold-in items are never recommended. A user without held-out items has no score and is
+left out.
+"""
+
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from dubio.metrics.reading import check_numbers, check_shape
+from dubio.metrics.states import Average, average
+from dubio.predictive import Predictive
+
+
+def recall_at(
+    prediction: Predictive | Tensor, held_out: Tensor, cutoff: int, *, fold_in: Tensor | None = None
+) -> Tensor:
+    """Recall@R: held-out items among the first R, over min(R, held-out items); mean over users.
+
+    The denominator makes 1 the best possible value for users with more than R held-out items too.
+
+    Args:
+        prediction: Scores of all items `(B, items)`, or a `Predictive`, whose mean is taken. The
+            order of equal scores is arbitrary.
+        held_out: The items to be found, `(B, items)`: true, or not 0.
+        cutoff: R.
+        fold_in: The items that were seen, `(B, items)`; they are left out.
+    """
+    return average(_recalls(prediction, held_out, cutoff, fold_in), "recall_at")
+
+
+def ndcg_at(
+    prediction: Predictive | Tensor, held_out: Tensor, cutoff: int, *, fold_in: Tensor | None = None
+) -> Tensor:
+    """NDCG@R: sum over found items of 1/log2(rank + 1), over the best possible; mean over users.
+
+    Relevance is 0 or 1. The best possible has min(R, held-out items) items at the top.
+
+    Args:
+        prediction: Scores of all items `(B, items)`, or a `Predictive`, whose mean is taken. The
+            order of equal scores is arbitrary.
+        held_out: The items to be found, `(B, items)`: true, or not 0.
+        cutoff: R.
+        fold_in: The items that were seen, `(B, items)`; they are left out.
+    """
+    return average(_gains(prediction, held_out, cutoff, fold_in), "ndcg_at")
+
+
+class _Ranking(Average):
+    """A mean over users.
+
+    Args:
+        cutoff: R, the number of items that are recommended.
+        kwargs: torchmetrics' own options.
+    """
+
+    higher_is_better = True
+
+    def __init__(self, cutoff: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        _check_cutoff(cutoff)
+        self.cutoff = cutoff
+
+
+@final
+class Recall(_Ranking):
+    """`recall_at` over batches and processes."""
+
+    def update(
+        self, prediction: Predictive | Tensor, held_out: Tensor, fold_in: Tensor | None = None
+    ) -> None:
+        """Adds a batch of users."""
+        self.add(_recalls(prediction, held_out, self.cutoff, fold_in))
+
+
+@final
+class NDCG(_Ranking):
+    """`ndcg_at` over batches and processes."""
+
+    def update(
+        self, prediction: Predictive | Tensor, held_out: Tensor, fold_in: Tensor | None = None
+    ) -> None:
+        """Adds a batch of users."""
+        self.add(_gains(prediction, held_out, self.cutoff, fold_in))
+
+
+def _check_cutoff(cutoff: int) -> None:
+    if cutoff < 1:
+        raise ValueError(f"cutoff: expected at least 1, got {cutoff}; 20, 50 and 100 are common")
+
+
+def _found(
+    prediction: Predictive | Tensor, held_out: Tensor, cutoff: int, fold_in: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Which of the first R items `(B, R)` were held out, and how many were in all, `(B,)`."""
+    _check_cutoff(cutoff)
+    given = prediction.mean if isinstance(prediction, Predictive) else prediction
+    scores = check_numbers(given, "prediction")
+    if scores.ndim != 2:
+        raise ValueError(
+            f"prediction: expected scores (users, items), got shape {tuple(scores.shape)}; give "
+            "every user a row"
+        )
+    check_shape(held_out, scores.shape, "held_out", "the scores")
+    wanted = held_out.bool()
+    if fold_in is not None:
+        check_shape(fold_in, scores.shape, "fold_in", "the scores")
+        seen = fold_in.bool()
+        if bool((seen & wanted).any()):
+            raise ValueError(
+                f"fold_in: expected other items than held_out, got {int((seen & wanted).sum())} "
+                "in both; split them"
+            )
+        scores = scores.masked_fill(seen, -torch.inf)
+    users = wanted.any(1)
+    best = scores[users].topk(min(cutoff, scores.shape[1])).indices
+    return wanted[users].gather(1, best).double(), wanted[users].sum(1)
+
+
+def _recalls(
+    prediction: Predictive | Tensor, held_out: Tensor, cutoff: int, fold_in: Tensor | None
+) -> Tensor:
+    found, wanted = _found(prediction, held_out, cutoff, fold_in)
+    return found.sum(1) / wanted.clamp(max=cutoff)
+
+
+def _gains(
+    prediction: Predictive | Tensor, held_out: Tensor, cutoff: int, fold_in: Tensor | None
+) -> Tensor:
+    found, wanted = _found(prediction, held_out, cutoff, fold_in)
+    rank = torch.arange(1, found.shape[1] + 1, dtype=torch.float64, device=found.device)
+    gain = 1 / torch.log2(rank + 1)
+    return (found * gain).sum(1) / gain.cumsum(0)[wanted.clamp(max=cutoff) - 1]

@@ -1,0 +1,173 @@
+"""What metrics are given, checked and laid out: probabilities with labels, label maps, scores.
+
+A prediction is a `Predictive`, or a tensor of probabilities with its classes along dimension 1, as
+`torch.nn.functional.cross_entropy` has them: (B, K) for rows, (B, K, H, W) for pixels. `*P` stands
+for the places of one example, such as its pixels; a row has none.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from dubio.likelihoods import Bernoulli, Categorical
+from dubio.predictive import Predictive
+
+
+@dataclass(frozen=True)
+class Classified:
+    """Class probabilities and the labels that they are about.
+
+    Attributes:
+        probabilities: Classes last, in float32 or float64: `(B, *P, K)`.
+        labels: `(B, *P)`; anything where the label is void.
+        known: Where the label is not void: `(B, *P)`.
+    """
+
+    probabilities: Tensor
+    labels: Tensor
+    known: Tensor
+
+    @cached_property
+    def predicted(self) -> Tensor:
+        """The likeliest class, the first of them if there are several: `(B, *P)`."""
+        return self.probabilities.argmax(-1)
+
+    @cached_property
+    def accurate(self) -> Tensor:
+        """Where that is the label: `(B, *P)`."""
+        return self.predicted == self.labels
+
+    @cached_property
+    def entropy(self) -> Tensor:
+        """Of every single prediction, in nats: `(B, *P)`."""
+        terms: Tensor = torch.special.entr(self.probabilities)
+        return terms.sum(-1)
+
+    @cached_property
+    def rows(self) -> tuple[Tensor, Tensor]:
+        """Probabilities `(N, K)` and labels `(N,)` of all places that have a label."""
+        return self.probabilities[self.known], self.labels[self.known]
+
+    def doubt(self, uncertainty: Tensor | None) -> Tensor:
+        """The uncertainty that was given in place of the entropy, or the entropy: `(B, *P)`."""
+        if uncertainty is None:
+            return self.entropy
+        check_shape(uncertainty, self.labels.shape, "uncertainty", "the targets")
+        return check_numbers(uncertainty, "uncertainty")
+
+
+def read_classified(
+    prediction: Predictive | Tensor, target: Tensor, void: int | None = None
+) -> Classified:
+    """Checks probabilities against labels.
+
+    Args:
+        prediction: A `Predictive` of labels, or probabilities `(B, K, *P)`. With a `Bernoulli`
+            likelihood every element is a problem of two classes.
+        target: Integer labels `(B, *P)`.
+        void: The label of places that do not count.
+    """
+    probabilities = _read_probabilities(prediction)  # (B, *P, K)
+    _check_tensor(target, "target")
+    if target.shape != probabilities.shape[:-1]:
+        raise ValueError(
+            f"target: expected shape {tuple(probabilities.shape[:-1])}, one label for every "
+            f"prediction, got {tuple(target.shape)}; probabilities have their classes along "
+            "dimension 1, and one probability of yes becomes torch.stack([1 - p, p], 1)"
+        )
+    binary = isinstance(prediction, Predictive) and isinstance(prediction.likelihood, Bernoulli)
+    labels = target.long() if binary and bool((target == target.long()).all()) else target
+    known = check_labels(labels, probabilities.shape[-1], void)
+    return Classified(probabilities, labels.long().where(known, 0), known)
+
+
+def check_labels(labels: Tensor, classes: int, void: int | None, name: str = "target") -> Tensor:
+    """Complains about what is no label; returns where labels are not void."""
+    if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
+        raise ValueError(
+            f"{name}: expected integer class labels, got {labels.dtype}; pass {name}.long(), or "
+            f"{name}.argmax(1) of one-hot vectors"
+        )
+    known = torch.ones_like(labels, dtype=torch.bool) if void is None else labels != void
+    wrong = known & ((labels < 0) | (labels >= classes))
+    if bool(wrong.any()):
+        raise ValueError(
+            f"{name}: expected class labels from 0 to {classes - 1}, got "
+            f"{int(labels[wrong][0])}; relabel, or pass void= for the label of what does not count"
+        )
+    return known
+
+
+def check_numbers(numbers: Tensor, name: str) -> Tensor:
+    """Complains about what is empty, not real or NaN; half precision becomes float32."""
+    _check_tensor(numbers, name)
+    if not numbers.is_floating_point():
+        raise ValueError(
+            f"{name}: expected floating-point numbers, got {numbers.dtype}; pass {name}.float()"
+        )
+    if bool(numbers.isnan().any()):
+        raise ValueError(
+            f"{name}: expected numbers, got {int(numbers.isnan().sum())} NaN among "
+            f"{numbers.numel()}; find out where they come from, or remove these rows"
+        )
+    return numbers.float() if torch.finfo(numbers.dtype).bits < 32 else numbers
+
+
+def check_shape(found: Tensor, shape: torch.Size, name: str, owner: str) -> None:
+    """Complains about another shape than that of its owner."""
+    if found.shape != shape:
+        raise ValueError(
+            f"{name}: expected shape {tuple(shape)} of {owner}, got {tuple(found.shape)}; reshape "
+            "it, nothing is broadcast"
+        )
+
+
+def _check_tensor(found: Tensor, name: str) -> None:
+    if not isinstance(found, Tensor):
+        raise TypeError(
+            f"{name}: expected a tensor, got {type(found).__name__}; make one with torch.as_tensor"
+        )
+    if found.numel() == 0:
+        raise ValueError(
+            f"{name}: expected at least one row, got shape {tuple(found.shape)}; skip empty batches"
+        )
+
+
+def _read_probabilities(prediction: Predictive | Tensor) -> Tensor:
+    """Classes last: `(B, *P, K)`."""
+    if isinstance(prediction, Predictive):
+        likelihood, mean = prediction.likelihood, check_numbers(prediction.mean, "prediction")
+        if isinstance(likelihood, Bernoulli):
+            return torch.stack([1 - mean, mean], -1)
+        if isinstance(likelihood, Categorical):
+            return mean.movedim(likelihood.dim, -1)
+        raise TypeError(
+            f"prediction: expected classes, got {likelihood!r}; predict with "
+            "likelihood=dubio.likelihoods.Categorical() or Bernoulli()"
+        )
+    given = check_numbers(prediction, "prediction")
+    if given.ndim < 2:
+        raise ValueError(
+            f"prediction: expected probabilities (B, K, ...) with classes along dimension 1, got "
+            f"shape {tuple(given.shape)}; one probability of yes becomes "
+            "torch.stack([1 - p, p], 1)"
+        )
+    tolerance = max(1e-4, 2 * torch.finfo(prediction.dtype).eps)
+    sums = given.sum(1)
+    low, high = float(given.min()), float(given.max())
+    if low < 0 or high > 1 + tolerance:
+        logs = high <= tolerance and bool(((given.exp().sum(1) - 1).abs() <= 1e-2).all())
+        kind, remedy = ("log-probabilities", "exp()") if logs else ("logits", "softmax(1)")
+        raise ValueError(
+            f"prediction: expected probabilities, got {kind}, values from {low:.4g} to "
+            f"{high:.4g}; pass prediction.{remedy}"
+        )
+    if bool(((sums - 1).abs() > tolerance).any()):
+        raise ValueError(
+            f"prediction: expected probabilities that sum to 1 along dimension 1, got sums from "
+            f"{float(sums.min()):.4g} to {float(sums.max()):.4g}; move the classes to dimension 1 "
+            "or normalise them"
+        )
+    return given.movedim(1, -1)

@@ -1,0 +1,217 @@
+"""Scores of predictions of real targets: RMSE, predictive log-likelihood, CRPS, intervals."""
+
+from typing import Any, final
+
+from torch import Tensor
+
+from dubio.metrics.forecasts import Forecastable, read_forecast, read_mean
+from dubio.metrics.reading import check_numbers, check_shape
+from dubio.metrics.states import Average, average
+from dubio.predictive import Predictive
+
+Interval = tuple[Tensor, Tensor]
+
+
+def rmse(prediction: Forecastable, target: Tensor) -> Tensor:
+    """The root of the mean squared error of the predictive mean, over all elements.
+
+    Args:
+        prediction: A `Predictive`, a `Normal`, or the predicted means `(B, *E)` themselves.
+        target: `(B, *E)`.
+    """
+    return average(_squares(prediction, target), "rmse").sqrt()
+
+
+def lppd(prediction: Forecastable, target: Tensor) -> Tensor:
+    """The mean over points of log 1/S sum_t p(y | x, omega_t): paper 004, eq. 20.
+
+    The mixture over draws is within the logarithm and is taken point by point; a point is a row,
+    jointly over its elements. Eq. 19 of the paper (and Gelman et al.) sums over points instead:
+    multiply by their number.
+
+    Args:
+        prediction: A `Predictive` with a likelihood, or a `Normal`, `(B, *E)` or `(S, B, *E)`.
+        target: `(B, *E)`; integer labels for a `Predictive` of labels.
+    """
+    return average(_log_densities(prediction, target), "lppd")
+
+
+def crps(prediction: Forecastable, target: Tensor, *, fair: bool = False) -> Tensor:
+    """The continuous ranked probability score, int (F(x) - 1[y <= x])^2 dx, mean over elements.
+
+    In the units of the target; of a single value it is the absolute error. Smaller is better.
+
+    Args:
+        prediction: A `Predictive`, a `Normal`, or draws of the target `(S, B, *E)`.
+        target: `(B, *E)`.
+        fair: False scores the S draws as they are, as the forecast that is used. True estimates
+            the score of the distribution that they come from, without bias (Ferro 2014): use it
+            to compare methods at different numbers of draws. It needs two or more.
+    """
+    return average(_ranked(prediction, target, fair), "crps")
+
+
+def interval_coverage(
+    prediction: Forecastable | Interval, target: Tensor, *, level: float = 0.95
+) -> Tensor:
+    """The share of targets within the central interval, ends included; it should be `level`.
+
+    Args:
+        prediction: A `Predictive`, a `Normal`, draws `(S, B, *E)`, or an interval `(low, high)`.
+        target: `(B, *E)`.
+        level: The probability of the interval, where it is not given.
+    """
+    return average(_inside(prediction, target, level), "interval_coverage")
+
+
+def interval_score(
+    prediction: Forecastable | Interval, target: Tensor, *, level: float = 0.95
+) -> Tensor:
+    """Winkler's score: width + 2/a (distance of the target from the interval), a = 1 - level.
+
+    A proper score: the interval of the true quantiles has the least (Gneiting and Raftery 2007,
+    eq. 43). In the units of the target; smaller is better.
+
+    Args:
+        prediction: A `Predictive`, a `Normal`, draws `(S, B, *E)`, or an interval `(low, high)`.
+        target: `(B, *E)`.
+        level: The probability of the interval.
+    """
+    return average(_winkler(prediction, target, level), "interval_score")
+
+
+@final
+class RMSE(Average):
+    """`rmse` over batches and processes."""
+
+    higher_is_better = False
+
+    def update(self, prediction: Forecastable, target: Tensor) -> None:
+        """Adds a batch."""
+        self.add(_squares(prediction, target))
+
+    def compute(self) -> Tensor:
+        """The error."""
+        return super().compute().sqrt()
+
+
+@final
+class LPPD(Average):
+    """`lppd` over batches and processes."""
+
+    higher_is_better = True
+
+    def update(self, prediction: Forecastable, target: Tensor) -> None:
+        """Adds a batch."""
+        self.add(_log_densities(prediction, target))
+
+
+@final
+class CRPS(Average):
+    """`crps` over batches and processes.
+
+    Args:
+        fair: Whether to estimate the score of the distribution that the draws come from.
+        kwargs: torchmetrics' own options.
+    """
+
+    higher_is_better = False
+
+    def __init__(self, *, fair: bool = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.fair = fair
+
+    def update(self, prediction: Forecastable, target: Tensor) -> None:
+        """Adds a batch."""
+        self.add(_ranked(prediction, target, self.fair))
+
+
+class _OfInterval(Average):
+    """A mean over intervals.
+
+    Args:
+        level: The probability of the interval.
+        kwargs: torchmetrics' own options.
+    """
+
+    def __init__(self, *, level: float = 0.95, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        _check_level(level)
+        self.level = level
+
+
+@final
+class IntervalCoverage(_OfInterval):
+    """`interval_coverage` over batches and processes."""
+
+    def update(self, prediction: Forecastable | Interval, target: Tensor) -> None:
+        """Adds a batch."""
+        self.add(_inside(prediction, target, self.level))
+
+
+@final
+class IntervalScore(_OfInterval):
+    """`interval_score` over batches and processes."""
+
+    higher_is_better = False
+
+    def update(self, prediction: Forecastable | Interval, target: Tensor) -> None:
+        """Adds a batch."""
+        self.add(_winkler(prediction, target, self.level))
+
+
+def _squares(prediction: Forecastable, target: Tensor) -> Tensor:
+    mean, target = read_mean(prediction, target)
+    return (mean - target).square()
+
+
+def _log_densities(prediction: Forecastable, target: Tensor) -> Tensor:
+    if isinstance(prediction, Predictive):
+        return prediction.log_prob(target)  # draws that are not kept will do
+    forecast, target = read_forecast(prediction, target)
+    return forecast.log_prob(target)
+
+
+def _ranked(prediction: Forecastable, target: Tensor, fair: bool) -> Tensor:
+    forecast, target = read_forecast(prediction, target)
+    if fair and forecast.num_draws < 2:
+        raise ValueError("fair: expected two or more draws, got one; pass fair=False")
+    return forecast.crps(target, fair)
+
+
+def _check_level(level: float) -> None:
+    if not 0 < level < 1:
+        raise ValueError(
+            f"level: expected a probability in (0, 1), got {level}; 0.95 is a common choice"
+        )
+
+
+def _ends(
+    prediction: Forecastable | Interval, target: Tensor, level: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The interval and the target, each `(B, *E)`."""
+    _check_level(level)
+    if not isinstance(prediction, tuple):
+        forecast, target = read_forecast(prediction, target)
+        return *forecast.interval(level), target
+    low, high = (check_numbers(end, "prediction").double() for end in prediction)
+    target = check_numbers(target, "target").double()
+    for end in (low, high):
+        check_shape(end, target.shape, "prediction, an end of the interval", "the targets")
+    if bool((low > high).any()):
+        raise ValueError(
+            f"prediction: expected (low, high) with low <= high, got {int((low > high).sum())} "
+            "intervals upside down; swap the ends"
+        )
+    return low, high, target
+
+
+def _inside(prediction: Forecastable | Interval, target: Tensor, level: float) -> Tensor:
+    low, high, target = _ends(prediction, target, level)
+    return (low <= target) & (target <= high)
+
+
+def _winkler(prediction: Forecastable | Interval, target: Tensor, level: float) -> Tensor:
+    low, high, target = _ends(prediction, target, level)
+    outside = (low - target).clamp(min=0) + (target - high).clamp(min=0)
+    return high - low + 2 / (1 - level) * outside

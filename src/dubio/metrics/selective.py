@@ -1,0 +1,169 @@
+"""Selective prediction: what is the error if the most doubtful cases are left out?"""
+
+import math
+from typing import Any, NamedTuple, final
+
+import torch
+from torch import Tensor
+
+from dubio.metrics.reading import check_numbers, check_shape, read_classified
+from dubio.metrics.states import Kept, check_counted
+from dubio.metrics.ties import sort_with_ties
+from dubio.predictive import Predictive
+
+
+class RiskCoverageCurve(NamedTuple):
+    """The mean loss of the k least doubtful of N cases, k = 1 … N: each `(N,)`."""
+
+    coverage: Tensor
+    risk: Tensor
+    threshold: Tensor
+
+    @property
+    def aurc(self) -> Tensor:
+        """The area under the curve: the mean risk over the N coverages; smaller is better."""
+        return self.risk.mean()
+
+    def accuracy_at(self, coverage: float) -> Tensor:
+        """1 - the risk of the smallest selection with at least that share of all cases."""
+        if not 0 < coverage <= 1:
+            raise ValueError(f"coverage: expected a share in (0, 1], got {coverage}; 0.9, say")
+        risk = self.risk.reshape(-1)
+        return 1 - risk[max(0, math.ceil(coverage * len(risk) - 1e-9) - 1)]
+
+
+def risk_coverage(
+    prediction: Predictive | Tensor,
+    target: Tensor,
+    *,
+    uncertainty: Tensor | None = None,
+    void: int | None = None,
+) -> RiskCoverageCurve:
+    """The curve of classification errors (El-Yaniv and Wiener 2010; Geifman and El-Yaniv 2017).
+
+    Args:
+        prediction: A `Predictive` of labels, or probabilities `(B, K, *P)`.
+        target: Integer labels `(B, *P)`.
+        uncertainty: What to leave out by, largest first, `(B, *P)`; the entropy if not given.
+        void: The label of places that do not count.
+    """
+    return risk_coverage_of(*_errors(prediction, target, uncertainty, void))
+
+
+def risk_coverage_of(uncertainty: Tensor, loss: Tensor) -> RiskCoverageCurve:
+    """The curve of any loss, such as squared errors.
+
+    Ties: where a selection ends among equal uncertainties, it has their mean loss for each. That is
+    its expectation over all ways to choose among them, so the order of rows does not matter.
+
+    Args:
+        uncertainty: `(N,)`, or any shape, which is flattened.
+        loss: The same shape.
+    """
+    doubt = check_numbers(uncertainty, "uncertainty").double()
+    check_shape(loss, doubt.shape, "loss", "the uncertainties")
+    check_numbers(loss.double(), "loss")
+    return _curve(doubt.flatten(), loss.flatten())
+
+
+def aurc(
+    prediction: Predictive | Tensor,
+    target: Tensor,
+    *,
+    uncertainty: Tensor | None = None,
+    void: int | None = None,
+) -> Tensor:
+    """The area under `risk_coverage`, with the same arguments."""
+    return risk_coverage(prediction, target, uncertainty=uncertainty, void=void).aurc
+
+
+def accuracy_at_coverage(
+    prediction: Predictive | Tensor,
+    target: Tensor,
+    coverage: float,
+    *,
+    uncertainty: Tensor | None = None,
+    void: int | None = None,
+) -> Tensor:
+    """The accuracy of the least doubtful cases, at least that share of all."""
+    curve = risk_coverage(prediction, target, uncertainty=uncertainty, void=void)
+    return curve.accuracy_at(coverage)
+
+
+class _Selective(Kept):
+    """Keeps 16 bytes for every case: the curve needs all of them in order.
+
+    Args:
+        void: The label of places that do not count.
+        kwargs: torchmetrics' own options.
+    """
+
+    def __init__(self, *, void: int | None = None, **kwargs: Any) -> None:
+        super().__init__("doubts", "losses", **kwargs)
+        self.void = void
+
+    def update(
+        self, prediction: Predictive | Tensor, target: Tensor, uncertainty: Tensor | None = None
+    ) -> None:
+        """Adds a batch."""
+        doubts, losses = _errors(prediction, target, uncertainty, self.void)
+        self.keep(doubts=doubts, losses=losses)
+
+    def curve(self) -> RiskCoverageCurve:
+        """The curve so far."""
+        return _curve(self.kept("doubts"), self.kept("losses"))
+
+
+@final
+class RiskCoverage(_Selective):
+    """`risk_coverage` over batches and processes."""
+
+    def compute(self) -> RiskCoverageCurve:
+        """The curve."""
+        return self.curve()
+
+
+@final
+class AURC(_Selective):
+    """`aurc` over batches and processes."""
+
+    higher_is_better = False
+
+    def compute(self) -> Tensor:
+        """The area."""
+        return self.curve().aurc
+
+
+@final
+class AccuracyAtCoverage(_Selective):
+    """`accuracy_at_coverage` over batches and processes.
+
+    Args:
+        coverage: The share of cases to answer.
+        void: The label of places that do not count.
+        kwargs: torchmetrics' own options.
+    """
+
+    higher_is_better = True
+
+    def __init__(self, coverage: float, *, void: int | None = None, **kwargs: Any) -> None:
+        super().__init__(void=void, **kwargs)
+        self.coverage = coverage
+
+    def compute(self) -> Tensor:
+        """The accuracy."""
+        return self.curve().accuracy_at(self.coverage)
+
+
+def _errors(
+    prediction: Predictive | Tensor, target: Tensor, uncertainty: Tensor | None, void: int | None
+) -> tuple[Tensor, Tensor]:
+    seen = read_classified(prediction, target, void)
+    return seen.doubt(uncertainty)[seen.known], (~seen.accurate[seen.known]).double()
+
+
+def _curve(doubt: Tensor, loss: Tensor) -> RiskCoverageCurve:
+    check_counted(len(doubt), "risk_coverage")
+    threshold, losses = sort_with_ties(doubt.double(), loss)
+    k = torch.arange(1, len(losses) + 1, dtype=torch.float64, device=losses.device)
+    return RiskCoverageCurve(k / len(losses), losses.cumsum(0) / k, threshold)

@@ -1,0 +1,93 @@
+"""Two kinds of memory that metrics have, on torchmetrics: an average, or all numbers.
+
+Both add up over batches and processes. Sums are in float64, so that long runs lose nothing.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torchmetrics import Metric
+
+
+def average(values: Tensor, name: str) -> Tensor:
+    """Their mean, in float64; an error if there are none."""
+    return ratio(values.double().sum(), torch.tensor(values.numel()), name)
+
+
+def ratio(total: Tensor, count: Tensor, name: str) -> Tensor:
+    """What is left of a mean: total / count, or an error if nothing was counted."""
+    check_counted(int(count), name)
+    return total / count
+
+
+def check_counted(count: int, name: str) -> None:
+    """Complain if there is nothing to take a mean of."""
+    if count == 0:
+        raise ValueError(
+            f"{name}: expected at least one case, got none; pass data to it first, and labels that "
+            "are not all void"
+        )
+
+
+class Average(Metric):
+    """A mean over predictions. Its state is a sum and a count, whatever the amount of data."""
+
+    full_state_update = False
+    is_differentiable = False
+    total: Tensor
+    count: Tensor
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.add_state("total", torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
+        self.add_state("count", torch.zeros((), dtype=torch.int64), dist_reduce_fx="sum")
+
+    def add(self, values: Tensor) -> None:
+        """Counts some more predictions in."""
+        self.total = self.total + values.double().sum()
+        self.count = self.count + values.numel()
+
+    def compute(self) -> Tensor:
+        """The mean so far, a float64."""
+        return ratio(self.total, self.count, type(self).__name__)
+
+
+class Kept(Metric):
+    """Keeps numbers of every prediction, 8 bytes each, for what needs all of them at once.
+
+    Args:
+        names: What is kept: lists of float64 vectors, one after another for all processes.
+        kwargs: torchmetrics' own options, such as `compute_on_cpu`.
+    """
+
+    full_state_update = False
+    is_differentiable = False
+
+    def __init__(self, *names: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._names = names
+        for name in names:
+            self.add_state(name, [], dist_reduce_fx="cat")
+
+    def keep(self, **values: Tensor) -> None:
+        """Adds numbers to the lists of these names."""
+        for name, numbers in values.items():
+            getattr(self, name).append(numbers.detach().double().flatten())
+
+    def kept(self, name: str) -> Tensor:
+        """All numbers of that name so far, a vector."""
+        state: Tensor | list[Tensor] = getattr(self, name)
+        numbers = state if isinstance(state, Tensor) else torch.cat([*state, self._nothing()])
+        check_counted(len(numbers), type(self).__name__)
+        return numbers
+
+    def sync(self, *args: Any, **kwargs: Any) -> None:
+        """Joins the lists of all processes, also of one that has seen no data."""
+        for name in self._names:
+            if isinstance(state := getattr(self, name), list) and not state:
+                state.append(self._nothing())  # torchmetrics would send float32
+        super().sync(*args, **kwargs)
+
+    def _nothing(self) -> Tensor:
+        return torch.empty(0, dtype=torch.float64, device=self.device)
