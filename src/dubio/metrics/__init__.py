@@ -8,6 +8,9 @@ One concept a file: `classification`, `calibration`, `entropy`, `regression`, `q
 `segmentation`, `pavgpu`, `selective`, `detection`, `ranking`; `plots` draws their curves.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 try:
     import torchmetrics  # noqa: F401
 except ImportError as error:
@@ -75,6 +78,9 @@ from dubio.metrics.selective import (
     risk_coverage,
     risk_coverage_of,
 )
+
+if TYPE_CHECKING:
+    from dubio.metrics import plots as plots
 
 __all__ = [
     "ACE",
@@ -144,3 +150,9 @@ __all__ = [
     "rmse",
     "separation",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "plots":  # needs matplotlib, which metrics do not
+        return import_module("dubio.metrics.plots")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

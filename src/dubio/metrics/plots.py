@@ -4,7 +4,7 @@ Every function takes a dict from names to curves, to compare them in one drawing
 inches. `dubio.ink.to_png` and `to_svg` write the figures; in a notebook they show themselves.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import cycle
 from typing import Any
 
@@ -111,6 +111,7 @@ def draw_pavgpu(curves: Mapping[str, PAvgPUCurve], size: Size = (11.0, 3.8)) -> 
             panel.plot(_array(curve.t), y, label=label, **{**style, "marker": ""})
         panel.set_title(title)
         panel.set_xlim(0, 1)
+        panel.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "¼", "½", "¾", "1"])
         panel.set_ylim(-0.03, 1.03)
         panel.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     for panel in panels[-1:] if narrow else panels:
@@ -162,7 +163,7 @@ def _axes(size: Size, title: str, x: str, y: str) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _styles() -> cycle[dict[str, Any]]:
+def _styles() -> Iterator[dict[str, Any]]:
     """Lines that differ in colour, dash and marker, again and again."""
     return cycle(
         {"color": colour, "linestyle": dash, "marker": marker, "linewidth": 1.8}
