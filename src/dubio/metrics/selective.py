@@ -47,7 +47,7 @@ def risk_coverage(
         uncertainty: What to leave out by, largest first, `(B, *P)`; the entropy if not given.
         void: The label of places that do not count.
     """
-    return risk_coverage_of(*_errors(prediction, target, uncertainty, void))
+    return _curve(*_errors(prediction, target, uncertainty, void))
 
 
 def risk_coverage_of(uncertainty: Tensor, loss: Tensor) -> RiskCoverageCurve:

@@ -1,0 +1,265 @@
+"""What metrics take: predictive distributions, plain tensors of any precision; and what not."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.distributions import Normal
+
+from dubio import metrics
+from dubio.likelihoods import (
+    Bernoulli,
+    Categorical,
+    Gaussian,
+    HeteroscedasticGaussian,
+    Likelihood,
+    Multinomial,
+    Point,
+)
+from dubio.predictive import Predictive, StoredDraws
+from metric_cases import CASES, HELD_OUT, LABELS, MAPS, MEAN, STD, TARGET, VOID, Case, P, Y, seeded
+
+LOGITS = 2 * torch.randn(5, 30, 4, generator=seeded(20))
+ANSWER = torch.randint(4, (30,), generator=seeded(21))
+
+
+def predictive(likelihood: Likelihood, outputs: Tensor) -> Predictive:
+    return Predictive(likelihood, StoredDraws(outputs))
+
+
+OF_LABELS: list[Callable[..., Any]] = [
+    metrics.accuracy,
+    metrics.nll,
+    metrics.brier,
+    metrics.reliability,
+    metrics.classwise_reliability,
+    metrics.ece,
+    metrics.mce,
+    metrics.classwise_ece,
+    metrics.ace,
+    metrics.accuracy_by_entropy,
+    metrics.certainty,
+    metrics.pavgpu,
+    metrics.risk_coverage,
+    metrics.aurc,
+    lambda p, y, **options: metrics.accuracy_at_coverage(p, y, 0.5, **options),
+]
+OF_MAPS = [metrics.global_accuracy, metrics.class_iou, metrics.mean_iou, metrics.image_iou]
+OF_NUMBERS = [
+    metrics.crps,
+    metrics.interval_coverage,
+    metrics.interval_score,
+    metrics.quantile_calibration,
+    metrics.quantile_calibration_rmse,
+]
+
+
+def assert_same(found: Any, expected: Any, tolerance: float = 1e-5) -> None:
+    for one, other in zip(*((v if isinstance(v, tuple) else (v,)) for v in (found, expected)),
+                          strict=True):  # fmt: skip
+        torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
+class TestPredictive:
+    @pytest.mark.parametrize("metric", OF_LABELS)
+    def test_of_rows(self, metric: Callable[..., Any]) -> None:
+        p = predictive(Categorical(), LOGITS)
+        assert_same(metric(p, ANSWER), metric(LOGITS.softmax(-1).mean(0), ANSWER))
+
+    @pytest.mark.parametrize("metric", OF_LABELS)
+    def test_of_pixels(self, metric: Callable[..., Any]) -> None:
+        p = predictive(Categorical(dim=1, outputs="probabilities"), MAPS[None])
+        assert_same(metric(p, LABELS, void=VOID), metric(MAPS, LABELS, void=VOID))
+
+    @pytest.mark.parametrize("metric", OF_MAPS)
+    def test_of_maps(self, metric: Callable[..., Any]) -> None:
+        p = predictive(Categorical(dim=1, outputs="probabilities"), MAPS[None])
+        expected = metric(MAPS.argmax(1), LABELS, 3, void=VOID)
+        assert_same(metric(p, LABELS, 3, void=VOID), expected)
+
+    @pytest.mark.parametrize(
+        "metric", [metric for metric in OF_LABELS if metric is not metrics.nll]
+    )
+    @pytest.mark.parametrize("kind", [torch.long, torch.float32])
+    def test_of_several_questions(self, metric: Callable[..., Any], kind: torch.dtype) -> None:
+        y = (LOGITS[0] > 0.5).to(kind)
+        yes = LOGITS.sigmoid().mean(0)
+        expected = metric(torch.stack([1 - yes, yes], 1), y.long())
+        assert_same(metric(predictive(Bernoulli(), LOGITS), y), expected)
+
+    def test_the_likelihood_of_an_underflowing_label_is_exact(self) -> None:
+        sure = torch.tensor([[[200.0, 0.0]]])
+        assert float(metrics.nll(predictive(Categorical(), sure), torch.tensor([1]))) == 200
+
+    @pytest.mark.parametrize("metric", OF_NUMBERS)
+    def test_of_numbers(self, metric: Callable[..., Any]) -> None:
+        noisy = predictive(HeteroscedasticGaussian(), torch.cat([MEAN, 2 * STD.log()], -1))
+        assert_same(metric(noisy, TARGET), metric(Normal(MEAN, STD), TARGET))
+        known = predictive(Gaussian(4.0), MEAN)
+        assert_same(metric(known, TARGET), metric(Normal(MEAN, 0.5), TARGET))
+        assert_same(metric(predictive(Point(), MEAN), TARGET), metric(MEAN, TARGET))
+
+    def test_log_likelihood_and_rmse(self) -> None:
+        p = predictive(Gaussian(4.0), MEAN)
+        assert_same(metrics.lppd(p, TARGET), metrics.lppd(Normal(MEAN, 0.5), TARGET))
+        assert_same(metrics.rmse(p, TARGET), metrics.rmse(MEAN.mean(0), TARGET))
+        assert_same(metrics.rmse(Normal(MEAN, STD), TARGET), metrics.rmse(MEAN.mean(0), TARGET))
+        assert_same(metrics.lppd(predictive(Categorical(), LOGITS), ANSWER),
+                    -metrics.nll(predictive(Categorical(), LOGITS), ANSWER))  # fmt: skip
+
+    def test_the_interval_is_that_of_the_predictive(self) -> None:
+        p = predictive(Gaussian(4.0), MEAN)
+        for metric in (metrics.interval_coverage, metrics.interval_score):
+            found = metric(p, TARGET, level=0.7)
+            assert_same(found, metric(p.interval(0.7), TARGET, level=0.7))
+
+    def test_of_scores_and_items(self) -> None:
+        p = predictive(Categorical(), LOGITS)
+        assert_same(
+            metrics.separation(p, p.entropy + 1), metrics.separation(p.entropy, p.entropy + 1)
+        )
+        items = torch.randn(3, *HELD_OUT.shape, generator=seeded(22))
+        ranked = predictive(Multinomial(), items)
+        for metric in (metrics.recall_at, metrics.ndcg_at):
+            assert_same(metric(ranked, HELD_OUT, 5), metric(items.softmax(-1).mean(0), HELD_OUT, 5))
+
+    @pytest.mark.parametrize("score", ["mutual_information", "variation_ratio"])
+    def test_other_scores_than_entropy(self, score: str) -> None:
+        p = predictive(Categorical(), LOGITS)
+        doubt = getattr(p, score)
+        wrong = (p.mean.argmax(1) != ANSWER).double()
+        expected = metrics.risk_coverage_of(doubt, wrong)
+        assert_same(metrics.risk_coverage(p, ANSWER, uncertainty=doubt), expected)
+        curve = metrics.pavgpu(p, ANSWER, uncertainty=doubt)
+        assert float(curve.threshold[-1]) == float(doubt.max())
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+class TestPrecision:
+    @pytest.mark.parametrize("metric", OF_LABELS)
+    def test_of_probabilities(self, metric: Callable[..., Any], dtype: torch.dtype) -> None:
+        p = torch.eye(4).repeat(8, 1)[:30] / 2 + 1 / 8  # exact in all of them
+        found = metric(p.to(dtype), ANSWER)
+        assert_same(found, metric(p, ANSWER), 0)
+        parts = found if isinstance(found, tuple) else (found,)
+        assert all(part.dtype == torch.float64 for part in parts)
+
+    def test_of_rounded_sums(self, dtype: torch.dtype) -> None:
+        p = torch.randn(50, 1000, generator=seeded(23)).softmax(1)
+        y = torch.randint(1000, (50,), generator=seeded(24))
+        assert_same(metrics.nll(p.to(dtype), y), metrics.nll(p, y), 1e-2)
+
+    @pytest.mark.parametrize("metric", OF_NUMBERS)
+    def test_of_draws(self, metric: Callable[..., Any], dtype: torch.dtype) -> None:
+        x, y = MEAN.to(dtype), TARGET.to(dtype)
+        assert_same(metric(x, y), metric(x.double(), y.double()), 0)
+
+
+PROBABILITIES, SEVEN = torch.full((3, 2), 0.5), torch.full((3,), 7)
+LABEL = torch.tensor([0, 1, 1])
+
+
+class TestMistakes:
+    @pytest.mark.parametrize("metric", OF_LABELS)
+    @pytest.mark.parametrize(
+        ("p", "y", "message"),
+        [
+            (torch.ones(0, 2), LABEL[:0], r"prediction: expected at least one row, got .*\(0, 2\)"),
+            (PROBABILITIES, LABEL[:0], "target: expected at least one row"),
+            (PROBABILITIES * 1.2, LABEL, "that sum to 1 along dimension 1, got sums from 1.2"),
+            (PROBABILITIES.log() * 3, LABEL, "expected probabilities, got logits.*softmax"),
+            (PROBABILITIES.log(), LABEL, r"got log-probabilities, values from -0.69.*exp\(\)"),
+            (PROBABILITIES * torch.nan, LABEL, "prediction: expected numbers, got 6 NaN among 6"),
+            (PROBABILITIES, SEVEN, "labels from 0 to 1, got 7; relabel, or pass void="),
+            (PROBABILITIES, -LABEL, "labels from 0 to 1, got -1"),
+            (PROBABILITIES, LABEL[:2], r"target: expected shape \(3,\).*got \(2,\)"),
+            (PROBABILITIES, LABEL.float(), "expected integer class labels, got torch.float32"),
+            (PROBABILITIES[:, 0], LABEL, r"one probability of yes becomes torch.stack"),
+            (PROBABILITIES.long(), LABEL, "floating-point numbers, got torch.int64"),
+        ],
+    )
+    def test_of_labels(
+        self, metric: Callable[..., Any], p: Tensor, y: Tensor, message: str
+    ) -> None:
+        with pytest.raises(ValueError, match=message):
+            metric(p, y)
+
+    @pytest.mark.parametrize("metric", [*OF_LABELS, *OF_MAPS])
+    def test_nothing_but_void(self, metric: Callable[..., Any]) -> None:
+        classes = (2,) if metric in OF_MAPS else ()
+        with pytest.raises(ValueError, match="at least one case, got none"):
+            metric(PROBABILITIES, SEVEN, *classes, void=7)
+
+    @pytest.mark.parametrize("metric", [*OF_NUMBERS, metrics.rmse, metrics.lppd])
+    def test_of_numbers(self, metric: Callable[..., Any]) -> None:
+        holes = TARGET.clone()
+        holes[3, 1] = torch.nan
+        for target, message in (
+            (holes, "target: expected numbers, got 1 NaN"),
+            (TARGET[:0], "target: expected at least one row"),
+            (TARGET[:, :1], "prediction.*expected"),
+            (TARGET.long(), "target: expected floating-point numbers"),
+        ):
+            with pytest.raises(ValueError, match=message):
+                metric(Normal(MEAN, STD), target)
+        if metric is not metrics.rmse:  # which takes points
+            with pytest.raises(
+                (ValueError, TypeError), match=r"prediction: expected (draws|a dens)"
+            ):
+                metric(MEAN[0], TARGET)
+
+    def test_draws_have_no_density(self) -> None:
+        with pytest.raises(TypeError, match="expected a density, got draws"):
+            metrics.lppd(MEAN, TARGET)
+
+    def test_other_likelihoods(self) -> None:
+        with pytest.raises(TypeError, match="expected classes, got Gaussian"):
+            metrics.nll(predictive(Gaussian(1.0), MEAN), TARGET)
+        with pytest.raises(TypeError, match="expected real targets, got Categorical"):
+            metrics.crps(predictive(Categorical(), LOGITS), LOGITS[0])
+
+    @pytest.mark.parametrize(
+        ("call", "message"),
+        [
+            (lambda: metrics.ece(P, Y, bins=0), "bins: expected at least 1"),
+            (lambda: metrics.ClasswiseECE(3).update(P, Y), "expected 3 classes, got 4"),
+            (lambda: metrics.mean_iou(P, Y, 3), "expected 3 classes, got 4"),
+            (lambda: metrics.mean_iou(Y + 1, Y, 4), "prediction: expected class labels"),
+            (lambda: metrics.crps(MEAN[:1], TARGET, fair=True), "fair: expected two or more"),
+            (lambda: metrics.crps(Normal(MEAN, STD), TARGET[:, :1]), "prediction, one draw of it"),
+            (lambda: metrics.crps(Normal(MEAN, 0.0, validate_args=False), TARGET), "> 0, got 0"),
+            (lambda: metrics.interval_score(MEAN, TARGET, level=95), "level: expected a prob"),
+            (lambda: metrics.interval_coverage((TARGET, TARGET - 1), TARGET), "120 intervals up"),
+            (lambda: metrics.interval_coverage((TARGET[:5], TARGET[:5]), TARGET), "end of the"),
+            (lambda: metrics.quantile_calibration(MEAN, TARGET, levels=0), "levels: expected"),
+            (lambda: metrics.pavgpu(P, Y, points=1), "points: expected at least 2"),
+            (lambda: metrics.pavgpu(P, Y, bounds=(1.0, 0.0)), "bounds: expected .smallest"),
+            (lambda: metrics.pavgpu(P, Y, window=2), r"expected patches of images \(B, H, W\)"),
+            (lambda: metrics.pavgpu(P, Y, uncertainty=P), "uncertainty: expected shape"),
+            (lambda: metrics.risk_coverage(P, Y).accuracy_at(0), "coverage: expected a share"),
+            (lambda: metrics.risk_coverage_of(P, Y), "loss: expected shape"),
+            (lambda: metrics.separation(P, P, recall=95), "recall: expected a share"),
+            (lambda: metrics.separation(P * torch.nan, P), "inside: expected numbers, got 240 NaN"),
+            (lambda: metrics.separation(P, P[:0]), "outside: expected at least one row"),
+            (lambda: metrics.recall_at(P, HELD_OUT, 5), "held_out: expected shape"),
+            (lambda: metrics.recall_at(P[0], P[0] > 0, 5), r"scores \(users, items\)"),
+            (lambda: metrics.ndcg_at(P, P > 0, 0), "cutoff: expected at least 1"),
+            (lambda: metrics.ndcg_at(P, P > 0, 2, fold_in=P > 0), "got .* in both; split them"),
+            (lambda: metrics.recall_at(P, P > 2, 5), "at least one case, got none"),
+        ],
+    )  # fmt: skip
+    def test_arguments(self, call: Callable[[], Any], message: str) -> None:
+        with pytest.raises(ValueError, match=message):
+            call()
+
+    def test_arrays(self) -> None:
+        with pytest.raises(TypeError, match=r"prediction: expected a tensor, got ndarray"):
+            metrics.nll(P.numpy(), Y)  # type: ignore[arg-type]
+
+    @pytest.mark.filterwarnings("ignore:The ``compute`` method:UserWarning")
+    @pytest.mark.parametrize("case", CASES, ids=str)
+    def test_nothing_was_added(self, case: Case) -> None:
+        with pytest.raises(ValueError, match="expected at least one case, got none"):
+            case.metric().compute()
