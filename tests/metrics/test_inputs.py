@@ -1,13 +1,16 @@
 """What metrics take: predictive distributions, plain tensors of any precision; and what not."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributions import Normal
 
+import dubio
 from dubio import metrics
 from dubio.likelihoods import (
     Bernoulli,
@@ -124,6 +127,16 @@ class TestPredictive:
         ranked = predictive(Multinomial(), items)
         for metric in (metrics.recall_at, metrics.ndcg_at):
             assert_same(metric(ranked, HELD_OUT, 5), metric(items.softmax(-1).mean(0), HELD_OUT, 5))
+
+    def test_draws_that_are_not_kept(self) -> None:
+        net = nn.Sequential(nn.Linear(4, 6), nn.Dropout(0.5), nn.Linear(6, 2)).eval()
+        x = torch.randn(30, 4, generator=seeded(25))
+        p = dubio.predict(net, x, draws=5, likelihood=Categorical(), keep_draws=False)
+        assert_same(metrics.nll(p, ANSWER % 2), metrics.nll(p.mean, ANSWER % 2))
+        q = dubio.predict(net, x, draws=5, likelihood=Gaussian(1.0), keep_draws=False)
+        assert metrics.lppd(q, x[:, :2]).isfinite()
+        with pytest.raises(ValueError, match="call predict with keep_draws=True"):
+            metrics.crps(q, x[:, :2])
 
     @pytest.mark.parametrize("score", ["mutual_information", "variation_ratio"])
     def test_other_scores_than_entropy(self, score: str) -> None:
@@ -263,3 +276,19 @@ class TestMistakes:
     def test_nothing_was_added(self, case: Case) -> None:
         with pytest.raises(ValueError, match="expected at least one case, got none"):
             case.metric().compute()
+
+
+def test_the_core_does_without_torchmetrics() -> None:
+    program = """
+import sys
+sys.modules["torchmetrics"] = None  # as if it were not installed
+import dubio
+try:
+    dubio.metrics
+except ImportError as error:
+    print(error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert "pip install 'dubio[metrics]'" in done.stdout

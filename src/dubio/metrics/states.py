@@ -78,9 +78,10 @@ class Kept(Metric):
     def kept(self, name: str) -> Tensor:
         """All numbers of that name so far, a vector."""
         state: Tensor | list[Tensor] = getattr(self, name)
-        numbers = state if isinstance(state, Tensor) else torch.cat([*state, self._nothing()])
-        check_counted(len(numbers), type(self).__name__)
-        return numbers
+        if isinstance(state, list):  # or joined already, by sync
+            state = torch.cat(state) if state else self._nothing()
+        check_counted(len(state), type(self).__name__)
+        return state
 
     def sync(self, *args: Any, **kwargs: Any) -> None:
         """Joins the lists of all processes, also of one that has seen no data."""
