@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.distributions import Normal
 
 from dubio import metrics
-from metric_cases import P, Y, seeded
+from metric_references import P, Y, seeded
 
 ONE_CLASS = torch.ones(6, 1)
 CERTAIN = torch.eye(3).repeat(2, 1)  # six predictions without a doubt

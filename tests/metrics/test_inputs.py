@@ -22,7 +22,8 @@ from dubio.likelihoods import (
     Point,
 )
 from dubio.predictive import Predictive, StoredDraws
-from metric_cases import CASES, HELD_OUT, LABELS, MAPS, MEAN, STD, TARGET, VOID, Case, P, Y, seeded
+from metric_cases import CASES, Case
+from metric_references import HELD_OUT, LABELS, MAPS, MEAN, STD, TARGET, VOID, P, Y, seeded
 
 LOGITS = 2 * torch.randn(5, 30, 4, generator=seeded(20))
 ANSWER = torch.randint(4, (30,), generator=seeded(21))

@@ -8,7 +8,7 @@ import torch
 from matplotlib.figure import Figure
 
 from dubio import ink, metrics
-from metric_cases import MEAN, TARGET, P, Y
+from metric_references import MEAN, TARGET, P, Y
 
 CERTAIN, RIGHT = torch.eye(3), torch.arange(3)  # most bins are empty, and nothing is wrong
 PLOTS: list[tuple[Callable[..., Figure], Callable[..., Any], tuple[Any, ...], tuple[Any, ...]]] = [

@@ -9,7 +9,7 @@ from torchmetrics.classification import BinaryAUROC
 from torchmetrics.functional.regression import continuous_ranked_probability_score
 
 from dubio import metrics
-from metric_cases import LABELS, MAPS, MEAN, TARGET, VOID, seeded
+from metric_references import LABELS, MAPS, MEAN, TARGET, VOID, seeded
 
 LOGITS = torch.randn(500, 4, generator=seeded(30), dtype=torch.float64)
 P, Y = LOGITS.softmax(1), torch.randint(4, (500,), generator=seeded(31))

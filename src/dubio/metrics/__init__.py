@@ -4,8 +4,8 @@ Every metric has two forms. A function takes all data at once: `nll(p, y)`. A cl
 concept is a `torchmetrics.Metric`, which adds up over batches and processes: `NLL()`. Both take a
 `Predictive` or plain tensors, of half precision too, and give float64.
 
-One concept a file: `classification`, `calibration`, `entropy`, `regression`, `quantiles`,
-`segmentation`, `pavgpu`, `selective`, `detection`, `ranking`; `plots` draws their curves.
+One concept a file: `classification`, `calibration`, `adaptive`, `entropy`, `regression`,
+`quantiles`, `segmentation`, `pavgpu`, `selective`, `detection`, `ranking`; `plots` draws curves.
 """
 
 from importlib import import_module
@@ -18,15 +18,14 @@ except ImportError as error:
         "dubio.metrics: expected torchmetrics, got none; pip install 'dubio[metrics]'"
     ) from error
 
+from dubio.metrics.adaptive import ACE, ace
 from dubio.metrics.calibration import (
-    ACE,
     ECE,
     MCE,
     ClasswiseECE,
     ClasswiseReliability,
     Reliability,
     ReliabilityCurve,
-    ace,
     classwise_ece,
     classwise_reliability,
     ece,

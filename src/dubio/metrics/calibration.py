@@ -11,9 +11,9 @@ from torch import Tensor
 from torch.nn import functional as F
 from torchmetrics import Metric
 
+from dubio.metrics.bins import bin_sums, check_bins
 from dubio.metrics.reading import read_classified
-from dubio.metrics.states import Kept, average, check_counted
-from dubio.metrics.ties import sort_with_ties
+from dubio.metrics.states import check_counted
 from dubio.predictive import Predictive
 
 
@@ -112,27 +112,6 @@ def classwise_ece(
 ) -> Tensor:
     """The mean over classes of the ECE of each class' probability (SCE of Nixon et al. 2019)."""
     return classwise_reliability(prediction, target, bins=bins, void=void).expected_error.mean()
-
-
-def ace(
-    prediction: Predictive | Tensor, target: Tensor, *, bins: int = 15, void: int | None = None
-) -> Tensor:
-    """Adaptive calibration error (Nixon et al. 2019): bins of equal mass.
-
-    1/(K R) sum_k sum_r |frequency(k, r) - mean probability(k, r)|, where the N probabilities of
-    class k are sorted and cut into R pieces whose sizes differ by one at most. Where a cut goes
-    through equal probabilities, each piece gets its share of their labels. With fewer than R
-    cases every case is a piece.
-
-    Args:
-        prediction: A `Predictive` of labels, or probabilities `(B, K, *P)`.
-        target: Integer labels `(B, *P)`.
-        bins: R, the number of pieces.
-        void: The label of places that do not count.
-    """
-    check_bins(bins)
-    probabilities, labels = read_classified(prediction, target, void).rows
-    return _adaptive_error(probabilities, labels, bins)
 
 
 class _Binned(Metric):
@@ -243,49 +222,6 @@ class ClasswiseECE(_ClasswiseBinned):
         return self.curve().expected_error.mean()
 
 
-@final
-class ACE(Kept):
-    """`ace` over batches and processes. Keeps all probabilities: 8 bytes for each of N K.
-
-    Args:
-        bins: The number of pieces.
-        void: The label of places that do not count.
-        kwargs: torchmetrics' own options.
-    """
-
-    higher_is_better = False
-
-    def __init__(self, *, bins: int = 15, void: int | None = None, **kwargs: Any) -> None:
-        super().__init__("probabilities", "labels", **kwargs)
-        check_bins(bins)
-        self.bins, self.void = bins, void
-
-    def update(self, prediction: Predictive | Tensor, target: Tensor) -> None:
-        """Adds a batch."""
-        probabilities, labels = read_classified(prediction, target, self.void).rows
-        self.keep(probabilities=probabilities, labels=labels)
-
-    def compute(self) -> Tensor:
-        """The error."""
-        labels = self.kept("labels").long()
-        probabilities = self.kept("probabilities").reshape(len(labels), -1)
-        return _adaptive_error(probabilities, labels, self.bins)
-
-
-def check_bins(bins: int) -> None:
-    """Complain about no bins."""
-    if bins < 1:
-        raise ValueError(f"bins: expected at least 1, got {bins}; 15 is a common choice")
-
-
-def bin_sums(position: Tensor, values: Tensor, bins: int) -> Tensor:
-    """Sums of values `(V, N)` over bins of equal width of a position in [0, 1]: `(V, M)`."""
-    edges = torch.linspace(0, 1, bins + 1, dtype=torch.float64, device=position.device)
-    place = torch.bucketize(position, edges[1:-1].to(position.dtype))  # (a, b]
-    sums = torch.zeros(len(values), bins, dtype=torch.float64, device=position.device)
-    return sums.index_add_(1, place, values.double())
-
-
 def _top_sums(
     prediction: Predictive | Tensor, target: Tensor, bins: int, void: int | None
 ) -> Tensor:
@@ -314,13 +250,3 @@ def _curve(sums: Tensor, name: str) -> ReliabilityCurve:
     confidence, hits, cases = sums
     check_counted(int(cases.sum()), name)
     return ReliabilityCurve(confidence / cases, hits / cases, cases)
-
-
-def _adaptive_error(probabilities: Tensor, labels: Tensor, bins: int) -> Tensor:
-    check_counted(len(labels), "ace")
-    errors = []
-    for k, claimed in enumerate(probabilities.T):
-        confidence, hits = sort_with_ties(claimed.double(), labels == k)
-        gaps = (hits - confidence).tensor_split(min(bins, len(labels)))
-        errors.append(torch.stack([gap.mean().abs() for gap in gaps]))
-    return average(torch.stack(errors), "ace")

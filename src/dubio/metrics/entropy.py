@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric
 
-from dubio.metrics.calibration import bin_sums, check_bins
+from dubio.metrics.bins import bin_sums, check_bins
 from dubio.metrics.reading import read_classified
 from dubio.metrics.states import check_counted
 from dubio.predictive import Predictive
