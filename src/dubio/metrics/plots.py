@@ -71,13 +71,17 @@ def draw_accuracy_by_entropy(curves: Mapping[str, EntropyCurve], size: Size = (5
 
 @house_style()
 def draw_entropies(
-    entropies: Mapping[str, Tensor], size: Size = (5.0, 3.6), *, bins: int = 30
+    entropies: Mapping[str, Tensor],
+    size: Size = (5.0, 3.6),
+    *,
+    bins: int = 30,
+    score: str = "entropy (nats)",
 ) -> Figure:
-    """Histograms of entropies, or of any other score, of several groups of inputs.
+    """Histograms of entropies, or of another score of that name, of several groups of inputs.
 
     The groups may be right and wrong answers, or familiar and foreign inputs. Each has area 1.
     """
-    figure, axes = _axes(size, "Histograms of entropy", "entropy (nats)", "density")
+    figure, axes = _axes(size, "Histograms", score, "density")
     largest = max(float(group.max()) for group in entropies.values())
     least = min(0.0, *(float(group.min()) for group in entropies.values()))
     edges = np.linspace(least, max(largest, least + 1e-6), bins + 1)
@@ -126,7 +130,8 @@ def draw_risk_coverage(curves: Mapping[str, RiskCoverageCurve], size: Size = (5.
     figure, axes = _axes(size, "Risk over coverage", "coverage", "risk")
     for (name, curve), style in zip(curves.items(), _styles(), strict=False):
         label = f"{name}, AURC {float(curve.aurc):.3g}"
-        x, y = _array(curve.coverage), _array(curve.risk)
+        shown = np.unique(np.linspace(0, curve.risk.numel() - 1, 1000).round().astype(int))
+        x, y = _array(curve.coverage.reshape(-1))[shown], _array(curve.risk.reshape(-1))[shown]
         axes.plot(x, y, label=label, **{**style, "marker": ""})
     axes.set_xlim(0, 1)
     axes.set_ylim(bottom=0)

@@ -1,4 +1,4 @@
-"""Ranking of items for users, by the definitions of Liang et al. (2018), section 4.2.
+"""Ranking of items for users, by the definitions of Liang et al. (2018).
 
 Users' items are in two parts: fold-in items, which the model has seen, and held-out items, which it
 should find. Fold-in items are never recommended. A user without held-out items has no score and is
