@@ -107,9 +107,10 @@ class TestTies:
         assert [float(value) for value in found] == [0.5, 0.25, 1.0]
 
     def test_coverage_rounds_up_and_not_by_rounding_errors(self) -> None:
-        curve = metrics.risk_coverage_of(torch.arange(60.0), torch.arange(60.0))
-        assert float(curve.accuracy_at(0.95)) == 1 - np.arange(57).mean()  # 0.95 * 60 > 57
-        assert float(curve.accuracy_at(0.951)) == 1 - np.arange(58).mean()
+        curve = metrics.risk_coverage_of(torch.arange(100.0), torch.arange(100.0))
+        assert 0.55 * 100 > 55
+        assert float(curve.accuracy_at(0.55)) == 1 - np.arange(55).mean()
+        assert float(curve.accuracy_at(0.551)) == 1 - np.arange(56).mean()
         assert float(curve.accuracy_at(1e-9)) == 1
 
 

@@ -252,6 +252,7 @@ class TestMistakes:
             (lambda: metrics.pavgpu(P, Y, bounds=(1.0, 0.0)), "bounds: expected .smallest"),
             (lambda: metrics.pavgpu(P, Y, window=2), r"expected patches of images \(B, H, W\)"),
             (lambda: metrics.pavgpu(P, Y, uncertainty=P), "uncertainty: expected shape"),
+            (lambda: metrics.aurc(P, Y, uncertainty=Y / 0), "uncertainty: expected finite"),
             (lambda: metrics.risk_coverage(P, Y).accuracy_at(0), "coverage: expected a share"),
             (lambda: metrics.risk_coverage_of(P, Y), "loss: expected shape"),
             (lambda: metrics.separation(P, P, recall=95), "recall: expected a share"),

@@ -55,6 +55,8 @@ class Classified:
         if uncertainty is None:
             return self.entropy
         check_shape(uncertainty, self.labels.shape, "uncertainty", "the targets")
+        if bool(uncertainty.isinf().any()):
+            raise ValueError("uncertainty: expected finite numbers, got infinite ones; clamp them")
         return check_numbers(uncertainty, "uncertainty")
 
 
