@@ -32,6 +32,7 @@ from dubio.noise import Noise
 from dubio.objectives import schedules
 from dubio.objectives.elbo import ELBO
 from dubio.objectives.m_step import m_step
+from dubio.population import Population
 from dubio.predict import predict, sites
 from dubio.predictive import Predictive
 from dubio.sampling.absence import NoSitesError
@@ -69,6 +70,7 @@ __all__ = [
     "Noise",
     "NonFiniteError",
     "Plan",
+    "Population",
     "Predictive",
     "Site",
     "SiteNoise",

@@ -5,6 +5,8 @@ argument: the numbers at a site are a pure function of (seed, site, draw). So th
 played again, cut into chunks, or indexed, and gives the same bits.
 """
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from operator import index
 from typing import Self, SupportsIndex
@@ -14,7 +16,22 @@ import torch
 from dubio.interception.interceptor import Interceptor, no_interception
 from dubio.interception.numbers import Numbers
 
+_origin: ContextVar[Callable[[range, bool], Numbers] | None] = ContextVar("origin", default=None)
 _entered: ContextVar[tuple[Interceptor, ...]] = ContextVar("entered", default=())
+
+
+@contextmanager
+def noise_from(origin: Callable[[range, bool], Numbers]) -> Iterator[None]:
+    """Let every new `Noise` take its random numbers from here, in place of a seed.
+
+    Args:
+        origin: Gives the numbers of some draws, which rows of a batch share or not.
+    """
+    token = _origin.set(origin)
+    try:
+        yield
+    finally:
+        _origin.reset(token)
 
 
 class Noise:
@@ -48,6 +65,10 @@ class Noise:
                 f"generator: expected a torch.Generator or None, got {type(generator).__name__}; "
                 f"try torch.Generator().manual_seed(0)."
             )
+        origin = _origin.get()
+        if origin is not None:
+            self._numbers = origin(range(index(draws)), shared)
+            return
         device = None if generator is None else generator.device
         with no_interception():
             seed = torch.randint(2**63 - 1, (), generator=generator, device=device)

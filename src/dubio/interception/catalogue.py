@@ -10,6 +10,7 @@ from torch import Tensor
 
 from dubio.interception.interceptor import Interceptor, handles
 from dubio.interception.perturbations import Dropout, alpha_dropout, plain_dropout
+from dubio.vectorised import vectorised
 
 _Maker = Callable[[int, float, Any], Dropout]
 
@@ -59,10 +60,11 @@ def _dropout(
 ) -> Tensor:
     x, rate, inplace = _arguments(function, *args, **kwargs)
     kind, make, spanned = _DROPOUTS[function]
-    if rate == 0.0:
-        return x
-    if not 0.0 < rate <= 1.0:
-        raise ValueError(f"{kind}: expected a dropout probability in [0, 1], got {rate}.")
+    if not isinstance(rate, Tensor):  # which holds the rates of many networks
+        if rate == 0.0:
+            return x
+        if not 0.0 < rate <= 1.0:
+            raise ValueError(f"{kind}: expected a dropout probability in [0, 1], got {rate}.")
     span = spanned(x.dim())
     shape = torch.Size([*x.shape[: x.dim() - span], *(1,) * span])
     site = interceptor.reach(kind, x, rate, shape)
@@ -87,7 +89,7 @@ def _arguments(
 
     Whether the caller asks for training mode is of no interest: the point is to sample anyway.
     """
-    rate = 0.5 if p is None else float(p)
+    rate = 0.5 if p is None else p if vectorised() else float(p)
     return input, rate, inplace or getattr(function, "__name__", "").endswith("_")
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from dubio.interception.layout import Layout
 from dubio.interception.numbers import Numbers
+from dubio.vectorised import vectorised
 
 # Fixed point of SELU's negative saturation, -lambda * alpha (Klambauer et al. 2017).
 _ALPHA_PRIME = -1.7580993408473766
@@ -56,7 +57,7 @@ class Dropout:
         mask = self.layout.spread(self.mask(numbers, x))
         if self.shift or self.fill:
             return mask.mul(x * self.scale + (self.shift - self.fill)).add_(self.fill)
-        if torch.is_grad_enabled() and x.requires_grad:
+        if vectorised() or (torch.is_grad_enabled() and x.requires_grad):
             return x * mask.mul_(self.scale)
         fits = mask.shape[1:] == x.shape[mask.dim() == x.dim() :]
         return torch.addcmul(x.new_zeros(()), x, mask, value=self.scale, out=mask if fits else None)
@@ -64,7 +65,8 @@ class Dropout:
 
 def plain_dropout(site: int, rate: float, layout: Layout) -> Dropout:
     """Dropout with inverse scaling; a rate of 1 gives zeros."""
-    return Dropout(site, 1.0 - rate, layout, 0.0 if rate >= 1.0 else 1.0 / (1.0 - rate))
+    dropped = not isinstance(rate, Tensor) and rate >= 1.0
+    return Dropout(site, 1.0 - rate, layout, 0.0 if dropped else 1.0 / (1.0 - rate))
 
 
 def alpha_dropout(site: int, rate: float, layout: Layout) -> Dropout:

@@ -8,6 +8,7 @@ from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from dubio.layers.wrapping import Wrapping
 from dubio.masks.mask import Mask
+from dubio.vectorised import vectorised
 
 
 @final
@@ -126,6 +127,8 @@ def _squared_norms(layer: nn.Module) -> Tensor:  # (features,)
 
 
 def _squared_norm(weight: Tensor) -> Tensor:  # (out, in) -> (in,)
+    if vectorised():
+        return weight.square().sum(0)
     norms: Tensor = _SquaredNorm.apply(weight)  # type: ignore[no-untyped-call]
     return norms
 

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dubio.priors.prior import Prior
+from dubio.vectorised import vectorised
 
 # Entries of a block for every thread: the few tensors of a block stay in a processor's cache, and
 # there are not so many blocks that the calls themselves cost.
@@ -83,10 +84,32 @@ class Posterior:
         return total
 
     def _apply(self, noise: Tensor | None, prior: CenteredPrior | None, *, weights: bool) -> Sample:
+        if vectorised():
+            return self._differentiated(noise, prior, weights=weights)
         total, *sampled = _Gaussian.apply(  # type: ignore[no-untyped-call]
             prior, weights, self.kept, noise, self.rho, *self.means
         )
         return Sample([weight for weight in sampled if weight is not None], total)
+
+    def _differentiated(
+        self, noise: Tensor | None, prior: CenteredPrior | None, *, weights: bool
+    ) -> Sample:
+        """The same by automatic differentiation, which `torch.func` can follow."""
+        if self.kept is not None:
+            raise NotImplementedError(
+                "Bayesian: pruned weights and embeddings with padding have no place where many "
+                "networks are computed at once; treat them one by one."
+            )
+        sigma = F.softplus(self.rho)
+        mean = torch.cat([m.reshape(-1).to(sigma.dtype) for m in self.means])
+        sampled: list[Tensor] = []
+        if weights:
+            assert noise is not None
+            parts = zip(self.split(torch.addcmul(mean, sigma, noise)), self.means, strict=True)
+            sampled = [part.to(m.dtype) for part, m in parts]
+        if prior is None:
+            return Sample(sampled, None)
+        return Sample(sampled, prior.prior.kl(mean - prior.center, sigma, noise))
 
 
 class _Gaussian(torch.autograd.Function):

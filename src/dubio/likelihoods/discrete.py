@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dubio.likelihoods.likelihood import Likelihood, check_targets, sum_events
+from dubio.likelihoods.likelihood import Likelihood, all_true, check_targets, sum_events
 from dubio.likelihoods.quantiles import empirical_quantile
 
 OutputKind = Literal["logits", "probabilities"]
@@ -68,7 +68,7 @@ class Categorical(_Discrete):
         if self.outputs == "probabilities":
             sums = outputs.float().sum(axis)
             tolerance = max(1e-4, 2 * torch.finfo(outputs.dtype).eps)
-            if not bool((outputs >= 0).all() and ((sums - 1).abs() <= tolerance).all()):
+            if not all_true((outputs >= 0).all() & ((sums - 1).abs() <= tolerance).all()):
                 raise ValueError(
                     f"outputs: expected probabilities >= 0 that sum to 1 along dim={self.dim}, "
                     f"got values from {float(outputs.min()):.4g} and sums in "
@@ -124,7 +124,7 @@ class Categorical(_Discrete):
                 f"y: expected integer class labels, got {y.dtype}; pass y.long(), or y.argmax of "
                 "one-hot targets"
             )
-        if not bool(((y >= 0) & (y < classes)).all()):
+        if not all_true((y >= 0) & (y < classes)):
             raise ValueError(
                 f"y: expected class labels from 0 to {classes - 1}, got labels from "
                 f"{int(y.min())} to {int(y.max())}; relabel or remove the rows"
@@ -157,7 +157,7 @@ class Bernoulli(_Discrete):
     def check(self, outputs: Tensor) -> None:
         """Also checks the probabilities, if they are."""
         super().check(outputs)
-        if self.outputs == "probabilities" and not bool(((outputs >= 0) & (outputs <= 1)).all()):
+        if self.outputs == "probabilities" and not all_true((outputs >= 0) & (outputs <= 1)):
             raise ValueError(
                 f"outputs: expected probabilities in [0, 1], got values in "
                 f"[{float(outputs.min()):.4g}, {float(outputs.max()):.4g}]; pass outputs='logits' "
@@ -191,7 +191,7 @@ class Bernoulli(_Discrete):
         """Sums log p where y is 1 and log (1 - p) where it is 0 over the event."""
         scores = self._read(outputs)
         check_targets(y, scores.shape[1:], scores)
-        if not bool(((y == 0) | (y == 1)).all()):
+        if not all_true((y == 0) | (y == 1)):
             raise ValueError(
                 f"y: expected only 0 and 1, got values in [{float(y.min()):.4g}, "
                 f"{float(y.max()):.4g}]; threshold soft labels"

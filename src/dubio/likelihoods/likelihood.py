@@ -8,6 +8,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from dubio.vectorised import vectorised
+
 
 class Likelihood(ABC):
     """The conditional distribution p(y | x, omega) of a target, given the outputs of one draw.
@@ -100,8 +102,13 @@ def check_targets(y: Tensor, shape: torch.Size, outputs: Tensor) -> None:
             f"y: expected device {outputs.device} of the outputs, got {y.device}; move it with "
             f"y.to({str(outputs.device)!r})"
         )
-    if bool(y.isnan().any()):
+    if not all_true(~y.isnan()):
         raise ValueError("y: expected numbers, got NaN; remove or impute the missing targets")
+
+
+def all_true(condition: Tensor) -> bool:
+    """Whether a condition on values holds; those of many at once are taken on trust."""
+    return vectorised() or bool(condition.all())
 
 
 def sum_events(values: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from dubio.likelihoods.discrete import Categorical, OutputKind
-from dubio.likelihoods.likelihood import Likelihood, check_targets, sum_events
+from dubio.likelihoods.likelihood import Likelihood, all_true, check_targets, sum_events
 from dubio.likelihoods.quantiles import empirical_quantile
 
 
@@ -83,7 +83,7 @@ class Multinomial(Likelihood):
         logs = self._event.log_probabilities(outputs)  # (S, B, ..., K, ...)
         check_targets(y, logs.shape[1:], logs)
         counts = y.to(logs.dtype)
-        if not bool(((counts >= 0) & (counts == counts.round()) & counts.isfinite()).all()):
+        if not all_true((counts >= 0) & (counts == counts.round()) & counts.isfinite()):
             raise ValueError(
                 f"y: expected counts, whole numbers >= 0, got values in [{float(y.min()):.4g}, "
                 f"{float(y.max()):.4g}]; count events, or threshold ratings"

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from dubio.masks.mask import LearnedRate, learned_bernoulli_kl
+from dubio.vectorised import vectorised
 
 
 class Gated(NamedTuple):
@@ -40,6 +41,8 @@ class LearnableBernoulli(LearnedRate):
         """x·z/keep, in one step of the automatic differentiation."""
         logit = self.logit_along(noise, axis)
         gated = _gate.get()(self, torch.sigmoid(logit.detach()), noise, axis)
+        if vectorised():
+            return _masked_over(xs, logit, *gated)
         return [_MaskOver.apply(x, logit, *gated) for x in xs]  # type: ignore[no-untyped-call]
 
     def kl(self, squared_norms: Tensor, length_scale: float, fan_out: int) -> Tensor:
@@ -67,6 +70,16 @@ def trapezoid_gate(mask: LearnableBernoulli, keep: Tensor, noise: Tensor, axis: 
 def trapezoid_weight(z: Tensor, keep: Tensor) -> Tensor:
     """½·drop where z = 1, ½·keep where z = 0."""
     return torch.addcmul(0.5 * keep, z, 0.5 - keep)
+
+
+def _masked_over(
+    xs: list[Tensor], logit: Tensor, z: Tensor, derivative: Tensor | None
+) -> list[Tensor]:
+    """The same as `_MaskOver`, by automatic differentiation, which `torch.func` can follow."""
+    if derivative is not None:
+        z = z + derivative * (logit - logit.detach())  # z, with this derivative
+    multiplier = z * (1 + torch.exp(-logit))
+    return [(x * multiplier).to(x.dtype) for x in xs]
 
 
 class _MaskOver(torch.autograd.Function):

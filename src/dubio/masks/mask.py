@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from dubio.stochastic import is_silent, own_noise
+from dubio.vectorised import vectorised
 
 
 class Mask(nn.Module, ABC):
@@ -153,6 +154,10 @@ def bernoulli_kl(squared_norms: Tensor, keep: Tensor, length_scale: float) -> Te
 
 def learned_bernoulli_kl(squared_norms: Tensor, logit: Tensor, length_scale: float) -> Tensor:
     """Σ_k ℓ²‖W_k‖²/(2·keep_k) − H(keep_k), keep = σ(φ) (paper 001 eqs. 3–4, 000 section 2.2)."""
+    if vectorised():
+        keep = torch.sigmoid(logit)
+        entropy = (nn.functional.softplus(logit) - logit * keep).expand_as(squared_norms)
+        return bernoulli_kl(squared_norms, keep, length_scale) - entropy.sum()
     divergence: Tensor = _LearnedBernoulliKL.apply(squared_norms, logit, length_scale)  # type: ignore[no-untyped-call]
     return divergence
 

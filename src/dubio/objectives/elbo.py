@@ -15,6 +15,7 @@ from dubio.noise import Noise
 from dubio.objectives.estimators import ESTIMATORS, Estimator, trapezoid_once
 from dubio.objectives.passes import Batched, Passes, kept_statistics
 from dubio.stochastic import Stochastic, kl
+from dubio.vectorised import vectorised
 
 
 @final
@@ -45,6 +46,8 @@ class ELBO(nn.Module):
         select: Which part of the network's output is meant.
 
     Attributes:
+        estimator: The gradient for rates, as given.
+        select: Which part of the output is meant, as given.
         step: How many losses have been computed: what a KL schedule looks at.
         nll: The first term of the last loss, detached.
         kl: The last KL, detached, before any weight.
@@ -88,11 +91,11 @@ class ELBO(nn.Module):
         self.kl = torch.tensor(float("nan"))
         self.log_prior = torch.tensor(float("nan"))
         self._draws = draws
-        self._estimator: Estimator = estimator
+        self.estimator: Estimator = estimator
         self._kl_weight = kl_weight
         self._shared = shared
         self._generator = generator
-        self._select = select
+        self.select = select
         self._by_example: dict[Batched, bool] = {}
         self.step = 0
 
@@ -124,7 +127,7 @@ class ELBO(nn.Module):
         noise = Noise(self._draws, shared=self._shared, generator=self._generator)
         modules = list(self.model.modules())
         learns = torch.is_grad_enabled() and _learns_masks(modules)
-        estimate = ESTIMATORS[self._estimator] if learns else trapezoid_once
+        estimate = ESTIMATORS[self.estimator] if learns else trapezoid_once
         stochastic = [module for module in modules if isinstance(module, Stochastic)]
         exact = all(module.kl_is_exact for module in stochastic)
         nlls, divergences = [], []
@@ -137,7 +140,7 @@ class ELBO(nn.Module):
                 numbers,
                 x,
                 y,
-                self._select,
+                self.select,
                 self._by_example,
                 learning=asked,
             )
@@ -162,5 +165,6 @@ def _mean(values: list[Tensor]) -> Tensor:
 
 def _learns_masks(modules: list[nn.Module]) -> bool:
     return any(
-        isinstance(module, LearnableBernoulli) and module.logit.requires_grad for module in modules
+        isinstance(module, LearnableBernoulli) and (module.logit.requires_grad or vectorised())
+        for module in modules
     )

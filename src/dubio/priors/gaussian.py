@@ -1,13 +1,12 @@
 """The Gaussian prior."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Self, final
 
 from torch import Tensor, nn
 
-from dubio.priors.prior import Mean, Prior, positive, shown, squares, sum_of_logs
+from dubio.priors.prior import Mean, Prior, log, positive, shown, squares, sum_of_logs
 
 
 @final
@@ -39,7 +38,7 @@ class Gaussian(Prior):
 
     def kl(self, offset: Tensor, deviation: Tensor, noise: Tensor | None) -> Tensor:
         """Σ log(s/σ) + (σ² + (μ − m)²)/(2s²) − ½."""
-        constant = offset.numel() * (math.log(self.sigma) - 0.5)
+        constant = offset.numel() * (log(self.sigma) - 0.5)
         second_moments = squares(deviation) + squares(offset)
         return second_moments / (2 * self.sigma**2) - sum_of_logs(deviation) + constant
 

@@ -7,7 +7,7 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from dubio.priors.prior import Mean, Prior, positive, shown, sum_of_logs
+from dubio.priors.prior import Mean, Prior, log, positive, shown, sum_of_logs
 
 
 @final
@@ -36,9 +36,7 @@ class Laplace(Prior):
         """Σ log(2b) − log(σ√(2πe)) + E|w − mean|/b."""
         bell, erf = _folded(offset, deviation)
         distance = torch.dot(deviation, bell) + torch.dot(offset, erf)
-        constant = offset.numel() * (
-            math.log(2 * self.scale) - 0.5 * math.log(2 * math.pi * math.e)
-        )
+        constant = offset.numel() * (log(2 * self.scale) - 0.5 * math.log(2 * math.pi * math.e))
         return distance / self.scale - sum_of_logs(deviation) + constant
 
     def slopes(
@@ -55,6 +53,6 @@ class Laplace(Prior):
 
 def _folded(offset: Tensor, deviation: Tensor) -> tuple[Tensor, Tensor]:
     """√(2/π)·exp(−δ²/2σ²) and erf(δ/(σ√2))."""
-    ratio = (offset / deviation).mul_(math.sqrt(0.5))
-    bell = ratio.square().neg_().exp_().mul_(math.sqrt(2 / math.pi))
-    return bell, ratio.erf_()
+    ratio = (offset / deviation) * math.sqrt(0.5)
+    bell = (-ratio.square()).exp() * math.sqrt(2 / math.pi)
+    return bell, ratio.erf()

@@ -1,11 +1,14 @@
 """What all priors on weights have in common."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import ClassVar
 
 import torch
 from torch import Tensor
+
+from dubio.vectorised import vectorised
 
 Mean = float | Mapping[str, Tensor]
 
@@ -49,10 +52,15 @@ def shown(mean: Mean) -> str:
     return f", mean={mean:g}" if mean else ""
 
 
+def log(value: float | Tensor) -> float | Tensor:
+    """The logarithm of a number, or of a tensor that stands for those of many networks."""
+    return value.log() if isinstance(value, Tensor) else math.log(value)
+
+
 def sum_of_logs(values: Tensor) -> Tensor:
     """Σ log v, with one logarithm for the product of four numbers where it cannot overflow."""
     quarter, left = divmod(values.numel(), 4)
-    if quarter < 256 or values.device.type != "cpu":  # too few to gain by it
+    if vectorised() or quarter < 256 or values.device.type != "cpu":  # too few to gain by it
         return values.log().sum()
     low, high = torch.aminmax(values)
     if low < 1e-9 or high > 1e9:

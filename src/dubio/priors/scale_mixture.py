@@ -1,6 +1,5 @@
 """The scale mixture of two Gaussians."""
 
-import math
 from dataclasses import dataclass, field
 from typing import ClassVar, final
 
@@ -8,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dubio.priors.prior import Mean, Prior, positive, shown, squares, sum_of_logs
+from dubio.priors.prior import Mean, Prior, log, positive, shown, squares, sum_of_logs
 
 
 @final
@@ -52,7 +51,7 @@ class ScaleMixture(Prior):
         # large numbers do not cancel; the constants of log q and log p do
         (share, wide), _ = self._components()
         log_p = F.softplus(self._log_odds(w)).sum() - squares(w) / (2 * wide**2)
-        constant = offset.numel() * (math.log(wide) - math.log(share))
+        constant = offset.numel() * (log(wide) - log(share))
         return constant - 0.5 * squares(noise) - sum_of_logs(deviation) - log_p
 
     def slopes(
@@ -69,12 +68,19 @@ class ScaleMixture(Prior):
     def _components(self) -> tuple[tuple[float, float], tuple[float, float]]:
         """Share and standard deviation of the wide component, and of the narrow one."""
         first, second = (self.pi, self.sigma1), (1 - self.pi, self.sigma2)
-        return (first, second) if self.sigma1 >= self.sigma2 else (second, first)
+        ordered = self.sigma1 >= self.sigma2
+        if isinstance(ordered, Tensor):  # of many networks, each with an order of its own
+            wide, narrow = (
+                tuple(torch.where(ordered, a, b) for a, b in zip(one, other, strict=True))
+                for one, other in ((first, second), (second, first))
+            )
+            return wide, narrow
+        return (first, second) if ordered else (second, first)
 
     def _log_odds(self, w: Tensor) -> Tensor:
         """Log odds that a weight of this value comes from the narrow component."""
         (of_wide, wide), (of_narrow, narrow) = self._components()
-        at_zero = math.log(of_narrow / of_wide) + math.log(wide / narrow)
+        at_zero = log(of_narrow / of_wide) + log(wide / narrow)
         return (w * w).mul_(0.5 * (wide**-2 - narrow**-2)).add_(at_zero)
 
     def __repr__(self) -> str:

@@ -1,0 +1,79 @@
+"""What members are fed with: rows of the data and noise, step by step."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dubio.population.given import Distribution, Place, Requests
+from dubio.population.streams import Streams
+
+_STEPS_OF_ORDER = 64
+_NUMBERS_AT_A_TIME = 2**24  # of noise, drawn for several steps
+
+
+class Batch(NamedTuple):
+    """What one step of all members sees."""
+
+    rows: Tensor  # (M, B)
+    noise: dict[Place, Tensor]  # (M, *shape) each
+
+
+@final
+class Feed:
+    """Gives members their rows and their noise, step by step; both are drawn some steps ahead.
+
+    Args:
+        streams: Those of the members.
+        rows: The rows that each of them learns from.
+        batch_size: How many of them make a batch.
+        requests: The noise that a pass needs.
+        like: A tensor with the dtype and device of the noise.
+    """
+
+    def __init__(
+        self,
+        streams: Streams,
+        rows: Sequence[np.ndarray[Any, Any]],
+        batch_size: int,
+        requests: Requests,
+        like: Tensor,
+    ) -> None:
+        self._streams = streams
+        self._rows = list(rows)
+        self._batch_size = batch_size
+        self._requests = requests
+        self._like = like
+        self._orders = torch.empty(len(streams), 0, batch_size, dtype=torch.long)
+        self._noise: dict[Distribution, Tensor] = {}  # (M, steps, n)
+        self._order_at = self._noise_at = 0
+        self._noise_steps = 0
+
+    def next(self) -> Batch:
+        """The batch of the next step."""
+        if self._order_at == self._orders.shape[1]:
+            taken = self._streams.rows(_STEPS_OF_ORDER * self._batch_size, self._rows)
+            self._orders = taken.unflatten(1, (_STEPS_OF_ORDER, self._batch_size))
+            self._orders = self._orders.to(self._like.device)
+            self._order_at = 0
+        if self._noise_at == self._noise_steps:
+            sizes = self._requests.sizes()
+            needed = len(self._streams) * max(1, sum(sizes.values()))
+            self._noise_steps = max(1, min(_NUMBERS_AT_A_TIME // needed, _STEPS_OF_ORDER))
+            self._noise = self._streams.noise(self._noise_steps, sizes, self._like)
+            self._noise_at = 0
+        rows = self._orders[:, self._order_at]
+        noise = {name: numbers[:, self._noise_at] for name, numbers in self._noise.items()}
+        self._order_at += 1
+        self._noise_at += 1
+        return Batch(rows, self._requests.split(noise))
+
+    def take(self, members: Tensor) -> None:
+        """Go on with some of the members."""
+        chosen = members.tolist()
+        self._streams = self._streams.take(chosen)
+        self._rows = [self._rows[m] for m in chosen]
+        self._orders = self._orders[members]
+        self._noise = {name: numbers[members] for name, numbers in self._noise.items()}

@@ -1,0 +1,134 @@
+"""Noise that is handed over: what a pass asks for, and the answers made beforehand.
+
+Inside `torch.vmap` a network cannot draw numbers from the generators of many members. So one pass
+is watched for what it asks, the numbers are drawn outside, and every further pass is given them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, final
+
+import torch
+from torch import Tensor
+
+from dubio.interception.numbers import Numbers
+
+Distribution: TypeAlias = Literal["uniform", "normal"]
+Place: TypeAlias = tuple[int, ...]  # which Noise of a pass, which draw, which site
+# (place, distribution, shape of one draw, tensor of the dtype that is wanted) -> numbers
+Source: TypeAlias = Callable[[Place, Distribution, torch.Size, Tensor], Tensor]
+
+
+@final
+@dataclass(frozen=True)
+class GivenNumbers(Numbers):
+    """Random numbers that come from a source, and not from a seed."""
+
+    source: Source
+
+    def bernoulli(
+        self, site: tuple[int, ...], keep: float, shape: torch.Size, like: Tensor
+    ) -> Tensor:  # (S, *shape)
+        """Zeros and ones: 1[u < keep]. The rate may be that of one of many members."""
+        return (self.uniform(site, shape, like) < keep).to(like.dtype)
+
+    def uniform(self, site: tuple[int, ...], shape: torch.Size, like: Tensor) -> Tensor:
+        """Uniform numbers in [0, 1)."""  # (S, *shape)
+        return self._ask("uniform", site, shape, like)
+
+    def normal(self, site: tuple[int, ...], shape: torch.Size, like: Tensor) -> Tensor:
+        """Standard normal numbers."""  # (S, *shape)
+        return self._ask("normal", site, shape, like)
+
+    def seeds(self, *site: int) -> list[int]:
+        """There are none."""
+        raise NotImplementedError(
+            "expected noise from dropout and from dubio's own layers and estimators 'trapezoid' "
+            "and 'trapezoid_once', got something else that draws random numbers by itself; train "
+            "such networks one by one, with dubio.fit."
+        )
+
+    def _ask(
+        self, distribution: Distribution, site: tuple[int, ...], shape: torch.Size, like: Tensor
+    ) -> Tensor:
+        answers = [
+            self.source((self.seed, draw, *site), distribution, shape, like)
+            for draw in self.indices
+        ]
+        return answers[0][None] if len(answers) == 1 else torch.stack(answers)
+
+
+@final
+class Origin:
+    """Makes the numbers of each new `dubio.Noise` of a pass, all from one source."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._made = 0
+
+    def __call__(self, draws: range, shared: bool) -> GivenNumbers:
+        """The numbers of some draws."""
+        self._made += 1
+        return GivenNumbers(self._made - 1, draws, shared, self._source)
+
+
+@final
+@dataclass(frozen=True)
+class Request:
+    """Numbers that a pass needs at one place."""
+
+    place: Place
+    distribution: Distribution
+    shape: torch.Size
+
+
+@final
+class Requests:
+    """All that a pass needs, in its order: found by watching one."""
+
+    def __init__(self) -> None:
+        self._known: dict[Place, Request] = {}
+
+    def note(
+        self, place: Place, distribution: Distribution, shape: torch.Size, like: Tensor
+    ) -> Tensor:
+        """A source that takes notes, and gives a half everywhere."""
+        self._known.setdefault(place, Request(place, distribution, shape))
+        return like.new_full(shape, 0.5)
+
+    def sizes(self) -> dict[Distribution, int]:
+        """How many numbers of each distribution one pass needs."""
+        sizes: dict[Distribution, int] = {}
+        for r in self._known.values():
+            sizes[r.distribution] = sizes.get(r.distribution, 0) + r.shape.numel()
+        return sizes
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def split(self, numbers: dict[Distribution, Tensor]) -> dict[Place, Tensor]:
+        """Cut what lies in one row, (…, n), into the places: (…, *shape)."""
+        parts = {}
+        for distribution, rows in numbers.items():
+            requests = [r for r in self._known.values() if r.distribution == distribution]
+            cut = rows.split([request.shape.numel() for request in requests], dim=-1)
+            for request, part in zip(requests, cut, strict=True):
+                parts[request.place] = part.unflatten(-1, request.shape)
+        return parts
+
+
+def answers(given: dict[Place, Tensor]) -> Source:
+    """A source of numbers that were drawn beforehand."""
+
+    def answer(place: Place, distribution: Distribution, shape: torch.Size, like: Tensor) -> Tensor:
+        found = given.get(place)
+        if found is None or found.shape != shape:
+            got = None if found is None else tuple(found.shape)
+            raise RuntimeError(
+                f"noise: expected every pass to need the same numbers, got one of shape "
+                f"{tuple(shape)} where there is {got}; a network whose course depends on its data "
+                f"is to be trained by itself, with dubio.fit."
+            )
+        return found.to(like.dtype)
+
+    return answer

@@ -1,0 +1,52 @@
+"""The losses of all members at once, and the noise that they need."""
+
+import torch
+from torch import Tensor, nn
+
+from dubio.interception.interceptor import Interceptor
+from dubio.noise import noise_from
+from dubio.objectives.elbo import ELBO
+from dubio.population.given import Origin, Place, Requests, Source, answers
+from dubio.population.stack import Stack
+
+
+def losses(stack: Stack, x: Tensor, y: Tensor, noise: dict[Place, Tensor]) -> Tensor:  # (M,)
+    """The loss of every member on its own batch, under its own noise."""
+    return stack.each(
+        lambda member, x, y, noise: _loss(member, x, y, answers(noise)),
+        x,
+        y,
+        noise,
+        in_dims=(0, 0, 0),
+    )
+
+
+def watch(stack: Stack, x: Tensor, y: Tensor) -> Requests:
+    """Which noise the loss of a batch needs."""
+    requests = Requests()
+    few = stack.take(torch.arange(min(len(stack), 2)))
+    few.skeleton.train()
+    try:
+        with torch.no_grad():
+            few.each(
+                lambda member, x, y: _loss(member, x, y, requests.note), x, y, in_dims=(None, None)
+            )
+    except Exception as error:
+        differ = ", ".join(path.replace(":", ".") for path in stack.numbers) or "no number"
+        error.add_note(f"Population: members were computed at once; they differ in {differ}.")
+        raise
+    return requests
+
+
+def _loss(member: nn.Module, x: Tensor, y: Tensor, source: Source) -> Tensor:
+    origin = Origin(source)
+    with noise_from(origin):
+        if isinstance(member, ELBO):  # which asks for noise itself
+            loss = member(x, y)
+        else:
+            with Interceptor(origin(range(1), False), roots=None):
+                loss = member(x, y)
+    if not isinstance(loss, Tensor) or loss.dim() > 0:
+        what = f"shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
+        raise TypeError(f"members: expected a loss of shape (), got {what}; return its mean.")
+    return loss

@@ -1,0 +1,118 @@
+"""Draws of all members at once, in pieces that bound the memory."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Generic, NamedTuple, TypeVar, final
+
+import torch
+from torch import Tensor
+
+from dubio import inputs
+from dubio.interception.interceptor import BatchSize, Interceptor
+from dubio.objectives.elbo import ELBO
+from dubio.population.given import GivenNumbers, Origin, Place, Requests, Source, answers
+from dubio.population.stack import Stack
+from dubio.population.streams import Stream, Streams
+
+_ROWS_AT_A_TIME = 2**17  # members × draws × rows: some MiB for each layer of a small network
+_DRAWS_AT_A_TIME = 32
+_Result = TypeVar("_Result")
+
+
+class Piece(NamedTuple, Generic[_Result]):
+    """Some draws of some members."""
+
+    members: slice
+    draws: int
+    result: _Result  # what was asked for, with an axis for the member
+
+
+@final
+class Predictor:
+    """Runs the networks of a stack of `ELBO` objectives under noise.
+
+    Args:
+        stack: The members.
+        seeds: What tells the noise of one member from that of others.
+        shared: Whether one draw uses one mask for all rows.
+    """
+
+    def __init__(self, stack: Stack, seeds: Sequence[tuple[int, ...]], *, shared: bool) -> None:
+        if not isinstance(stack.skeleton, ELBO):
+            raise TypeError(
+                f"members: expected dubio.ELBO objectives, which know the network and the "
+                f"likelihood, got {type(stack.skeleton).__name__}; predict with each network."
+            )
+        self._stack = stack
+        self._seeds = seeds
+        self._shared = shared
+
+    @torch.no_grad()
+    def pieces(
+        self,
+        x: Tensor,
+        rows: Tensor,  # (M, B)
+        draws: int,
+        summarise: Callable[[ELBO, Tensor, Tensor], _Result],
+        y: Tensor | None = None,
+    ) -> Iterator[Piece[_Result]]:
+        """Go through members and draws.
+
+        Args:
+            x: All data.
+            rows: Those of each member.
+            draws: How many draws; one suffices for networks without noise.
+            summarise: Called with a member, its outputs (S, B, …) and its rows of y.
+            y: All targets.
+        """
+        requests = self._watch(x[rows[0]])
+        draws = draws if len(requests) else 1
+        at_a_time = min(draws, _DRAWS_AT_A_TIME)
+        members = min(len(rows), max(1, _ROWS_AT_A_TIME // (rows.shape[1] * at_a_time)))
+        at_a_time = min(draws, max(1, _ROWS_AT_A_TIME // (rows.shape[1] * members)))
+        sizes = requests.sizes()
+        for start in range(0, len(rows), members):
+            part = slice(start, min(start + members, len(rows)))
+            stack = self._stack.take(torch.arange(part.start, part.stop))
+            stack.skeleton.eval()
+            streams = Streams([Stream(*seeds) for seeds in self._seeds[part]])
+            own_x, own_y = x[rows[part]], (x if y is None else y)[rows[part]]
+            for first in range(0, draws, at_a_time):
+                count = min(at_a_time, draws - first)
+                noise = requests.split(streams.noise(count, sizes, x))  # (M, S, *shape)
+                result = stack.each(
+                    lambda elbo, x, y, noise: summarise(elbo, self._draw(elbo, x, noise), y),
+                    own_x,
+                    own_y,
+                    noise,
+                    in_dims=(0, 0, 0),
+                )
+                yield Piece(part, count, result)
+
+    def _draw(self, elbo: ELBO, x: Tensor, noise: dict[Place, Tensor]) -> Tensor:
+        """The outputs of one member: (S, B, …)."""
+        if not noise:
+            return _outputs(elbo, x, answers({}), shared=self._shared)[None]
+        outputs: Tensor = torch.vmap(
+            lambda own: _outputs(elbo, x, answers(own), shared=self._shared), randomness="error"
+        )(noise)
+        return outputs
+
+    def _watch(self, x: Tensor) -> Requests:
+        """Which noise a pass over so many rows needs."""
+        requests = Requests()
+        few = self._stack.take(torch.arange(min(len(self._stack), 2)))
+        few.skeleton.eval()
+        few.each(
+            lambda elbo, x: _outputs(elbo, x, requests.note, shared=self._shared),
+            x,
+            in_dims=(None,),
+        )
+        return requests
+
+
+def _outputs(elbo: ELBO, x: Tensor, source: Source, *, shared: bool) -> Tensor:
+    """What the network of an objective gives under the noise of one draw."""
+    numbers: GivenNumbers = Origin(source)(range(1), shared)
+    interceptor = Interceptor(numbers, roots=None, batch=BatchSize(len(x)), evaluating=True)
+    with interceptor:
+        return inputs.choose(inputs.call(elbo.model, x), elbo.select)

@@ -1,0 +1,172 @@
+"""A population in training: who is still at it, and what the others have ended with."""
+
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor
+
+from dubio.population.descent import Descent
+from dubio.population.feed import Feed
+from dubio.population.losses import losses
+from dubio.population.stack import Stack
+
+
+@final
+@dataclass(frozen=True)
+class Outcome:
+    """What training a population leaves behind.
+
+    Attributes:
+        steps: How many steps each member has done.  # (M,)
+        loss: Mean loss of each member over its last steps, as many as between reports.  # (M,)
+        validation: The lowest validation of each member; NaN if there was none.  # (M,)
+        best_step: After how many steps that was; that of the weights which are kept.  # (M,)
+        failed: Whether a loss or step was not finite. Such a member has the weights from before,
+            or its best ones.  # (M,)
+    """
+
+    steps: Tensor
+    loss: Tensor
+    validation: Tensor
+    best_step: Tensor
+    failed: Tensor
+
+
+@final
+class Run:
+    """Members in training.
+
+    Those that have ended stay in the computation, with a learning rate of zero, until they are a
+    quarter of it; then the rest goes on without them.
+
+    Args:
+        stack: All members; what they end with is written over their tensors.
+        feed: Their rows and noise.
+        x: Inputs of all data.
+        y: Targets of all data.
+        learning_rate: That of each member.  # (M,)
+        budget: Steps that each member is to do, at most.  # (M,)
+        patience: Validations without a better one after which a member ends; None for no end.
+    """
+
+    def __init__(
+        self,
+        stack: Stack,
+        feed: Feed,
+        x: Tensor,
+        y: Tensor,
+        learning_rate: Tensor,
+        budget: Tensor,
+        patience: int | None,
+    ) -> None:
+        count = len(stack)
+        self._all = stack
+        self._feed = feed
+        self._x, self._y = x, y
+        self._budget = budget
+        self._patience = patience
+        self.members = torch.arange(count)  # that are computed
+        self._active = torch.ones(count, dtype=torch.bool)  # and still learn
+        self.stack = _learning(stack.take(self.members))
+        self._descent = Descent(list(self.stack.learned.values()), learning_rate.clone())
+        self._since = torch.zeros(count, dtype=torch.long)  # validations since the best
+        self._sums = torch.zeros(count)
+        self._summed = 0
+        self.done = 0
+        nan = torch.full((count,), torch.nan)
+        zeros = torch.zeros(count, dtype=torch.long)
+        self.outcome = Outcome(zeros, nan, nan.clone(), zeros.clone(), zeros.bool())
+
+    @property
+    def finished(self) -> bool:
+        """Whether no member learns any more."""
+        return not bool(self._active.any())
+
+    def step(self) -> None:
+        """Let every member do a step."""
+        rows, noise = self._feed.next()
+        loss = losses(self.stack, self._x[rows], self._y[rows], noise)
+        gradients = torch.autograd.grad(loss.sum(), list(self.stack.learned.values()))
+        loss = loss.detach()
+        finite = self._descent.step(gradients, loss.isfinite()).cpu()
+        self._sums += loss.cpu()
+        self._summed += 1
+        self.done += 1
+        if not bool(finite.all()):
+            failed = self._active & ~finite
+            self.outcome.failed[self.members[failed]] = True
+            self.end(failed)
+            self._leave_out(~finite)
+
+    @property
+    def spent(self) -> Tensor:  # (A,) bool, of the members that are computed
+        """Which of the members that still learn have done all their steps."""
+        return self._active & (self._budget[self.members] <= self.done)
+
+    @property
+    def learning(self) -> Tensor:  # (A,) bool
+        """Which of the members that are computed still learn."""
+        return self._active
+
+    def validated(self, which: Tensor, scores: Tensor) -> None:
+        """Take note of validations, the lower the better, and end members without patience."""
+        out, best = self.outcome, self.outcome.validation[self.members]
+        found = torch.full_like(best, torch.nan)
+        found[which] = scores
+        better = which & ((found < best) | (best.isnan() & ~found.isnan()))
+        out.validation[self.members[better]] = found[better]
+        out.best_step[self.members[better]] = self.done
+        self._keep(better)
+        self._since += which
+        self._since[better] = 0
+        if self._patience is not None:
+            self.end(self._since >= self._patience)
+
+    def report(self) -> None:
+        """Close the period that losses are averaged over."""
+        learning = self.members[self._active]
+        self.outcome.loss[learning] = self._sums[self._active] / max(1, self._summed)
+        self._sums.zero_()
+        self._summed = 0
+
+    def end(self, members: Tensor) -> None:
+        """Let some of the members that are computed learn no more."""
+        ended = self._active & members
+        if not bool(ended.any()):
+            return
+        out, which = self.outcome, self.members[ended]
+        out.steps[which] = self.done
+        out.loss[which] = self._sums[ended] / max(1, self._summed)
+        unwatched = out.validation[self.members].isnan()
+        out.best_step[self.members[ended & unwatched]] = self.done
+        self._keep(ended & unwatched)
+        self._active = self._active & ~members
+        self._descent.halt(ended)
+        if 0 < self._active.sum() <= 0.75 * len(self._active):
+            self._leave_out(~self._active)
+
+    def _keep(self, which: Tensor) -> None:
+        """Write the parameters of some members to where all are kept."""
+        members = self.members[which]
+        for name, tensor in self.stack.learned.items():
+            self._all.learned[name][members] = tensor.detach()[which]
+
+    def _leave_out(self, members: Tensor) -> None:
+        """Go on without some of the members that are computed."""
+        rest = (~members).nonzero().flatten()
+        if len(rest) == 0:
+            return
+        self.stack = _learning(self.stack.take(rest))
+        self._descent = self._descent.take(list(self.stack.learned.values()), rest)
+        self._feed.take(rest)
+        self.members, self._active = self.members[rest], self._active[rest]
+        self._since, self._sums = self._since[rest], self._sums[rest]
+
+
+def _learning(stack: Stack) -> Stack:
+    """The same stack, with parameters that get gradients."""
+    for tensor in stack.learned.values():
+        tensor.requires_grad_()
+    stack.skeleton.train()
+    return stack

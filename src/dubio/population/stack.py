@@ -1,0 +1,241 @@
+"""Many networks of one structure as one: their parameters, buffers and numbers, stacked."""
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, is_dataclass
+from types import FunctionType
+from typing import Any, Self, TypeVar, final
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.modules.batchnorm import _NormBase
+
+from dubio.objectives.elbo import ELBO
+
+_Result = TypeVar("_Result")
+Tensors = dict[str, Tensor]
+# What a module keeps about itself, beside its settings.
+_NO_SETTINGS = {*vars(nn.Module()), "nll", "kl", "log_prior", "_by_example", "_generator", "step"}
+
+
+class _Held(nn.Module):
+    """Lets any function of a module be called with other tensors in it."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, function: Callable[[nn.Module], _Result]) -> _Result:
+        return function(self.module)
+
+
+@final
+@dataclass(frozen=True)
+class Stack:
+    """Members of one structure. All tensors have a first axis for the member.
+
+    Attributes:
+        skeleton: A module of that structure, whose own tensors do not count.
+        learned: Parameters that learn.
+        fixed: All other parameters, and buffers.
+        numbers: Settings that are numbers, and differ among members, by their path.
+    """
+
+    skeleton: nn.Module
+    learned: Tensors
+    fixed: Tensors
+    numbers: Tensors
+
+    @classmethod
+    def of(cls, members: Sequence[nn.Module]) -> Self:
+        """Stack modules, which must be equal but for their tensors and numbers."""
+        first = members[0]
+        _check_supported(first)
+        layouts = [_layout(member) for member in members]
+        for index, layout in enumerate(layouts):
+            _check_same(layouts[0], layout, index)
+        settings = [dict(_settings(member)) for member in members]
+        like = next(first.parameters())
+        numbers = {
+            path: torch.tensor([s[path] for s in settings], dtype=like.dtype, device=like.device)
+            if not isinstance(value, Tensor)
+            else torch.stack([s[path] for s in settings]).to(like)
+            for path, value in settings[0].items()
+            if _differ(path, [s.get(path) for s in settings])
+        }
+        learned: Tensors = {}
+        fixed: Tensors = {}
+        tensors = [{**dict(m.named_parameters()), **dict(m.named_buffers())} for m in members]
+        for name, tensor in tensors[0].items():
+            stacked = torch.stack([own[name].detach() for own in tensors])
+            (learned if tensor.requires_grad else fixed)[name] = stacked
+        return cls(_copied(first), learned, fixed, numbers)
+
+    def __len__(self) -> int:
+        return len(next(iter(self.learned.values())))
+
+    def take(self, members: Tensor) -> Self:
+        """Some of the members, as a stack of its own: nothing is shared."""
+        learned, fixed, numbers = (
+            {name: tensor.detach()[members] for name, tensor in group.items()}
+            for group in (self.learned, self.fixed, self.numbers)
+        )
+        return type(self)(_copied(self.skeleton), learned, fixed, numbers)
+
+    def each(
+        self, function: Callable[..., _Result], *args: Any, in_dims: Sequence[int | None]
+    ) -> _Result:
+        """Call ``function(member, *args)`` for all members at once.
+
+        Args:
+            function: What to compute of a module.
+            args: Its arguments, trees of tensors.
+            in_dims: The axis of members in each argument; None if it is the same for all.
+        """
+        held = _Held(self.skeleton)
+        owners = {path: _owner(self.skeleton, path) for path in self.numbers}
+
+        def call(tensors: Tensors, numbers: Tensors, *own: Any) -> _Result:
+            for path, number in numbers.items():
+                owner, name = owners[path]
+                owner.__dict__[name] = number
+            named = {f"module.{name}": tensor for name, tensor in tensors.items()}
+            result: _Result = functional_call(held, named, (lambda m: function(m, *own),))
+            return result
+
+        tensors = {**self.learned, **self.fixed}
+        with _notes_undone([*self.skeleton.modules(), *(owner for owner, _ in owners.values())]):
+            result: _Result = torch.vmap(call, in_dims=(0, 0, *in_dims), randomness="error")(
+                tensors, self.numbers, *args
+            )
+        return result
+
+    def write(self, members: Sequence[nn.Module]) -> None:
+        """Give members the parameters and buffers that are stacked here."""
+        unstacked = {
+            name: tensor.detach().unbind()
+            for name, tensor in {**self.learned, **self.fixed}.items()
+        }
+        with torch.no_grad():
+            for index, member in enumerate(members):
+                for name, tensor in (*member.named_parameters(), *member.named_buffers()):
+                    tensor.copy_(unstacked[name][index])
+
+
+@contextmanager
+def _notes_undone(objects: Sequence[Any]) -> Iterator[None]:
+    """Take back attributes that became tensors: those of a vmap mean nothing after it."""
+    before = [(owner, dict(vars(owner))) for owner in objects]
+    try:
+        yield
+    finally:
+        for owner, old in before:
+            for name, value in vars(owner).items():
+                if isinstance(value, Tensor) and value is not old.get(name):
+                    owner.__dict__[name] = old.get(name)
+
+
+def _copied(module: nn.Module) -> nn.Module:
+    """A copy that shares generators alone, which cannot be copied."""
+    generators = [m._generator for m in module.modules() if isinstance(m, ELBO)]
+    return copy.deepcopy(module, {id(generator): generator for generator in generators})
+
+
+def _layout(member: nn.Module) -> dict[str, Any]:
+    """What must be the same in all members: modules, and shapes of tensors."""
+    return {
+        **{f"{name} (module)": type(module) for name, module in member.named_modules()},
+        **{
+            name: (tuple(tensor.shape), tensor.dtype, tensor.device, tensor.requires_grad)
+            for name, tensor in (*member.named_parameters(), *member.named_buffers())
+        },
+    }
+
+
+def _check_same(expected: dict[str, Any], got: dict[str, Any], index: int) -> None:
+    if expected == got:
+        return
+    name = next(n for n in (*expected, *got) if expected.get(n) != got.get(n))
+    raise ValueError(
+        f"members: expected modules of one structure, got {name} as {expected.get(name)} in member "
+        f"0 and {got.get(name)} in member {index}; put each structure into a population of its own."
+    )
+
+
+def _check_supported(member: nn.Module) -> None:
+    for name, module in member.named_modules():
+        if isinstance(module, _NormBase) and module.track_running_stats:
+            raise ValueError(
+                f"members: expected layers without running statistics, got {name}, a "
+                f"{type(module).__name__}; use LayerNorm or GroupNorm, or "
+                f"track_running_stats=False."
+            )
+    if not any(parameter.requires_grad for parameter in member.parameters()):
+        raise ValueError(
+            f"members: expected parameters that require a gradient, got a "
+            f"{type(member).__name__} without any; make the network an attribute of it."
+        )
+
+
+def _settings(member: nn.Module) -> Iterator[tuple[str, Any]]:
+    """Attributes of modules that are no tensors of theirs, and of plain values in them."""
+    for name, module in member.named_modules():
+        for attribute, value in vars(module).items():
+            if attribute not in _NO_SETTINGS:
+                yield from _inside(f"{name}:{attribute}", value)
+
+
+def _inside(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if is_dataclass(value) and not isinstance(value, type | nn.Module):
+        yield path, type(value)
+        for field in fields(value):
+            yield from _inside(f"{path}.{field.name}", getattr(value, field.name))
+    elif not isinstance(value, nn.Module):
+        yield path, value
+
+
+def _owner(skeleton: nn.Module, path: str) -> tuple[Any, str]:
+    """The object that has a setting, and the name of it."""
+    module, _, rest = path.partition(":")
+    *between, name = rest.split(".")
+    owner: Any = skeleton.get_submodule(module)
+    for attribute in between:
+        owner = getattr(owner, attribute)
+    return owner, name
+
+
+def _differ(path: str, values: list[Any]) -> bool:
+    """Whether a setting is a number, or a tensor, that members differ in.
+
+    Raises:
+        ValueError: If they differ in anything else.
+    """
+    first = values[0]
+    if all(value is first for value in values):
+        return False
+    if all(isinstance(value, Tensor) and value.shape == first.shape for value in values):
+        return any(not torch.equal(value, first) for value in values)
+    if all(isinstance(v, float | int) and not isinstance(v, bool) for v in values):
+        return any(value != first for value in values)
+    for index, value in enumerate(values):
+        if not _same(first, value):
+            raise ValueError(
+                f"members: expected settings that are the same but for numbers, got "
+                f"{path.replace(':', '.').lstrip('.')} as {first!r} in member 0 and {value!r} in "
+                f"member {index}; put them into populations of their own."
+            )
+    return False
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two settings mean the same; functions do if they have the same code and values."""
+    if isinstance(one, FunctionType) and isinstance(other, FunctionType):
+        cells = ([c.cell_contents for c in f.__closure__ or ()] for f in (one, other))
+        return one.__code__ is other.__code__ and next(cells) == next(cells)
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+    if isinstance(one, Tensor) and isinstance(other, Tensor):
+        return torch.equal(one, other)
+    return type(one) is type(other) and (isinstance(one, torch.Generator) or bool(one == other))

@@ -1,0 +1,97 @@
+"""The random numbers of members: each has streams of its own, whoever is trained beside it."""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Self, final
+
+import numpy as np
+import torch
+from numpy.random import SFC64, Generator, SeedSequence
+from torch import Tensor
+
+from dubio.population.given import Distribution
+
+_DISTRIBUTIONS: tuple[Distribution, ...] = ("uniform", "normal")
+_ROWS_AHEAD = 2048  # of a data order, drawn at a time
+_WORTH_THREADS = 2**16  # numbers
+
+
+@final
+class Stream:
+    """The random numbers of one member: its data order, uniform numbers and normal ones.
+
+    They are three streams, so that how much of one is drawn at a time changes nothing in the
+    others, nor in itself: numpy makes one number after the other.
+    """
+
+    def __init__(self, *seeds: int) -> None:
+        order, uniform, normal = SeedSequence(seeds).spawn(3)
+        self._order = Generator(SFC64(order))
+        self._noise = {"uniform": Generator(SFC64(uniform)), "normal": Generator(SFC64(normal))}
+        self._ahead = np.empty(0, dtype=np.int64)
+
+    def rows(self, count: int, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """The next rows of an endless sequence: one permutation of the rows after the other."""
+        if len(self._ahead) < count:
+            missing = max(count, _ROWS_AHEAD) - len(self._ahead)
+            more = [self._order.permutation(rows) for _ in range(-(-missing // len(rows)))]
+            self._ahead = np.concatenate([self._ahead, *more])
+        taken, self._ahead = self._ahead[:count], self._ahead[count:]
+        return taken
+
+    def fill(self, distribution: Distribution, out: np.ndarray[Any, Any]) -> None:
+        """Write the next numbers of a distribution over an array."""
+        generator = self._noise[distribution]
+        if distribution == "uniform":
+            generator.random(dtype=out.dtype, out=out)
+        else:
+            generator.standard_normal(dtype=out.dtype, out=out)
+
+
+@final
+class Streams:
+    """The streams of several members."""
+
+    def __init__(self, streams: Sequence[Stream]) -> None:
+        self._streams = list(streams)
+
+    def __len__(self) -> int:
+        return len(self._streams)
+
+    def take(self, members: Sequence[int]) -> Self:
+        """Those of some members; they are the same streams."""
+        return type(self)([self._streams[m] for m in members])
+
+    def rows(self, count: int, rows: Sequence[np.ndarray[Any, Any]]) -> Tensor:  # (M, count)
+        """The next rows of each member."""
+        out = np.empty((len(self), count), dtype=np.int64)
+        for stream, own, taken in zip(self._streams, rows, out, strict=True):
+            taken[:] = stream.rows(count, own)
+        return torch.from_numpy(out)
+
+    def noise(
+        self, times: int, sizes: dict[Distribution, int], like: Tensor
+    ) -> dict[Distribution, Tensor]:
+        """The next noise of each member, for several passes: (M, times, n) for a size n."""
+        dtype = torch.promote_types(like.dtype, torch.float32)
+        made: dict[Distribution, Tensor] = {}
+        for distribution in _DISTRIBUTIONS:
+            if size := sizes.get(distribution, 0):
+                numbers = torch.empty((len(self), times, size), dtype=dtype)
+                self._fill(distribution, numbers.numpy())
+                made[distribution] = numbers.to(like.device)
+        return made
+
+    def _fill(self, distribution: Distribution, out: np.ndarray[Any, Any]) -> None:
+        def fill(part: range) -> None:
+            for member in part:
+                self._streams[member].fill(distribution, out[member])
+
+        threads = torch.get_num_threads() if out.size > _WORTH_THREADS else 1
+        if threads == 1:
+            fill(range(len(self)))
+            return
+        step = -(-len(self) // threads)
+        with ThreadPoolExecutor(threads) as pool:
+            starts = range(0, len(self), step)
+            list(pool.map(fill, (range(i, min(i + step, len(self))) for i in starts)))
