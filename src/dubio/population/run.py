@@ -38,7 +38,7 @@ class Run:
     """Members in training.
 
     Those that have ended stay in the computation, with a learning rate of zero, until they are a
-    quarter of it; then the rest goes on without them.
+    quarter of it; then the rest goes on without them. One that is not finite leaves at once.
 
     Args:
         stack: All members; what they end with is written over their tensors.
@@ -73,6 +73,7 @@ class Run:
         self._since = torch.zeros(count, dtype=torch.long)  # validations since the best
         self._sums = torch.zeros(count)
         self._summed = 0
+        self._spoiled = False  # by one that is not finite any more
         self.done = 0
         nan = torch.full((count,), torch.nan)
         zeros = torch.zeros(count, dtype=torch.long)
@@ -85,6 +86,8 @@ class Run:
 
     def step(self) -> None:
         """Let every member do a step."""
+        if self._spoiled or self._active.sum() <= 0.75 * len(self._active):
+            self._leave_out_ended()
         rows, noise = self._feed.next()
         loss = losses(self.stack, self._x[rows], self._y[rows], noise)
         gradients = torch.autograd.grad(loss.sum(), list(self.stack.learned.values()))
@@ -97,7 +100,7 @@ class Run:
             failed = self._active & ~finite
             self.outcome.failed[self.members[failed]] = True
             self.end(failed)
-            self._leave_out(~finite)
+            self._spoiled = True
 
     @property
     def spent(self) -> Tensor:  # (A,) bool, of the members that are computed
@@ -143,8 +146,6 @@ class Run:
         self._keep(ended & unwatched)
         self._active = self._active & ~members
         self._descent.halt(ended)
-        if 0 < self._active.sum() <= 0.75 * len(self._active):
-            self._leave_out(~self._active)
 
     def _keep(self, which: Tensor) -> None:
         """Write the parameters of some members to where all are kept."""
@@ -152,16 +153,15 @@ class Run:
         for name, tensor in self.stack.learned.items():
             self._all.learned[name][members] = tensor.detach()[which]
 
-    def _leave_out(self, members: Tensor) -> None:
-        """Go on without some of the members that are computed."""
-        rest = (~members).nonzero().flatten()
-        if len(rest) == 0:
-            return
+    def _leave_out_ended(self) -> None:
+        """Go on without the members that learn no more."""
+        rest = self._active.nonzero().flatten()
         self.stack = _learning(self.stack.take(rest))
         self._descent = self._descent.take(list(self.stack.learned.values()), rest)
         self._feed.take(rest)
         self.members, self._active = self.members[rest], self._active[rest]
         self._since, self._sums = self._since[rest], self._sums[rest]
+        self._spoiled = False
 
 
 def _learning(stack: Stack) -> Stack:
