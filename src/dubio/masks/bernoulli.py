@@ -27,7 +27,7 @@ class Bernoulli(Mask):
     def multiplier(self, noise: Tensor, axis: int) -> Tensor:
         """1[u < keep]/keep."""
         keep = along(self._keep, noise, axis)
-        return (noise < keep).to(noise.dtype) / keep
+        return (noise < keep).to(noise.dtype) * keep.reciprocal()
 
     def kl(self, squared_norms: Tensor, length_scale: float, fan_out: int) -> Tensor:
         """Σ_k ℓ²‖W_k‖²/(2·keep): the entropy of a fixed rate is a constant and left out."""

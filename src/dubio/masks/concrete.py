@@ -34,7 +34,7 @@ class Concrete(LearnedRate):
         logit = self.logit_along(noise, axis)
         tiny = torch.finfo(noise.dtype).eps
         soft = torch.sigmoid((logit + noise.clamp(tiny, 1 - tiny).logit()) / self.temperature)
-        return soft / torch.sigmoid(logit)
+        return soft * torch.sigmoid(logit).reciprocal()
 
     def kl(self, squared_norms: Tensor, length_scale: float, fan_out: int) -> Tensor:
         """Σ_k ℓ²‖W_k‖²/(2·keep_k) − H(keep_k) (paper 001 eqs. 3–4)."""

@@ -21,6 +21,11 @@ class Batch(NamedTuple):
     noise: dict[Place, Tensor]  # (M, *shape) each
 
 
+def taken(data: Tensor, rows: Tensor) -> Tensor:  # (N, …), (M, B) -> (M, B, …)
+    """The rows of each member; faster than indexing."""
+    return data.index_select(0, rows.reshape(-1)).unflatten(0, rows.shape)
+
+
 @final
 class Feed:
     """Gives members their rows and their noise, step by step; both are drawn some steps ahead.

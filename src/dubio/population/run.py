@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from dubio.population.descent import Descent
-from dubio.population.feed import Feed
+from dubio.population.feed import Feed, taken
 from dubio.population.losses import losses
 from dubio.population.stack import Stack
 
@@ -89,7 +89,7 @@ class Run:
         if self._spoiled or self._active.sum() <= 0.75 * len(self._active):
             self._leave_out_ended()
         rows, noise = self._feed.next()
-        loss = losses(self.stack, self._x[rows], self._y[rows], noise)
+        loss = losses(self.stack, taken(self._x, rows), taken(self._y, rows), noise)
         gradients = torch.autograd.grad(loss.sum(), list(self.stack.learned.values()))
         loss = loss.detach()
         finite = self._descent.step(gradients, loss.isfinite()).cpu()
