@@ -1,7 +1,7 @@
 """Adam for stacked parameters, with a learning rate for every member."""
 
 from collections.abc import Sequence
-from typing import final
+from typing import Any, final
 
 import torch
 from torch import Tensor
@@ -53,6 +53,15 @@ class Descent:
     def halt(self, members: Tensor) -> None:
         """Let some members stay where they are from now on."""
         self._rate[members] = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """Learning rates, and the moments of Adam."""
+        return {"rate": self._rate, "adam": self._adam.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there, with the same members."""
+        self._rate = state["rate"]
+        self._adam.load_state_dict(state["adam"])
 
     def take(self, parameters: Sequence[Tensor], members: Tensor) -> "Descent":
         """Go on with some members, whose parameters these are."""

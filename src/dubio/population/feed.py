@@ -23,7 +23,7 @@ class Batch(NamedTuple):
 
 def taken(data: Tensor, rows: Tensor) -> Tensor:  # (N, …), (M, B) -> (M, B, …)
     """The rows of each member; faster than indexing."""
-    return data.index_select(0, rows.reshape(-1)).unflatten(0, rows.shape)
+    return data.index_select(0, rows.reshape(-1)).view(*rows.shape, *data.shape[1:])
 
 
 @final
@@ -74,6 +74,22 @@ class Feed:
         self._order_at += 1
         self._noise_at += 1
         return Batch(rows, self._requests.split(noise))
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was drawn for the steps to come, and where the streams are."""
+        return {
+            "orders": self._orders[:, self._order_at :].clone(),
+            "noise": {name: n[:, self._noise_at :].clone() for name, n in self._noise.items()},
+            "noise_steps": self._noise_steps - self._noise_at,
+            "streams": self._streams.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there, with the same members."""
+        self._orders, self._noise = state["orders"], state["noise"]
+        self._noise_steps = state["noise_steps"]
+        self._order_at = self._noise_at = 0
+        self._streams.load_state_dict(state["streams"])
 
     def take(self, members: Tensor) -> None:
         """Go on with some of the members."""

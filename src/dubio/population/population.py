@@ -1,8 +1,9 @@
 """`Population`: many small networks that are trained, and asked, all at once."""
 
-import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple, final
+from os import PathLike
+from pathlib import Path
+from typing import Any, final
 
 import numpy as np
 import torch
@@ -10,31 +11,31 @@ from torch import Tensor, nn
 
 from dubio.likelihoods import HeteroscedasticGaussian
 from dubio.likelihoods.normal import Homoscedastic
-from dubio.masks import LearnableBernoulli
 from dubio.objectives.elbo import ELBO
+from dubio.population.arguments import (
+    Rows,
+    budget_of_members,
+    check_counts,
+    check_data,
+    check_estimators,
+    check_num_data,
+    checksum,
+    rates_of_members,
+    rows_of_members,
+)
 from dubio.population.feed import Feed
 from dubio.population.losses import watch
 from dubio.population.prediction import Predictor
 from dubio.population.run import Outcome, Run
+from dubio.population.scores import Scores, by_length, score
 from dubio.population.stack import Stack
 from dubio.population.streams import Stream, Streams
 from dubio.predictive import Predictive, StoredDraws
 from dubio.progress import Progress
+from dubio.training.checkpoint import Checkpoint
+from dubio.training.interrupt import Interrupt
 
-Rows = Tensor | Sequence[Tensor] | None
-_VALIDATION, _PREDICTION = 1, 2  # tell streams of one seed apart; training has 0
-
-
-class Scores(NamedTuple):
-    """How well each member predicts its rows.
-
-    Attributes:
-        log_prob: Mean log predictive density of the targets.  # (M,)
-        rmse: Root mean squared error of the predictive mean; NaN where targets are labels.  # (M,)
-    """
-
-    log_prob: Tensor
-    rmse: Tensor
+_TRAINING, _VALIDATION, _PREDICTION = range(3)  # tell the streams of one seed apart
 
 
 @final
@@ -75,7 +76,7 @@ class Population:
                 f"seeds: expected {len(self.members)}, one a member, got {len(self.seeds)}."
             )
         self._fits = 0
-        _check_estimators(self.members)
+        check_estimators(self.members)
         Stack.of(self.members)  # complains about members that do not fit together
 
     def __len__(self) -> int:
@@ -98,6 +99,8 @@ class Population:
         validation_draws: int = 10,
         validate_every: int | None = None,
         patience: int | None = None,
+        checkpoint: str | PathLike[str] | None = None,
+        save_every: float = 60.0,
         progress: bool = True,
     ) -> Outcome:
         """Train all members, in place, by Adam.
@@ -121,38 +124,54 @@ class Population:
             validation_draws: Draws of a validation; their noise is the same in all of them.
             validate_every: Steps between validations: an epoch of the largest member unless given.
             patience: A member ends after so many validations without a better one.
+            checkpoint: File to save the run to, and to go on from if it exists: a run that was
+                killed and is called again in the same way ends with the same weights.
+            save_every: Seconds between saves; it is also saved at the end, and before a
+                `KeyboardInterrupt` is passed on.
             progress: Whether to show a bar, on a terminal.
 
         Returns:
             Steps, losses and validations of each member, and which have failed.
         """
-        stack = Stack.of(self.members)
-        _check_data(x, y, next(iter(stack.learned.values())))
-        own = self._rows(rows, len(x), "rows")
-        longest = -(-max(map(len, own)) // batch_size)
-        validate_every = longest if validate_every is None else validate_every
-        _check_counts(
-            batch_size=batch_size,
-            validate_every=validate_every,
-            validation_draws=validation_draws,
-            **({} if patience is None else {"patience": patience}),
-        )
-        if patience is not None and validation_rows is None:
+        check_data(x, y, next(self.members[0].parameters()))
+        check_counts(batch_size=batch_size, validation_draws=validation_draws)
+        own = rows_of_members("rows", rows, len(self), len(x))
+        check_num_data(self.members, own)
+        held_out = None
+        if validation_rows is not None:
+            held_out = rows_of_members("validation_rows", validation_rows, len(self), len(x))
+        elif patience is not None:
             raise ValueError("patience: expected together with validation_rows, got it alone.")
-        budget = self._budget(steps, epochs, own, batch_size)
-        _check_num_data(self.members, own)
-        rates = torch.as_tensor(learning_rate, dtype=torch.float64).expand(len(self)).to(x.device)
-        held_out = (
-            None
-            if validation_rows is None
-            else self._rows(validation_rows, len(x), "validation_rows")
-        )
+        if validate_every is None:
+            validate_every = -(-max(map(len, own)) // batch_size)
+        check_counts(validate_every=validate_every, patience=1 if patience is None else patience)
+        budget = budget_of_members(steps, epochs, own, batch_size)
+        rates = rates_of_members(learning_rate, len(self)).to(x.device)
+        stack = Stack.of(self.members)
         first = torch.as_tensor(own[0][np.arange(batch_size) % len(own[0])], device=x.device)
         requests = watch(stack, x[first], y[first])
-        streams = Streams([Stream(seed, 0, self._fits) for seed in self.seeds])
+        streams = Streams([Stream(seed, _TRAINING, self._fits) for seed in self.seeds])
         feed = Feed(streams, own, batch_size, requests, next(iter(stack.learned.values())))
         run = Run(stack, feed, x, y, rates, budget, patience)
-        with Progress("population", int(budget.max())) as bar:
+        identity = {
+            "members": len(self),
+            "batch_size": batch_size,
+            "patience": patience,
+            "validate_every": validate_every,
+            "validation_draws": validation_draws,
+            "number of earlier fits": self._fits,
+            "checksum of data, rows, seeds, steps and learning rates": checksum(
+                x, y, *own, *(held_out or ()), self.seeds, budget, rates
+            ),
+            **{name: str(tuple(tensor.shape)) for name, tensor in stack.learned.items()},
+        }
+        store = Checkpoint(None if checkpoint is None else Path(checkpoint), save_every, identity)
+        if (state := store.load()) is not None:
+            run.load_state_dict(state)
+        with (
+            Progress("population", int(budget.max()) - run.done) as bar,
+            Interrupt(active=checkpoint is not None) as interrupt,
+        ):
             while not run.finished:
                 run.step()
                 at_report = run.done % validate_every == 0
@@ -164,6 +183,9 @@ class Population:
                 run.end(run.spent)
                 if progress:
                     bar.advance(note=f"{int(run.learning.sum())} members")
+                if run.finished or store.due or interrupt.noted:
+                    store.save(run.state_dict)
+                interrupt.pass_on()
         stack.write(self.members)
         for member, done in zip(self.members, run.outcome.steps.tolist(), strict=True):
             if isinstance(member, ELBO):
@@ -251,13 +273,15 @@ class Population:
             shared: One mask per draw for all rows, instead of one per row.
             generator: Source of a seed, which is joined with those of the members.
         """
+        check_data(x, y, next(self.members[0].parameters()))
+        check_counts(draws=draws)
         seed = _seed(generator)
-        return _score(
+        return score(
             Stack.of(self.members),
             [(own, _PREDICTION, seed) for own in self.seeds],
             x,
             y,
-            self._rows(rows, len(x), "rows"),
+            rows_of_members("rows", rows, len(self), len(x)),
             draws,
             shared=shared,
         )
@@ -270,7 +294,7 @@ class Population:
         shared: bool,
         generator: torch.Generator | None,
     ) -> Tensor:  # (M, S, B, …)
-        _check_counts(draws=draws)
+        check_counts(draws=draws)
         seed = _seed(generator)
         seeds = [(own, _PREDICTION, seed) for own in self.seeds]
         if rows is None:
@@ -297,110 +321,17 @@ class Population:
         chosen = [rows[m] for m in members]
         if isinstance(stack.skeleton, ELBO):
             seeds = [(self.seeds[m], _VALIDATION, self._fits) for m in members]
-            return -_score(stack, seeds, x, y, chosen, draws, shared=False).log_prob
+            return -score(stack, seeds, x, y, chosen, draws, shared=False).log_prob
         stack.skeleton.eval()
         found = torch.empty(len(members))
         with torch.no_grad():
-            for group, own in _by_length(chosen, x.device):
+            for group, own in by_length(chosen, x.device):
                 part = stack.take(group)
                 part.skeleton.eval()
                 found[group] = part.each(
                     lambda member, x, y: member(x, y), x[own], y[own], in_dims=(0, 0)
                 ).cpu()
         return found
-
-    def _rows(self, rows: Rows, count: int, name: str) -> list[np.ndarray[Any, Any]]:
-        """The rows of each member."""
-        if rows is None:
-            return [np.arange(count)] * len(self)
-        if len(rows) != len(self):
-            raise ValueError(
-                f"{name}: expected indices of rows for each of {len(self)} members, got "
-                f"{len(rows)}; pass a tensor (members, rows), or a list of tensors."
-            )
-        own = [np.asarray(torch.as_tensor(r).cpu()) for r in rows]
-        for index, r in enumerate(own):
-            if (
-                r.ndim != 1
-                or not len(r)
-                or r.dtype.kind not in "iu"
-                or r.min() < 0
-                or r.max() >= count
-            ):
-                raise ValueError(
-                    f"{name}: expected whole numbers from 0 to {count - 1} for each member, got "
-                    f"shape {r.shape}, {r.dtype} for member {index}."
-                )
-        return own
-
-    def _budget(
-        self,
-        steps: int | None,
-        epochs: int | None,
-        rows: list[np.ndarray[Any, Any]],
-        batch_size: int,
-    ) -> Tensor:
-        if (steps is None) == (epochs is None):
-            raise ValueError(f"steps, epochs: expected one of them, got {steps} and {epochs}.")
-        if steps is not None:
-            _check_counts(steps=steps)
-            return torch.full((len(self),), steps)
-        assert epochs is not None
-        _check_counts(epochs=epochs)
-        return torch.tensor([-(-epochs * len(own) // batch_size) for own in rows])
-
-
-def _score(
-    stack: Stack,
-    seeds: Sequence[tuple[int, ...]],
-    x: Tensor,
-    y: Tensor,
-    rows: list[np.ndarray[Any, Any]],
-    draws: int,
-    *,
-    shared: bool,
-) -> Scores:
-    _check_counts(draws=draws)
-    scores = Scores(torch.full((len(stack),), torch.nan), torch.full((len(stack),), torch.nan))
-
-    def summarise(elbo: ELBO, outputs: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        return elbo.likelihood.log_prob(outputs, y).logsumexp(0), elbo.likelihood.mean(outputs).sum(
-            0
-        )
-
-    for group, own in _by_length(rows, x.device):
-        part = stack.take(group)
-        predictor = Predictor(part, [seeds[m] for m in group.tolist()], shared=shared)
-        logs = torch.full(own.shape, -math.inf, device=x.device)
-        means: Tensor | None = None
-        done = torch.zeros(len(group), dtype=torch.long)
-        for members, count, (log, mean) in predictor.pieces(x, own, draws, summarise, y):
-            logs[members] = torch.logaddexp(logs[members], log)
-            if means is None:
-                means = mean.new_zeros((len(group), *mean.shape[1:]))
-            means[members] += mean
-            done[members] += count
-        assert means is not None
-        logs -= done.log()[:, None].to(logs)
-        scores.log_prob[group] = logs.mean(1).cpu()
-        targets = y[own]
-        if means.shape == targets.shape:
-            means /= done.view(-1, *[1] * (means.dim() - 1)).to(means)
-            scores.rmse[group] = (means - targets).square().flatten(1).mean(1).sqrt().cpu()
-    return scores
-
-
-def _by_length(
-    rows: list[np.ndarray[Any, Any]], device: torch.device
-) -> list[tuple[Tensor, Tensor]]:
-    """Members with as many rows as each other, and their rows: (G,) and (G, B)."""
-    groups: dict[int, list[int]] = {}
-    for member, own in enumerate(rows):
-        groups.setdefault(len(own), []).append(member)
-    return [
-        (torch.tensor(group), torch.from_numpy(np.stack([rows[m] for m in group])).to(device))
-        for group in groups.values()
-    ]
 
 
 def _seed(generator: torch.Generator | None) -> int:
@@ -415,53 +346,3 @@ def _elbo(member: nn.Module) -> ELBO:
             f"got {type(member).__name__}; predict with each network."
         )
     return member
-
-
-def _check_estimators(members: Sequence[nn.Module]) -> None:
-    """Complain about gradients that need passes of one network at a time."""
-    for module in members[0].modules():
-        if (
-            isinstance(module, ELBO)
-            and module.estimator not in ("trapezoid", "trapezoid_once")
-            and any(isinstance(m, LearnableBernoulli) for m in module.modules())
-        ):
-            raise ValueError(
-                f"members: expected the estimator 'trapezoid' or 'trapezoid_once', got "
-                f"{module.estimator!r}, which cannot be computed for many networks at once; "
-                f"choose one of those, or train them one by one with dubio.fit."
-            )
-
-
-def _check_num_data(members: Sequence[nn.Module], rows: list[np.ndarray[Any, Any]]) -> None:
-    """A KL that is divided by another number than that of the data is a common mistake."""
-    for index, (member, own) in enumerate(zip(members, rows, strict=True)):
-        if isinstance(member, ELBO) and member.num_data != len(own):
-            raise ValueError(
-                f"members[{index}].num_data: expected {len(own)}, the rows that it learns from, "
-                f"got {member.num_data}; assign to it, and weigh the KL on purpose by "
-                f"kl_weight."
-            )
-
-
-def _check_data(x: Tensor, y: Tensor, like: Tensor) -> None:
-    for name, data in (("x", x), ("y", y)):
-        if not isinstance(data, Tensor) or data.dim() == 0:
-            raise TypeError(
-                f"{name}: expected a tensor with rows first, got {type(data).__name__}; make one "
-                f"with torch.as_tensor."
-            )
-        if data.device != like.device:
-            raise ValueError(
-                f"{name}: expected a tensor on {like.device}, where the members are, got one on "
-                f"{data.device}; move it with .to()."
-            )
-        if bool(data.isnan().any()):
-            raise ValueError(f"{name}: expected numbers, got NaN; drop or impute these rows.")
-    if len(x) != len(y):
-        raise ValueError(f"y: expected {len(x)} rows, as x has, got {len(y)}.")
-
-
-def _check_counts(**counts: int) -> None:
-    for name, count in counts.items():
-        if type(count) is not int or count < 1:
-            raise ValueError(f"{name}: expected a positive int, got {count!r}.")

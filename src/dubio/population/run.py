@@ -1,11 +1,12 @@
 """A population in training: who is still at it, and what the others have ended with."""
 
-from dataclasses import dataclass
-from typing import final
+from dataclasses import asdict, dataclass
+from typing import Any, final
 
 import torch
 from torch import Tensor
 
+from dubio.objectives.elbo import ELBO
 from dubio.population.descent import Descent
 from dubio.population.feed import Feed, taken
 from dubio.population.losses import losses
@@ -146,6 +147,42 @@ class Run:
         self._keep(ended & unwatched)
         self._active = self._active & ~members
         self._descent.halt(ended)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything, in types that ``torch.load(weights_only=True)`` takes."""
+        return {
+            "kept": self._all.learned,
+            "learned": {name: t.detach() for name, t in self.stack.learned.items()},
+            "members": self.members,
+            "active": self._active,
+            "since": self._since,
+            "sums": self._sums,
+            "summed": self._summed,
+            "spoiled": self._spoiled,
+            "done": self.done,
+            "outcome": asdict(self.outcome),
+            "descent": self._descent.state_dict(),
+            "feed": self._feed.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there: of a run that has just begun."""
+        self._all.learned.update(state["kept"])
+        self.members = state["members"]
+        self.stack = self._all.take(self.members)
+        self.stack.learned.update(state["learned"])
+        self.stack = _learning(self.stack)
+        self._descent = self._descent.take(list(self.stack.learned.values()), self.members)
+        self._descent.load_state_dict(state["descent"])
+        self._feed.take(self.members)
+        self._feed.load_state_dict(state["feed"])
+        self._active, self._since = state["active"], state["since"]
+        self._sums, self._summed = state["sums"], state["summed"]
+        self._spoiled, self.done = state["spoiled"], state["done"]
+        self.outcome = Outcome(**state["outcome"])
+        for module in self.stack.skeleton.modules():
+            if isinstance(module, ELBO):
+                module.step += self.done
 
     def _keep(self, which: Tensor) -> None:
         """Write the parameters of some members to where all are kept."""

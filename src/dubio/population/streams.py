@@ -39,6 +39,24 @@ class Stream:
         taken, self._ahead = self._ahead[:count], self._ahead[count:]
         return taken
 
+    def state_dict(self) -> dict[str, Tensor]:
+        """Where the streams are."""
+        words = [_words(g) for g in (self._order, *self._noise.values())]
+        return {"generators": torch.stack(words), "ahead": torch.from_numpy(self._ahead.copy())}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Go on from there."""
+        generators = (self._order, *self._noise.values())
+        for generator, words in zip(generators, state["generators"], strict=True):
+            *numbers, half, has_half = words.numpy().view(np.uint64).tolist()
+            generator.bit_generator.state = {
+                "bit_generator": "SFC64",
+                "state": {"state": np.array(numbers, dtype=np.uint64)},
+                "has_uint32": has_half,
+                "uinteger": half,
+            }
+        self._ahead = state["ahead"].numpy().copy()
+
     def fill(self, distribution: Distribution, out: np.ndarray[Any, Any]) -> None:
         """Write the next numbers of a distribution over an array."""
         generator = self._noise[distribution]
@@ -46,6 +64,13 @@ class Stream:
             generator.random(dtype=out.dtype, out=out)
         else:
             generator.standard_normal(dtype=out.dtype, out=out)
+
+
+def _words(generator: Generator) -> Tensor:
+    """The state of a generator as whole numbers of 64 bits."""
+    state: Any = generator.bit_generator.state
+    words = [*state["state"]["state"].tolist(), state["uinteger"], state["has_uint32"]]
+    return torch.from_numpy(np.array(words, dtype=np.uint64).view(np.int64))
 
 
 @final
@@ -61,6 +86,15 @@ class Streams:
     def take(self, members: Sequence[int]) -> Self:
         """Those of some members; they are the same streams."""
         return type(self)([self._streams[m] for m in members])
+
+    def state_dict(self) -> list[dict[str, Tensor]]:
+        """Where all streams are."""
+        return [stream.state_dict() for stream in self._streams]
+
+    def load_state_dict(self, states: list[dict[str, Tensor]]) -> None:
+        """Go on from there."""
+        for stream, state in zip(self._streams, states, strict=True):
+            stream.load_state_dict(state)
 
     def rows(self, count: int, rows: Sequence[np.ndarray[Any, Any]]) -> Tensor:  # (M, count)
         """The next rows of each member."""

@@ -1,0 +1,122 @@
+"""What a population is called with: checks, and rows and steps of every member."""
+
+import zlib
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dubio.masks import LearnableBernoulli
+from dubio.objectives.elbo import ELBO
+
+Rows: TypeAlias = Tensor | Sequence[Tensor] | None
+
+
+def rows_of_members(name: str, rows: Rows, members: int, count: int) -> list[np.ndarray[Any, Any]]:
+    """The rows of each member."""
+    if rows is None:
+        return [np.arange(count)] * members
+    if len(rows) != members:
+        raise ValueError(
+            f"{name}: expected indices of rows for each of {members} members, got "
+            f"{len(rows)}; pass a tensor (members, rows), or a list of tensors."
+        )
+    own = [np.asarray(torch.as_tensor(r).cpu()) for r in rows]
+    for index, r in enumerate(own):
+        if r.ndim != 1 or not len(r) or r.dtype.kind not in "iu" or r.min() < 0 or r.max() >= count:
+            raise ValueError(
+                f"{name}: expected whole numbers from 0 to {count - 1} for each member, got "
+                f"shape {r.shape}, {r.dtype} for member {index}."
+            )
+    return own
+
+
+def budget_of_members(
+    steps: int | None,
+    epochs: int | None,
+    rows: list[np.ndarray[Any, Any]],
+    batch_size: int,
+) -> Tensor:  # (M,)
+    """How many steps each member is to do, at most."""
+    if (steps is None) == (epochs is None):
+        raise ValueError(f"steps, epochs: expected one of them, got {steps} and {epochs}.")
+    if steps is not None:
+        check_counts(steps=steps)
+        return torch.full((len(rows),), steps)
+    assert epochs is not None
+    check_counts(epochs=epochs)
+    return torch.tensor([-(-epochs * len(own) // batch_size) for own in rows])
+
+
+def rates_of_members(learning_rate: float | Tensor | Sequence[float], members: int) -> Tensor:
+    """The learning rate of each member."""
+    rates = torch.as_tensor(learning_rate, dtype=torch.float64).detach()
+    if rates.shape not in ((), (members,)) or not bool(((rates > 0) & rates.isfinite()).all()):
+        raise ValueError(
+            f"learning_rate: expected a positive number, or one for each of {members} members, "
+            f"got {learning_rate!r}."
+        )
+    return rates.expand(members).clone()
+
+
+def checksum(*arrays: Any) -> int:
+    """Tells these numbers from others."""
+    found = 0
+    for array in arrays:
+        plain = array.detach().cpu().numpy() if isinstance(array, Tensor) else np.asarray(array)
+        found = zlib.crc32(np.ascontiguousarray(plain).tobytes(), found)
+    return found
+
+
+def check_estimators(members: Sequence[nn.Module]) -> None:
+    """Complain about gradients that need passes of one network at a time."""
+    for module in members[0].modules():
+        if (
+            isinstance(module, ELBO)
+            and module.estimator not in ("trapezoid", "trapezoid_once")
+            and any(isinstance(m, LearnableBernoulli) for m in module.modules())
+        ):
+            raise ValueError(
+                f"members: expected the estimator 'trapezoid' or 'trapezoid_once', got "
+                f"{module.estimator!r}, which cannot be computed for many networks at once; "
+                f"choose one of those, or train them one by one with dubio.fit."
+            )
+
+
+def check_num_data(members: Sequence[nn.Module], rows: list[np.ndarray[Any, Any]]) -> None:
+    """A KL that is divided by another number than that of the data is a common mistake."""
+    for index, (member, own) in enumerate(zip(members, rows, strict=True)):
+        if isinstance(member, ELBO) and member.num_data != len(own):
+            raise ValueError(
+                f"members[{index}].num_data: expected {len(own)}, the rows that it learns from, "
+                f"got {member.num_data}; assign to it, and weigh the KL on purpose by "
+                f"kl_weight."
+            )
+
+
+def check_data(x: Tensor, y: Tensor, like: Tensor) -> None:
+    """Complain about data that members cannot learn from."""
+    for name, data in (("x", x), ("y", y)):
+        if not isinstance(data, Tensor) or data.dim() == 0:
+            raise TypeError(
+                f"{name}: expected a tensor with rows first, got {type(data).__name__}; make one "
+                f"with torch.as_tensor."
+            )
+        if data.device != like.device:
+            raise ValueError(
+                f"{name}: expected a tensor on {like.device}, where the members are, got one on "
+                f"{data.device}; move it with .to()."
+            )
+        if bool(data.isnan().any()):
+            raise ValueError(f"{name}: expected numbers, got NaN; drop or impute these rows.")
+    if len(x) != len(y):
+        raise ValueError(f"y: expected {len(x)} rows, as x has, got {len(y)}.")
+
+
+def check_counts(**counts: int) -> None:
+    """Complain about numbers that are no counts."""
+    for name, count in counts.items():
+        if type(count) is not int or count < 1:
+            raise ValueError(f"{name}: expected a positive int, got {count!r}.")

@@ -1,0 +1,76 @@
+"""How well members predict: log predictive densities and errors, over any number of draws."""
+
+import math
+from collections.abc import Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dubio.objectives.elbo import ELBO
+from dubio.population.prediction import Predictor
+from dubio.population.stack import Stack
+
+
+class Scores(NamedTuple):
+    """How well each member predicts its rows.
+
+    Attributes:
+        log_prob: Mean log predictive density of the targets.  # (M,)
+        rmse: Root mean squared error of the predictive mean; NaN where targets are labels.  # (M,)
+    """
+
+    log_prob: Tensor
+    rmse: Tensor
+
+
+def score(
+    stack: Stack,
+    seeds: Sequence[tuple[int, ...]],
+    x: Tensor,
+    y: Tensor,
+    rows: list[np.ndarray[Any, Any]],
+    draws: int,
+    *,
+    shared: bool,
+) -> Scores:
+    """Predict the rows of each member, and compare with their targets."""
+    scores = Scores(torch.full((len(stack),), torch.nan), torch.full((len(stack),), torch.nan))
+
+    def summarise(elbo: ELBO, outputs: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        likelihood = elbo.likelihood
+        return likelihood.log_prob(outputs, y).logsumexp(0), likelihood.mean(outputs).sum(0)
+
+    for group, own in by_length(rows, x.device):
+        part = stack.take(group)
+        predictor = Predictor(part, [seeds[m] for m in group.tolist()], shared=shared)
+        for members, pieces in groupby(
+            predictor.pieces(x, own, draws, summarise, y), key=attrgetter("members")
+        ):
+            done, logs, means = 0, torch.tensor(-math.inf), torch.tensor(0.0)
+            for _, count, (log, mean) in pieces:
+                done += count
+                logs = torch.logaddexp(logs.to(log), log)  # (G, B)
+                means = means.to(mean) + mean  # (G, B, *E)
+            scores.log_prob[group[members]] = (logs - math.log(done)).mean(1).to(scores.log_prob)
+            targets = y[own[members]]
+            if means.shape == targets.shape:
+                errors = (means / done - targets).square().flatten(1).mean(1).sqrt()
+                scores.rmse[group[members]] = errors.to(scores.rmse)
+    return scores
+
+
+def by_length(
+    rows: list[np.ndarray[Any, Any]], device: torch.device
+) -> list[tuple[Tensor, Tensor]]:
+    """Members with as many rows as each other, and their rows: (G,) and (G, B)."""
+    groups: dict[int, list[int]] = {}
+    for member, own in enumerate(rows):
+        groups.setdefault(len(own), []).append(member)
+    return [
+        (torch.tensor(group), torch.from_numpy(np.stack([rows[m] for m in group])).to(device))
+        for group in groups.values()
+    ]
