@@ -48,6 +48,19 @@ def test_members_have_rows_of_their_own_in_any_number() -> None:
         assert_same(twin, members[m])
 
 
+def test_learned_precisions_with_a_prior() -> None:
+    x, y = data()
+    members = objectives("concrete")
+    for m, member in enumerate(members):
+        prior = dubio.likelihoods.GammaPrior(2.0, 0.01)
+        member.likelihood = dubio.likelihoods.LearnedGaussian(1.0 + m, prior=prior)
+    alone = copy.deepcopy(members)
+    dubio.Population(members, range(MEMBERS)).fit(x, y, steps=STEPS, batch_size=BATCH)
+    for m, twin in enumerate(alone):
+        train_alone(twin, m, np.arange(N), 1e-3, STEPS)
+        assert_same(twin, members[m])
+
+
 def test_mc_dropout_by_hand() -> None:
     """The formulas written out, with masks 1[u < keep]/keep and the KL of paper 002 eq. 9."""
     x, y = data()

@@ -41,7 +41,10 @@ class Descent:
             move.zero_()
             move.grad = gradient.contiguous()  # which fused Adam takes for granted
         self._adam.step()
-        finite = torch.stack([m.flatten(1).sum(1) for m in self._moves]).sum(0).isfinite() & fine
+        finite = (
+            torch.stack([m.reshape(len(m), -1).sum(1) for m in self._moves]).sum(0).isfinite()
+            & fine
+        )
         all_finite = bool(finite.all())
         for parameter, move in zip(self._parameters, self._moves, strict=True):
             if not all_finite:

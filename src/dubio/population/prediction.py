@@ -13,7 +13,7 @@ from dubio.population.given import GivenNumbers, Origin, Place, Requests, Source
 from dubio.population.stack import Stack
 from dubio.population.streams import Stream, Streams
 
-_ROWS_AT_A_TIME = 2**17  # members × draws × rows: some MiB for each layer of a small network
+_ROWS_AT_A_TIME = 2**16  # members × draws × rows: some MiB for each layer of a small network
 _DRAWS_AT_A_TIME = 32
 _Result = TypeVar("_Result")
 
