@@ -97,12 +97,13 @@ class FromStream:
 
 def train_alone(
     objective: nn.Module, seed: int, rows: np.ndarray, learning_rate: float, steps: int
-) -> None:
-    """A loop as anyone would write it, with the data order and the noise of a seed."""
+) -> list[float]:
+    """A loop as anyone would write it, with the data order and the noise of a seed: its losses."""
     x, y = data()
     stream = Stream(seed, 0, 0)
     noise = FromStream(stream)
     adam = torch.optim.Adam(objective.parameters(), lr=learning_rate)
+    losses = []
     for _ in range(steps):
         batch = stream.rows(BATCH, rows)
         with noise_from(noise.a_pass()):
@@ -110,6 +111,8 @@ def train_alone(
         adam.zero_grad()
         loss.backward()
         adam.step()
+        losses.append(loss.item())
+    return losses
 
 
 def assert_same(one: nn.Module, other: nn.Module) -> None:

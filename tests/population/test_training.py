@@ -48,6 +48,37 @@ def test_members_have_rows_of_their_own_in_any_number() -> None:
         assert_same(twin, members[m])
 
 
+@pytest.mark.parametrize("every", [4, 5])
+def test_the_loss_is_the_mean_since_the_last_report(every: int) -> None:
+    x, y = data()
+    members = objectives("plain")
+    alone = copy.deepcopy(members)
+    outcome = dubio.Population(members, range(MEMBERS)).fit(
+        x, y, steps=STEPS, batch_size=BATCH, validate_every=every
+    )
+    last = STEPS % every or every
+    for m, twin in enumerate(alone):
+        losses = train_alone(twin, m, np.arange(N), 1e-3, STEPS)
+        torch.testing.assert_close(outcome.loss[m].item(), sum(losses[-last:]) / last)
+
+
+def test_schedules_go_on_from_fit_to_fit() -> None:
+    x, y = data()
+    members = objectives("bernoulli")
+    for member in members:
+        member._kl_weight = dubio.schedules.warm_up(10)
+    alone = copy.deepcopy(members)
+    population = dubio.Population(members, range(MEMBERS))
+    population.fit(x, y, steps=3, batch_size=BATCH)
+    assert [member.step for member in members] == [3] * MEMBERS
+    for m, twin in enumerate(alone):
+        train_alone(twin, m, np.arange(N), 1e-3, 3)
+        assert_same(twin, members[m])
+    members[0].step = 7
+    with pytest.raises(ValueError, match="expected all at the same step"):
+        population.fit(x, y, steps=3)
+
+
 def test_learned_precisions_with_a_prior() -> None:
     x, y = data()
     members = objectives("concrete")

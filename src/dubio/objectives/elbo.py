@@ -110,6 +110,11 @@ class ELBO(nn.Module):
             raise ValueError(f"num_data: expected the number of training rows, got {value!r}.")
         self._num_data = index(value)
 
+    @property
+    def scheduled(self) -> bool:
+        """Whether the weight of the KL depends on the step."""
+        return callable(self._kl_weight)
+
     def get_extra_state(self) -> dict[str, int]:
         """What a checkpoint keeps beside parameters: the step and the number of examples."""
         return {"step": self.step, "num_data": self.num_data}

@@ -85,6 +85,17 @@ def check_estimators(members: Sequence[nn.Module]) -> None:
             )
 
 
+def check_steps(members: Sequence[nn.Module]) -> None:
+    """Complain about members that are at different places of a schedule."""
+    elbos = [member for member in members if isinstance(member, ELBO) and member.scheduled]
+    steps = {elbo.step for elbo in elbos}
+    if len(steps) > 1:
+        raise ValueError(
+            f"members: expected all at the same step, as the weight of their KL has a schedule, "
+            f"got steps from {min(steps)} to {max(steps)}; assign to member.step."
+        )
+
+
 def check_num_data(members: Sequence[nn.Module], rows: list[np.ndarray[Any, Any]]) -> None:
     """A KL that is divided by another number than that of the data is a common mistake."""
     for index, (member, own) in enumerate(zip(members, rows, strict=True)):

@@ -19,6 +19,7 @@ from dubio.population.arguments import (
     check_data,
     check_estimators,
     check_num_data,
+    check_steps,
     checksum,
     rates_of_members,
     rows_of_members,
@@ -137,6 +138,7 @@ class Population:
         check_counts(batch_size=batch_size, validation_draws=validation_draws)
         own = rows_of_members("rows", rows, len(self), len(x))
         check_num_data(self.members, own)
+        check_steps(self.members)
         held_out = None
         if validation_rows is not None:
             held_out = rows_of_members("validation_rows", validation_rows, len(self), len(x))
@@ -241,17 +243,18 @@ class Population:
         """
         outputs = self._draws(x, None, draws, shared, generator)  # (M, S, B, …)
         likelihoods = [_elbo(member).likelihood.frozen() for member in self.members]
-        if isinstance(likelihoods[0], Homoscedastic):
-            # every member has a precision of its own: the variance joins the outputs
-            log_variances = torch.stack(
-                [
-                    likelihood.variance(own).log()
-                    for likelihood, own in zip(likelihoods, outputs, strict=True)
-                ]
+        if not isinstance(likelihoods[0], Homoscedastic):
+            return Predictive(likelihoods[0], StoredDraws(outputs.flatten(0, 1)))
+        # every member has a precision of its own, so that the variance joins the outputs
+        if outputs.dim() < 4:
+            raise ValueError(
+                f"ensemble: expected outputs (rows, targets), got {tuple(outputs.shape[2:])}; let "
+                f"networks keep the axis of targets."
             )
-            outputs = torch.cat([outputs, log_variances], dim=-1)
-            return Predictive(HeteroscedasticGaussian(), StoredDraws(outputs.flatten(0, 1)))
-        return Predictive(likelihoods[0], StoredDraws(outputs.flatten(0, 1)))
+        pairs = zip(likelihoods, outputs, strict=True)
+        log_variances = torch.stack([own.variance(output).log() for own, output in pairs])
+        joined = torch.cat([outputs, log_variances], dim=-1)  # (M, S, B, …, 2·D)
+        return Predictive(HeteroscedasticGaussian(), StoredDraws(joined.flatten(0, 1)))
 
     def evaluate(
         self,

@@ -130,7 +130,7 @@ class Run:
     def report(self) -> None:
         """Close the period that losses are averaged over."""
         learning = self.members[self._active]
-        self.outcome.loss[learning] = self._sums[self._active] / max(1, self._summed)
+        self.outcome.loss[learning] = self._sums[self._active] / self._summed
         self._sums.zero_()
         self._summed = 0
 
@@ -141,7 +141,8 @@ class Run:
             return
         out, which = self.outcome, self.members[ended]
         out.steps[which] = self.done
-        out.loss[which] = self._sums[ended] / max(1, self._summed)
+        if self._summed:  # since the last report
+            out.loss[which] = self._sums[ended] / self._summed
         unwatched = out.validation[self.members].isnan()
         out.best_step[self.members[ended & unwatched]] = self.done
         self._keep(ended & unwatched)

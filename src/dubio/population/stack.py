@@ -16,8 +16,9 @@ from dubio.objectives.elbo import ELBO
 
 _Result = TypeVar("_Result")
 Tensors = dict[str, Tensor]
-# What a module keeps about itself, beside its settings.
-_NO_SETTINGS = {*vars(nn.Module()), "nll", "kl", "log_prior", "_by_example", "_generator", "step"}
+# What modules keep about themselves, beside their settings.
+_OF_MODULES = set(vars(nn.Module()))
+_OF_OBJECTIVES = {"nll", "kl", "log_prior", "step", "_by_example", "_generator"}
 
 
 class _Held(nn.Module):
@@ -182,8 +183,9 @@ def _check_supported(member: nn.Module) -> None:
 def _settings(member: nn.Module) -> Iterator[tuple[str, Any]]:
     """Attributes of modules that are no tensors of theirs, and of plain values in them."""
     for name, module in member.named_modules():
+        skipped = _OF_MODULES | _OF_OBJECTIVES if isinstance(module, ELBO) else _OF_MODULES
         for attribute, value in vars(module).items():
-            if attribute not in _NO_SETTINGS:
+            if attribute not in skipped:
                 yield from _inside(f"{name}:{attribute}", value)
 
 
