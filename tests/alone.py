@@ -36,6 +36,18 @@ def _bayes(prior: Callable[[int], dubio.priors.Prior], sampler: str) -> Callable
     return build
 
 
+def _tied(m: int) -> nn.Module:
+    mask = dubio.masks.Concrete(drop=0.1 + 0.1 * m)
+    return nn.Sequential(
+        dubio.Masked(nn.Linear(4, 8), mask), nn.Tanh(), dubio.Masked(nn.Linear(8, 1), mask.tied())
+    )
+
+
+def _drop_connect(m: int) -> nn.Module:
+    mask = dubio.masks.LearnableBernoulli(drop=0.1 + 0.1 * m)
+    return nn.Sequential(dubio.DropConnect(nn.Linear(4, 8), mask), nn.ReLU(), nn.Linear(8, 1))
+
+
 NETWORKS: dict[str, Callable[[int], nn.Module]] = {
     "plain": lambda m: nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1)),
     "dropout": lambda m: nn.Sequential(
@@ -46,6 +58,8 @@ NETWORKS: dict[str, Callable[[int], nn.Module]] = {
     "learnable": _masked(lambda drop: dubio.masks.LearnableBernoulli(drop=drop)),
     "gaussian": _masked(lambda drop: dubio.masks.Gaussian(drop=drop)),
     "variational": _masked(lambda drop: dubio.masks.Gaussian(drop=drop, learn=True)),
+    "tied": _tied,
+    "drop connect": _drop_connect,
     "bayes": _bayes(lambda m: dubio.priors.Gaussian(0.5 + m), "weights"),
     "bayes laplace": _bayes(lambda m: dubio.priors.Laplace(0.5 + m), "weights"),
     "bayes mixture": _bayes(lambda m: dubio.priors.ScaleMixture(0.5, 0.1 + m, 1.5), "weights"),

@@ -76,6 +76,35 @@ def test_early_stopping_equals_that_of_networks_alone(steps: int) -> None:
     assert len(set(outcome.steps.tolist())) > 1 or steps == 23
 
 
+def test_noisy_members_stop_as_they_would_beside_others() -> None:
+    """The rest goes on with its own rows and noise when others have left."""
+    x, y = data()
+    rates = [0.2, 1e-3, 0.05]
+
+    def train(members: list[nn.Module], which: slice) -> list[int]:
+        rows = [torch.from_numpy(TRAIN), torch.from_numpy(HELD_OUT)]
+        outcome = dubio.Population(members, range(MEMBERS)[which]).fit(
+            x,
+            y,
+            rows=[rows[0]] * len(members),
+            steps=60,
+            batch_size=BATCH,
+            learning_rate=rates[which],
+            validation_rows=[rows[1]] * len(members),
+            validate_every=5,
+            patience=2,
+        )
+        return outcome.steps.tolist()
+
+    together = objectives("concrete", rows=[40] * MEMBERS)
+    apart = objectives("concrete", rows=[40] * MEMBERS)
+    steps = train(together, slice(0, MEMBERS))
+    assert steps[0] < steps[1]
+    for m in range(MEMBERS):
+        assert train(apart[m : m + 1], slice(m, m + 1)) == [steps[m]]
+        assert_same(apart[m], together[m])
+
+
 def test_validation_of_other_objectives_is_their_loss_in_eval_mode() -> None:
     x, y = data()
 

@@ -54,10 +54,12 @@ class Stack:
         """Stack modules, which must be equal but for their tensors and numbers."""
         first = members[0]
         _check_supported(first)
-        layouts = [_layout(member) for member in members]
-        for index, layout in enumerate(layouts):
-            _check_same(layouts[0], layout, index)
-        settings = [dict(_settings(member)) for member in members]
+        modules = [dict(member.named_modules()) for member in members]
+        tensors = [_tensors(own) for own in modules]
+        layout = _layout(modules[0], tensors[0])
+        for index, (own, parts) in enumerate(zip(modules, tensors, strict=True)):
+            _check_same(layout, _layout(own, parts), index)
+        settings = [dict(_settings(own)) for own in modules]
         like = next(first.parameters())
         numbers = {
             path: torch.tensor([s[path] for s in settings], dtype=like.dtype, device=like.device)
@@ -68,7 +70,6 @@ class Stack:
         }
         learned: Tensors = {}
         fixed: Tensors = {}
-        tensors = [{**dict(m.named_parameters()), **dict(m.named_buffers())} for m in members]
         for name, tensor in tensors[0].items():
             stacked = torch.stack([own[name].detach() for own in tensors])
             (learned if tensor.requires_grad else fixed)[name] = stacked
@@ -121,7 +122,7 @@ class Stack:
         }
         with torch.no_grad():
             for index, member in enumerate(members):
-                for name, tensor in (*member.named_parameters(), *member.named_buffers()):
+                for name, tensor in _tensors(dict(member.named_modules())).items():
                     tensor.copy_(unstacked[name][index])
 
 
@@ -144,13 +145,25 @@ def _copied(module: nn.Module) -> nn.Module:
     return copy.deepcopy(module, {id(generator): generator for generator in generators})
 
 
-def _layout(member: nn.Module) -> dict[str, Any]:
+def _tensors(modules: Mapping[str, nn.Module]) -> Tensors:
+    """Parameters and buffers, each under its first name."""
+    named = {
+        f"{name}.{key}" if name else key: tensor
+        for name, module in modules.items()
+        for key, tensor in (*module._parameters.items(), *module._buffers.items())
+        if tensor is not None
+    }
+    first = {id(tensor): name for name, tensor in reversed(named.items())}
+    return {name: tensor for name, tensor in named.items() if first[id(tensor)] == name}
+
+
+def _layout(modules: Mapping[str, nn.Module], tensors: Tensors) -> dict[str, Any]:
     """What must be the same in all members: modules, and shapes of tensors."""
     return {
-        **{f"{name} (module)": type(module) for name, module in member.named_modules()},
+        **{f"{name} (module)": type(module) for name, module in modules.items()},
         **{
             name: (tuple(tensor.shape), tensor.dtype, tensor.device, tensor.requires_grad)
-            for name, tensor in (*member.named_parameters(), *member.named_buffers())
+            for name, tensor in tensors.items()
         },
     }
 
@@ -180,9 +193,9 @@ def _check_supported(member: nn.Module) -> None:
         )
 
 
-def _settings(member: nn.Module) -> Iterator[tuple[str, Any]]:
+def _settings(modules: Mapping[str, nn.Module]) -> Iterator[tuple[str, Any]]:
     """Attributes of modules that are no tensors of theirs, and of plain values in them."""
-    for name, module in member.named_modules():
+    for name, module in modules.items():
         skipped = _OF_MODULES | _OF_OBJECTIVES if isinstance(module, ELBO) else _OF_MODULES
         for attribute, value in vars(module).items():
             if attribute not in skipped:
