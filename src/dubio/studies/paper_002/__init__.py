@@ -1,0 +1,1 @@
+"""Studies of paper 002: Dropout as a Bayesian Approximation."""
