@@ -1,7 +1,6 @@
 """Curves of paper 002: Caffe by hand, the process by its equations, and rules that can fail."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -67,11 +66,10 @@ def test_batches_go_round_and_round() -> None:
 def test_caffe_is_the_update_of_caffe() -> None:
     """V ← 0.9·V + rate·(∇ + wd·w), w ← w − V; biases have twice the rate, the loss is halved."""
     config = Config(width=5, iterations=7, batch_size=4)
-    kind = replace(QUIET, gamma=0.01, power=0.5)
     torch.manual_seed(3)
-    trained, losses = train(config, kind, X, Y)
+    trained, losses = train(config, QUIET, X, Y)
     torch.manual_seed(3)
-    model = network(kind, 5)
+    model = network(QUIET, 5)
     moved = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
     expected = []
     for step, (x, y) in enumerate(cyclic_batches(X, Y, 4)):
@@ -79,17 +77,17 @@ def test_caffe_is_the_update_of_caffe() -> None:
         expected.append(float(loss.detach()))
         model.zero_grad()
         loss.backward()
-        base = 0.05 * (1 + 0.01 * step) ** -0.5
+        base = 0.05 * (1 + 1e-4 * step) ** -0.25
         for name, p in model.named_parameters():
             assert p.grad is not None
             rate = 2 * base if name.endswith("bias") else base
             with torch.no_grad():
                 moved[name] = 0.9 * moved[name] + rate * (p.grad + 0.1 * p)
                 p -= moved[name]
-    assert losses == pytest.approx([sum(expected) / len(expected)], rel=1e-2)
+    assert losses == pytest.approx([sum(expected) / len(expected)], rel=1e-4)
     for ours, theirs in zip(trained.parameters(), model.parameters(), strict=True):
-        # torch has the rate outside of the velocity: 1e-2 apart while the rate falls by 3 %
-        torch.testing.assert_close(ours, theirs, rtol=2e-2, atol=2e-3)
+        # torch has the rate outside of the velocity, which matters only as fast as it falls
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=2e-4)
 
 
 def test_schedules() -> None:

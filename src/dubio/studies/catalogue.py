@@ -168,7 +168,7 @@ ENTRIES = [
         "Standard dropout, a Gaussian process, MC dropout with ReLU and with TanH; 1000 draws.",
         ("figure 2",),
         "dubio.studies.paper_002.figure_2",
-        {"smoke": "5 s", "small": "7 min", "paper": "5 days"},
+        {"smoke": "10 s", "small": "5 min", "paper": "2 days"},
         data=("co2",),
     ),
     Entry(
@@ -177,7 +177,7 @@ ENTRIES = [
         "MC dropout with ReLU from ten draws instead of a thousand.",
         ("figure 3",),
         "dubio.studies.paper_002.figure_3",
-        {"smoke": "5 s", "small": "3 min", "paper": "36 hours"},
+        {"smoke": "5 s", "small": "2 min", "paper": "a day"},
         data=("co2",),
     ),
     Entry(
@@ -186,7 +186,7 @@ ENTRIES = [
         "Five held-out stretches of the reconstructed solar irradiance (appendix D.1).",
         ("appendix D.1",),
         "dubio.studies.paper_002.solar",
-        {"smoke": "5 s", "small": "4 min", "paper": "3 days"},
+        {"smoke": "10 s", "small": "3 min", "paper": "2 days"},
         data=("solar",),
     ),
     Entry(

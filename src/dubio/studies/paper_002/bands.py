@@ -1,6 +1,8 @@
 """Drawings that figure 2, figure 3 and the solar study share: a mean in shades of its spread."""
 
+import math
 from collections.abc import Sequence
+from statistics import fmean, stdev
 
 from matplotlib.axes import Axes
 
@@ -43,13 +45,12 @@ def mark_extrapolation(axes: Axes, end: float) -> None:
 
 def with_error(values: Sequence[float], digits: int = 2) -> str:
     """Mean and standard error over restarts; the value alone if there is one."""
-    mean = sum(values) / len(values)
-    if len(values) == 1:
-        return f"{mean:.{digits}f}"
-    return f"{mean:.{digits}f} ± {standard_error(values):.{digits}f}"
+    text = f"{fmean(values):.{digits}f}"
+    if len(values) > 1:
+        text += f" ± {standard_error(values):.{digits}f}"
+    return text.replace("-", "−")
 
 
 def standard_error(values: Sequence[float]) -> float:
     """Of the mean."""
-    mean = sum(values) / len(values)
-    return (sum((v - mean) ** 2 for v in values) / (len(values) - 1) / len(values)) ** 0.5
+    return stdev(values) / math.sqrt(len(values))

@@ -2,7 +2,8 @@
 
 A network learns the trend of a curve at once and its seasons hardly: the problem is badly
 conditioned. Orthogonalised momentum is not held up by that. `torch.optim.Muon` computes in
-bfloat16, which takes ten times as long on processors without it, and has no rule for vectors.
+bfloat16, which takes more than ten times as long on processors without it, and has no rule for
+vectors.
 """
 
 from collections.abc import Iterable
@@ -33,7 +34,7 @@ class Muon(Optimizer):
         super().__init__(params, {"lr": lr, "weight_decay": weight_decay})
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
         """Move every parameter that has a gradient."""
         for group in self.param_groups:
             for parameter in group["params"]:
@@ -46,9 +47,9 @@ class Muon(Optimizer):
 
 def orthogonal(gradient: Tensor, state: dict[str, Any]) -> Tensor:
     """Nesterov momentum, with all of its singular values made about equal to one."""
-    momentum = state.setdefault("momentum", torch.zeros_like(gradient))
+    momentum: Tensor = state.setdefault("momentum", torch.zeros_like(gradient))
     momentum.mul_(0.95).add_(gradient)
-    direction = gradient + 0.95 * momentum
+    direction: Tensor = gradient + 0.95 * momentum
     direction = direction / (direction.norm() + 1e-7)
     a, b, c = COEFFICIENTS
     for _ in range(5):  # an odd polynomial of the singular values
@@ -60,9 +61,9 @@ def orthogonal(gradient: Tensor, state: dict[str, Any]) -> Tensor:
 def adam(gradient: Tensor, state: dict[str, Any]) -> Tensor:
     """Half of Adam's direction."""
     state["step"] = state.get("step", 0) + 1
-    first = state.setdefault("first", torch.zeros_like(gradient))
-    second = state.setdefault("second", torch.zeros_like(gradient))
+    first: Tensor = state.setdefault("first", torch.zeros_like(gradient))
+    second: Tensor = state.setdefault("second", torch.zeros_like(gradient))
     first.lerp_(gradient, 0.1)
     second.lerp_(gradient.square(), 0.001)
     scale = (second / (1 - 0.999 ** state["step"])).sqrt() + 1e-8
-    return first / scale * (0.5 / (1 - 0.9 ** state["step"]))
+    return first.div(scale).mul(0.5 / (1 - 0.9 ** state["step"]))

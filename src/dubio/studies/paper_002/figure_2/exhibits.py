@@ -78,10 +78,10 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
 
 @house_style()
 def draw_panels(rows: Rows, size: Size) -> Figure:
-    """The four methods, with the same axes."""
+    """The four methods."""
     figure = Figure(figsize=size, layout="constrained")
     shape = (4, 1) if size[0] < 8 else (2, 2)
-    panels = figure.subplots(*shape, sharex=True, sharey=True).flatten()
+    panels = figure.subplots(*shape, sharex=True).flatten()
     observed = rows.where(metric="observed")
     for panel, (title, model, method, deviations) in zip(panels, PANELS, strict=True):
         chosen = rows.where(model=model, method=method, metric="curve")
@@ -90,7 +90,7 @@ def draw_panels(rows: Rows, size: Size) -> Figure:
         mark_extrapolation(panel, max(observed.values("x")))
         panel.set_title(title)
         panel.set_xlim(-1.8, max(chosen.values("x")))
-        panel.set_ylim(-5, 6)
+    panels[0].sharey(panels[2])  # the same network
     return figure
 
 
@@ -163,7 +163,7 @@ def star_table(rows: Rows) -> Table:
         [cells(*key) for key in METHODS],
         "Targets have variance 1. On data: the root mean square over the training inputs. Errors "
         "are standard errors over restarts. The evidence of the Gaussian process, "
-        f"{process['log_evidence']:.0f}, is highest at amplitude {process['amplitude']:.2f}, "
-        f"length scale {process['length_scale']:.3f} and noise variance "
+        f"{with_error([process['log_evidence']], 0)}, is highest at amplitude "
+        f"{process['amplitude']:.2f}, length scale {process['length_scale']:.3f} and noise variance "
         f"{process['noise_variance']:.3f}. The paper prints no numbers.",
     )

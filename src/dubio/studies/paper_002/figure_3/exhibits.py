@@ -66,5 +66,4 @@ def draw_panels(rows: Rows, size: Size) -> Figure:
         mark_extrapolation(panel, max(observed.values("x")))
         panel.set_title(title)
         panel.set_xlim(-1.8, max(chosen.values("x")))
-        panel.set_ylim(-5, 6)
     return figure

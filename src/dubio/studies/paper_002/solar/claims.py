@@ -47,7 +47,7 @@ def better_density(rows: Rows) -> Finding:
             f"{with_error(found[model, 'standard'])}"
             for model, name in (("relu", "ReLU"), ("tanh", "TanH"))
         )
-        + f"; Gaussian process {all_gaps(rows, 'gp', 'gp', 'lppd')[0]:.2f}",
+        + f"; Gaussian process {with_error(all_gaps(rows, 'gp', 'gp', 'lppd'))}",
         "reproduces" if better else "worse",
     )
 
