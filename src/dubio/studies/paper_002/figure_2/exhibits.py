@@ -156,14 +156,18 @@ def star_table(rows: Rows) -> Table:
             with_error(ratios(rows, model, method), 1) if known else "–",
         ]
 
-    process = {row["metric"]: row["value"] for row in rows.where(model="gp") if "x" not in row}
+    process = {
+        row["metric"]: with_error([row["value"]], 3)
+        for row in rows.where(model="gp")
+        if "x" not in row
+    }
     return Table(
         f"What they say at x* = {X_STAR:g} ({rows[0]['scale']} scale)",
         ("method", "RMSE on data", "mean at x*", "deviation at x*", "on data", "ratio"),
         [cells(*key) for key in METHODS],
         "Targets have variance 1. On data: the root mean square over the training inputs. Errors "
-        "are standard errors over restarts. The evidence of the Gaussian process, "
-        f"{with_error([process['log_evidence']], 0)}, is highest at amplitude "
-        f"{process['amplitude']:.2f}, length scale {process['length_scale']:.3f} and noise variance "
-        f"{process['noise_variance']:.3f}. The paper prints no numbers.",
+        "are standard errors over restarts. The log evidence of the Gaussian process, "
+        f"{process['log_evidence']}, is highest at amplitude {process['amplitude']}, length scale "
+        f"{process['length_scale']} and noise variance {process['noise_variance']}. The paper "
+        "prints no numbers.",
     )
