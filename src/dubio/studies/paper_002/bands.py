@@ -30,7 +30,7 @@ def draw_band(axes: Axes, curve: Rows, deviations: float) -> None:
 
 def draw_observed(axes: Axes, observed: Rows) -> None:
     """What was observed, in red as in the paper."""
-    axes.plot(observed.values("x"), observed.values(), color=VERMILION, linewidth=1.0)
+    axes.plot(observed.values("x"), observed.values(), color=VERMILION, linewidth=0.8)
 
 
 def mark_extrapolation(axes: Axes, end: float) -> None:

@@ -4,6 +4,7 @@ from functools import partial
 from statistics import fmean
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullLocator
 
 from dubio.ink import BLUE, GREEN, PURPLE, QUIET, RULE, VERMILION, house_style
 from dubio.studies.paper_002.bands import (
@@ -32,6 +33,8 @@ METHODS = {
 }
 COLOURS = {"relu": BLUE, "gp": VERMILION, "tanh": GREEN, "tanh-0.2": PURPLE}
 NAMES = {"relu": "ReLU", "gp": "Gaussian process", "tanh": "TanH, 0.1", "tanh-0.2": "TanH, 0.2"}
+
+LOSSES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 
 
 def exhibits(rows: Rows) -> list[Table | Plot]:
@@ -85,8 +88,8 @@ def draw_panels(rows: Rows, size: Size) -> Figure:
     observed = rows.where(metric="observed")
     for panel, (title, model, method, deviations) in zip(panels, PANELS, strict=True):
         chosen = rows.where(model=model, method=method, metric="curve")
-        draw_observed(panel, observed)
         draw_band(panel, chosen, deviations)
+        draw_observed(panel, observed)
         mark_extrapolation(panel, max(observed.values("x")))
         panel.set_title(title)
         panel.set_xlim(-1.8, max(chosen.values("x")))
@@ -132,6 +135,9 @@ def draw_training(rows: Rows, size: Size) -> Figure:
             )  # fmt: skip
     axes.axhline(0.43, color=QUIET, linewidth=1.0, linestyle=(0, (2, 3)))
     axes.set_yscale("log")
+    axes.yaxis.set_major_locator(FixedLocator(LOSSES))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.set_yticklabels([f"{loss:g}" for loss in LOSSES])
     axes.set_xlabel("iteration")
     axes.set_ylabel("loss")
     axes.grid(axis="y", color=RULE, linewidth=0.6)

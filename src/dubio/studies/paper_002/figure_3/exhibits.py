@@ -61,8 +61,8 @@ def draw_panels(rows: Rows, size: Size) -> Figure:
     observed = rows.where(metric="observed")
     for panel, (method, title) in zip(panels, PANELS.items(), strict=True):
         chosen = rows.where(metric="curve", method=method)
-        draw_observed(panel, observed)
         draw_band(panel, chosen, 2)
+        draw_observed(panel, observed)
         mark_extrapolation(panel, max(observed.values("x")))
         panel.set_title(title)
         panel.set_xlim(-1.8, max(chosen.values("x")))
