@@ -134,6 +134,8 @@ class Study(Generic[C]):
         deviations: Where we depart from the paper at every scale, a sentence each. Settings that
             differ from those of the ``paper`` scale are found by themselves.
         revision: Raise it when ``run`` changes its results: stored rows then count no more.
+        backdrop: Data that figures show beside the rows: none if they are not here. They are read
+            whenever pages are made and not stored, as they are not ours to pass on.
     """
 
     id: str
@@ -145,3 +147,4 @@ class Study(Generic[C]):
     claims: Sequence[Claim]
     deviations: Sequence[str] = ()
     revision: int = 1
+    backdrop: Callable[[], Iterable[Measurement]] = tuple

@@ -10,6 +10,7 @@ from dubio.ink import BLUE, VERMILION
 from dubio.studies.rows import Rows
 
 SHADES = 4
+END = 1.726  # of the CO2 data, standardised
 X_STAR = 3.0
 """The point far from the CO2 data; the paper does not say where its own is."""
 
@@ -33,9 +34,9 @@ def draw_observed(axes: Axes, observed: Rows) -> None:
     axes.plot(observed.values("x"), observed.values(), color=VERMILION, linewidth=0.8)
 
 
-def mark_extrapolation(axes: Axes, end: float) -> None:
+def mark_extrapolation(axes: Axes) -> None:
     """The end of the data, dashed blue, and x*, dashed red."""
-    axes.axvline(end, color=BLUE, linewidth=1.1, linestyle=(0, (4, 3)))
+    axes.axvline(END, color=BLUE, linewidth=1.1, linestyle=(0, (4, 3)))
     axes.axvline(X_STAR, color=VERMILION, linewidth=1.1, linestyle=(0, (4, 3)))
     axes.annotate(
         "x*", (X_STAR, 1), xycoords=("data", "axes fraction"), xytext=(5, -12),

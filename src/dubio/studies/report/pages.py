@@ -11,6 +11,7 @@ from string import Template
 from dubio.ink import stylesheet, to_svg
 from dubio.studies.catalogue import PAPERS, Entry
 from dubio.studies.report.results import STATUSES, Result, Shown, Status, command_of
+from dubio.studies.rows import Rows
 from dubio.studies.study import SCALES, Claim, Finding, Plot, Table
 
 SIGNS: dict[Status, str] = {
@@ -78,7 +79,7 @@ def study_page(entry: Entry, shown: Shown) -> str:
     study, recipe = shown.study, shown.recipe
     exhibits = "".join(
         table_html(exhibit) if isinstance(exhibit, Table) else plot_html(exhibit, entry)
-        for exhibit in study.exhibits(shown.rows)
+        for exhibit in study.exhibits(Rows([*shown.rows, *study.backdrop()]))
     )
     deviations = [*study.deviations, *shown.departures]
     others = "".join(

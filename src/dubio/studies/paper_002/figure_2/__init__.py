@@ -2,7 +2,7 @@
 
 from dubio.studies.paper_002.curves import DEVIATIONS, SCALES
 from dubio.studies.paper_002.figure_2.claims import CLAIMS
-from dubio.studies.paper_002.figure_2.computation import pieces, run
+from dubio.studies.paper_002.figure_2.computation import backdrop, pieces, run
 from dubio.studies.paper_002.figure_2.exhibits import exhibits
 from dubio.studies.study import Study
 
@@ -18,6 +18,7 @@ STUDY = Study(
     scales=SCALES,
     pieces=pieces,
     run=run,
+    backdrop=backdrop,
     exhibits=exhibits,
     claims=CLAIMS,
     deviations=(

@@ -90,7 +90,7 @@ def draw_panels(rows: Rows, size: Size) -> Figure:
         chosen = rows.where(model=model, method=method, metric="curve")
         draw_band(panel, chosen, deviations)
         draw_observed(panel, observed)
-        mark_extrapolation(panel, max(observed.values("x")))
+        mark_extrapolation(panel)
         panel.set_title(title)
         panel.set_xlim(-1.8, max(chosen.values("x")))
     panels[0].sharey(panels[2])  # the same network

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from dubio.studies.paper_002.curves import DEVIATIONS, SCALES
 from dubio.studies.paper_002.figure_3.claims import CLAIMS
-from dubio.studies.paper_002.figure_3.computation import pieces, run
+from dubio.studies.paper_002.figure_3.computation import backdrop, pieces, run
 from dubio.studies.paper_002.figure_3.exhibits import exhibits
 from dubio.studies.study import Study
 
@@ -20,6 +20,7 @@ STUDY = Study(
     },
     pieces=pieces,
     run=run,
+    backdrop=backdrop,
     exhibits=exhibits,
     claims=CLAIMS,
     deviations=(

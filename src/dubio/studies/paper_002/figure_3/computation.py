@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import torch
 
 from dubio import data, predict
+from dubio.data.inventory import DATASETS
 from dubio.studies.paper_002.curves import (
     CO2_KINDS,
     NOISE_PRECISION,
@@ -21,20 +22,25 @@ GROUPS = 100
 
 
 def pieces(config: Config) -> list[Piece]:
-    """A piece for each restart, and the data."""
+    """A piece for each restart,."""
     networks: list[Piece] = [
         {"model": "relu", "restart": restart} for restart in range(1, config.restarts + 1)
     ]
-    return [*networks, {"model": "data", "restart": 1}]
+    return [*networks]
+
+
+def backdrop() -> Iterator[Measurement]:
+    """The data, for figures."""
+    if DATASETS["co2"].here() is None:  # pages are made without downloads
+        return
+    observed = data.co2()
+    yield from observations(observed.x, observed.y)
 
 
 def run(config: Config, piece: Piece, seed: Seed) -> Iterator[Measurement]:
     """The rows of a piece."""
     observed = data.co2()
     x, y = observed.x.float(), observed.y.float()
-    if piece["model"] == "data":
-        yield from observations(x, y)
-        return
     network, losses = train(config, CO2_KINDS["relu"], x, y)
     yield from learning_curve(losses, config.iterations)
     drawn = torch.linspace(-1.8, float(observed.test_x.max()), config.points)[:, None]

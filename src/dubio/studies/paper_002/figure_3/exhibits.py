@@ -63,7 +63,7 @@ def draw_panels(rows: Rows, size: Size) -> Figure:
         chosen = rows.where(metric="curve", method=method)
         draw_band(panel, chosen, 2)
         draw_observed(panel, observed)
-        mark_extrapolation(panel, max(observed.values("x")))
+        mark_extrapolation(panel)
         panel.set_title(title)
         panel.set_xlim(-1.8, max(chosen.values("x")))
     return figure

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from dubio.studies.paper_002.curves import DEVIATIONS, SCALES
 from dubio.studies.paper_002.solar.claims import CLAIMS
-from dubio.studies.paper_002.solar.computation import pieces, run
+from dubio.studies.paper_002.solar.computation import backdrop, pieces, run
 from dubio.studies.paper_002.solar.exhibits import exhibits
 from dubio.studies.study import Study
 
@@ -26,6 +26,7 @@ STUDY = Study(
     },
     pieces=pieces,
     run=run,
+    backdrop=backdrop,
     exhibits=exhibits,
     claims=CLAIMS,
     deviations=(

@@ -70,7 +70,7 @@ def draw_panels(rows: Rows, size: Size) -> Figure:
 def shade_gaps(axes: Axes, test: Rows) -> None:
     """A ground for each gap."""
     x = test.values("x")
-    step = len(x) // len(GAPS)
+    step = max(1, len(x) // len(GAPS))
     for start in range(0, len(x), step):
         axes.axvspan(x[start], x[start + step - 1], color=RULE, alpha=0.35, linewidth=0)
 
