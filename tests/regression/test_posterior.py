@@ -294,6 +294,73 @@ class TestSolvers:
         np.testing.assert_allclose(hasty.coef_, exact.coef_)
 
 
+class TestRounding:
+    @pytest.mark.parametrize("intercept", [True, False])
+    @pytest.mark.parametrize("ratio", [1e-6, 1e-10, 1e-12, 1e-14, 1e-16])
+    @pytest.mark.parametrize("stored", [np.asarray, sparse.csr_array])
+    def test_weak_priors_with_more_features_than_rows(
+        self, intercept: bool, ratio: float, stored: type
+    ) -> None:
+        """Against the singular values of the rows, of which a training row is a combination."""
+        X, y = problem(20, 60)
+        model = BayesianDropoutRegression(0.0, ratio * len(X), fit_intercept=intercept)
+        new = problem(5, 60, seed=1)[0]
+        predictive = model.fit(stored(X), y).predictive(np.concatenate([X, new]))
+
+        center = X.mean(0) if intercept else np.zeros(60)
+        left, values, right = np.linalg.svd(X - center, full_matrices=False)
+        seen = values > 1e-10
+        left, values, right = left[:, seen], values[seen], right[seen]
+        shrunk = np.square(values) + model.prior_precision
+        parts = (new - center) @ right.T
+        outside = np.square(new - center - parts @ right).sum(1) / model.prior_precision
+        spread = np.concatenate(
+            [
+                np.square(left * values) @ (1 / shrunk),
+                np.square(parts) @ (1 / shrunk) + outside,
+            ]
+        )
+        centred = y - y.mean() * intercept
+        rate = (np.square(left.T @ centred) * model.prior_precision / shrunk).sum() / 2
+        shape = (20 - intercept) / 2
+        scale = np.sqrt(rate / shape * (1 + intercept / 20 + spread))
+        np.testing.assert_allclose(model.posterior_.rate, rate, rtol=1e-6)
+        np.testing.assert_allclose(predictive.scale[0], scale, rtol=1e-6)
+
+    @pytest.mark.parametrize("rows", [50, 4])
+    def test_sparse_rows_far_from_zero(self, rows: int) -> None:
+        """Integers, so that moving them by 1e7 does not round."""
+        rng = np.random.default_rng(0)
+        X = rng.integers(-5, 6, size=(rows, 6)).astype(float)
+        y = X @ np.arange(6) + rng.normal(size=rows)
+        far = X + np.array([0, 1e7, 0, -1e7, 1e6, 0])
+        reference = BayesianDropoutRegression(0.0, 1e-3).fit(X, y)
+        for given in (far, sparse.csr_array(far)):
+            for solver in ("auto", "cg"):
+                model = BayesianDropoutRegression(0.0, 1e-3, solver=solver).fit(given, y)
+                np.testing.assert_allclose(model.coef_, reference.coef_, rtol=1e-6, atol=1e-6)
+                if solver == "auto":
+                    np.testing.assert_allclose(
+                        model.predictive(given).std, reference.predictive(X).std, rtol=1e-6
+                    )
+                    assert model.evidence().log_marginal_likelihood == pytest.approx(
+                        reference.evidence().log_marginal_likelihood, rel=1e-8
+                    )
+
+    @pytest.mark.parametrize("rows", [3, 10, 30, 100])
+    @pytest.mark.parametrize("constant", [0.1, 0.3, 0.7, 1.1, 123.456, 0.0, 1e9])
+    def test_targets_that_do_not_vary(self, rows: int, constant: float) -> None:
+        X, _ = problem(rows, 2)
+        weights = np.random.default_rng(1).uniform(0.5, 2, rows)
+        for weight in (None, weights):
+            model = BayesianDropoutRegression()
+            model.fit(X, np.full(rows, constant), sample_weight=weight)
+            assert model.posterior_.rate == 0
+            assert model.intercept_ == constant
+            with pytest.raises(ValueError, match="no density"):
+                model.predictive(X).log_prob(np.full(rows, constant))
+
+
 class TestRows:
     @pytest.mark.parametrize("features", [4, 30])
     @pytest.mark.parametrize("intercept", [True, False])

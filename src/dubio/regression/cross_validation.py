@@ -24,7 +24,9 @@ class BayesianDropoutRegressionCV(DropoutRegression):
     Args:
         drops: The rates to try.
         prior_precisions: The values of λ0 to try.
-        cv: Number of folds, a splitter, or an iterable of splits; None for five folds.
+        cv: Number of folds, a splitter, or an iterable of splits; None for five folds. Folds are
+            runs of rows as they come: with sorted rows set `KFold(5, shuffle=True)`. Splits by
+            groups are passed as splits, `list(GroupKFold(5).split(X, y, groups))`.
         fit_intercept: As in `BayesianDropoutRegression`.
         solver: As there.
         tol: As there.
@@ -58,25 +60,38 @@ class BayesianDropoutRegressionCV(DropoutRegression):
         self.tol = tol
 
     def _choose(self, X: Any, y: Array, weights: Array, solver: Solver) -> Prior:
-        grid = len(self.drops), len(self.prior_precisions)
-        if 0 in grid:
-            raise ValueError(
-                f"drops, prior_precisions: expected at least one value of each, got {grid[0]} and "
-                f"{grid[1]}; leave them to their defaults"
-            )
-        priors = [Prior(*pair) for pair in product(self.drops, self.prior_precisions)]
+        drops = _numbers("drops", self.drops)
+        precisions = _numbers("prior_precisions", self.prior_precisions)
+        priors = [Prior(*pair) for pair in product(drops, precisions)]
         folds = list(check_cv(self.cv).split(X, y))
         errors = np.empty((len(priors), len(folds)))
         with Progress("cross-validation", len(folds)) as progress:
             for fold, (train, test) in enumerate(folds):
-                design = make_design(X[train], weights[train], self.fit_intercept)
+                if not (weights[train].any() and weights[test].any()):
+                    raise ValueError(
+                        "cv: expected rows that count to train and to test on in every fold, got "
+                        f"none in fold {fold}; remove rows of weight zero, or shuffle: "
+                        "cv=KFold(5, shuffle=True)"
+                    )
+                design = make_design(X[train], weights[train], bool(self.fit_intercept))
                 predictions = predict_path(design, y[train], priors, solver, X[test])
                 for j, predicted in enumerate(predictions):
                     squares = np.square(y[test] - predicted)
                     errors[j, fold] = np.average(squares, axis=0, weights=weights[test]).mean()
                 progress.advance()
-        self.mse_path_ = errors.reshape(*grid, -1)
+        self.mse_path_ = errors.reshape(len(drops), len(precisions), -1)
         return priors[int(errors.mean(1).argmin())]
+
+
+def _numbers(name: str, values: Sequence[float]) -> list[float]:
+    """The values to try."""
+    array = np.asarray(values)
+    if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iuf":
+        raise ValueError(
+            f"{name}: expected a sequence of at least one number, got {values!r}; for a single "
+            f"value write {name}=[value]"
+        )
+    return [float(value) for value in array]
 
 
 def predict_path(

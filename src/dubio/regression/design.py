@@ -11,12 +11,14 @@ from functools import cached_property
 from typing import Any, final
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from dubio.regression.prior import Array
 
 BLOCK = 2**22  # numbers in a dense block: 32 MiB
 _WIDE = 4  # columns from which on it pays to store a sparse design both ways
+_FAR = 1e3  # squares over centred squares from which on a sparse column is stored centred
 
 
 def blocks(length: int, width: int) -> Iterator[slice]:
@@ -39,25 +41,33 @@ class Design(ABC):
     Attributes:
         count: Σ_i s_i, how many rows there are.
         freedom: Degrees of freedom of the noise: the rows, less one for an intercept.
+        roots: √s, `(N,)`.
         center: x̄, the weighted mean, `(D,)`.
         squares: c_d = Σ_i s_i x_id², `(D,)`.
+        centred_squares: The diagonal of AᵀA, `(D,)`.
     """
 
     center: Array
     squares: Array
+    centred_squares: Array
 
     def __init__(self, X: Any, weights: Array, intercept: bool) -> None:
         self.shape: tuple[int, int] = X.shape
         self.intercept = intercept
         self.count = float(weights.sum())
         self.freedom = self.count - intercept
+        self.roots = np.sqrt(weights)
         self._weights = weights
-        self._roots = np.sqrt(weights)
 
     def center_targets(self, y: Array) -> tuple[Array, Array]:
         """√S (y − 1ȳᵀ), `(N, K)`, and ȳ, `(K,)`."""
-        mean = self._weights @ y / self.count if self.intercept else np.zeros(y.shape[1])
-        return self._roots[:, None] * (y - mean), mean
+        mean = self._mean(y) if self.intercept else np.zeros(y.shape[1])
+        return self.roots[:, None] * (y - mean), mean
+
+    def _mean(self, columns: Array) -> Array:
+        """The weighted mean, corrected once: a constant is its own mean, to the last digit."""
+        mean = self._weights @ columns / self.count
+        return np.asarray(mean + self._weights @ (columns - mean) / self.count)
 
     @property
     @abstractmethod
@@ -93,8 +103,9 @@ class DenseDesign(Design):
     def __init__(self, X: Array, weights: Array, intercept: bool) -> None:
         super().__init__(X, weights, intercept)
         self.squares = weights @ np.square(X)
-        self.center = weights @ X / self.count if intercept else np.zeros(X.shape[1])
-        self._rows = self._roots[:, None] * (X - self.center)
+        self.center = self._mean(X) if intercept else np.zeros(X.shape[1])
+        self._rows = self.roots[:, None] * (X - self.center)
+        self.centred_squares = np.einsum("nd,nd->d", self._rows, self._rows)
 
     @property
     def stored(self) -> int:
@@ -131,18 +142,39 @@ class DenseDesign(Design):
 class SparseDesign(Design):
     """A is never formed: √S X stays sparse, and centring is a matrix of rank one beside it.
 
+    Where centring cancels, because a column lies far from zero, nearly all of it is stored anyhow
+    (a share q of stored numbers leaves Σ(x − x̄)² >= (1 − q) Σx²). Such columns are stored centred.
+
     Products with many columns gather from the shorter side, which fits a cache, and stream along
     the longer: where D > N they use a copy that is stored by column.
     """
 
     def __init__(self, X: Any, weights: Array, intercept: bool) -> None:
         super().__init__(X, weights, intercept)
+        self.squares = weights @ sparse.csr_array(X).power(2)
+        self.center = weights @ X / self.count if intercept else np.zeros(X.shape[1])
+        self.centred_squares = self.squares - self.count * np.square(self.center)
+        self._shift = self.center.copy()  # what is left to subtract
         self._rows = sparse.csr_array(X, copy=True)  # the caller may write into X
-        self._rows.data *= np.repeat(self._roots, np.diff(self._rows.indptr))
-        squares = np.bincount(self._rows.indices, np.square(self._rows.data), X.shape[1])
-        self.squares = squares.astype(np.float64)
-        mean = self._rows.T @ self._roots / self.count
-        self.center = mean if intercept else np.zeros(X.shape[1])
+        far = np.flatnonzero(_FAR * self.centred_squares < self.squares)
+        if len(far) > 0:
+            self._center_columns(far)
+        self._rows.data *= np.repeat(self.roots, np.diff(self._rows.indptr))
+
+    def _center_columns(self, columns: NDArray[np.intp]) -> None:
+        """Stores these columns centred, and full."""
+        dense = self._rows[:, columns].toarray()
+        self.center[columns] = self._mean(dense)
+        dense -= self.center[columns]
+        self.centred_squares[columns] = self._weights @ np.square(dense)
+        self._shift[columns] = 0
+        others = np.ones(self.shape[1])
+        others[columns] = 0
+        full = sparse.csr_array(
+            (dense.ravel(), np.tile(columns, len(dense)), np.arange(len(dense) + 1) * len(columns)),
+            shape=self.shape,
+        )
+        self._rows = sparse.csr_array(self._rows @ sparse.diags_array(others) + full)
 
     @cached_property
     def _columns(self) -> Any:
@@ -161,31 +193,31 @@ class SparseDesign(Design):
         """A V = √S X V − √s (x̄ᵀV)."""
         product: Array = self._stored_for(columns) @ columns
         if self.intercept:
-            product -= np.outer(self._roots, self.center @ columns)
+            product -= np.outer(self.roots, self._shift @ columns)
         return product
 
     def adjoint(self, columns: Array) -> Array:
         """Aᵀ U = (√S X)ᵀ U − x̄ (√sᵀU)."""
         product: Array = self._stored_for(columns).T @ columns
         if self.intercept:
-            product -= np.outer(self.center, self._roots @ columns)
+            product -= np.outer(self._shift, self.roots @ columns)
         return product
 
     @cached_property
     def gram(self) -> Array:
         """AᵀA = XᵀSX − Σs x̄x̄ᵀ."""
         gram: Array = (self._rows.T @ self._rows).toarray()
-        return gram - self.count * np.outer(self.center, self.center)
+        return gram - self.count * np.outer(self._shift, self._shift)
 
     def outer(self, scale: Array) -> Array:
         """A diag(scale) Aᵀ, some rows at a time: the product of sparse matrices is nearly full."""
         rows = self._rows
         columns = (rows @ sparse.diags_array(scale)).T.tocsr()  # (D, N)
-        cross = rows @ (scale * self.center) - self._roots * (scale @ self.center**2) / 2
+        cross = rows @ (scale * self._shift) - self.roots * (scale @ self._shift**2) / 2
         result = np.empty((self.shape[0], self.shape[0]))
         for part in blocks(self.shape[0], self.shape[0]):
             result[part] = (rows[part] @ columns).toarray()
-            result[part] -= np.outer(cross[part], self._roots) + np.outer(self._roots[part], cross)
+            result[part] -= np.outer(cross[part], self.roots) + np.outer(self.roots[part], cross)
         return result
 
     def column_quadratics(self, kernel: Array) -> Array:
@@ -196,8 +228,8 @@ class SparseDesign(Design):
             block = columns[part]
             result[part] = block.multiply(block @ kernel).sum(axis=1)
         if self.intercept:
-            seen = kernel @ self._roots  # (N,)
-            result += self.center * (self.center * (self._roots @ seen) - 2 * (columns @ seen))
+            seen = kernel @ self.roots  # (N,)
+            result += self._shift * (self._shift * (self.roots @ seen) - 2 * (columns @ seen))
         return result
 
 

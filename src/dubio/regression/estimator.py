@@ -1,7 +1,7 @@
 """The scikit-learn estimator."""
 
 from abc import ABC, abstractmethod
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, Literal, Self, final
 
 import numpy as np
@@ -11,11 +11,14 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from dubio.regression.design import make_design
-from dubio.regression.evidence import Evidence, evidence, maximise
+from dubio.regression.evidence import Evidence, evidence
+from dubio.regression.maximisation import maximise
 from dubio.regression.posterior import Posterior, WeightDraws
 from dubio.regression.predictive import StudentT
 from dubio.regression.prior import Array, Prior
 from dubio.regression.solver import Solver, SolverName
+
+_LARGEST = 1e70  # (y/x)² is the largest number that occurs
 
 Seed = int | np.random.Generator | None
 
@@ -49,6 +52,13 @@ class DropoutRegression(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
             multi_output=True,
             y_numeric=True,
         )
+        if (kind := np.asarray(y).dtype).kind not in "biuf":
+            raise ValueError(f"y: expected numbers, got {kind}; convert them, y.astype(float)")
+        if not isinstance(self.fit_intercept, bool | np.bool_):
+            raise TypeError(
+                f"fit_intercept: expected True or False, got {self.fit_intercept!r}; the intercept "
+                "is there or not"
+            )
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
         if (weights < 0).any() or not weights.any():
             raise ValueError(
@@ -57,8 +67,10 @@ class DropoutRegression(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
             )
         solver = Solver(self.solver, self.tol)
         X, y = _plain(X), np.asarray(y, dtype=np.float64)
+        _check_sizes("X", X)
+        _check_sizes("y", y)
         prior = self._choose(X, y, weights, solver)
-        design = make_design(X, weights, self.fit_intercept)
+        design = make_design(X, weights, bool(self.fit_intercept))
         self.posterior_ = Posterior(design, y, prior, solver)
         self.drop_, self.prior_precision_ = prior.drop, prior.precision
         self.coef_ = self.posterior_.coef
@@ -81,9 +93,9 @@ class DropoutRegression(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
                 masks, and densities, quantiles and samples use so many masks for each row.
             random_state: Seed or source of the masks.
         """
-        if draws < 0:
+        if not isinstance(draws, Integral) or draws < 0:
             raise ValueError(
-                f"draws: expected a number of masks >= 0, got {draws}; 0 does not drop at all"
+                f"draws: expected a whole number of masks >= 0, got {draws!r}; 0 does not drop"
             )
         rows = self._rows(X)
         return self.posterior_.predictive(rows, draws, np.random.default_rng(random_state))
@@ -96,8 +108,10 @@ class DropoutRegression(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
             random_state: Seed or source of the draws.
         """
         check_is_fitted(self)
-        if draws < 1:
-            raise ValueError(f"draws: expected at least 1, got {draws}; ask for one or more")
+        if not isinstance(draws, Integral) or draws < 1:
+            raise ValueError(
+                f"draws: expected a whole number >= 1, got {draws!r}; ask for one or more"
+            )
         return self.posterior_.sample(draws, np.random.default_rng(random_state))
 
     def evidence(self) -> Evidence:
@@ -176,18 +190,33 @@ class BayesianDropoutRegression(DropoutRegression):
                 "solver: expected 'auto' or 'cholesky' to choose by evidence, got 'cg', which "
                 "gives the mean alone"
             )
-        return maximise(make_design(X, weights, self.fit_intercept), y, drop, precision)
+        return maximise(make_design(X, weights, bool(self.fit_intercept)), y, drop, precision)
 
 
 def _number_or_none(name: str, value: float | str) -> float | None:
     if isinstance(value, str) and value == "evidence":
         return None
-    if not isinstance(value, Real):
+    if not isinstance(value, Real) or isinstance(value, bool):
         raise TypeError(
             f"{name}: expected a number or 'evidence', got {value!r}; to try several values, use "
             "BayesianDropoutRegressionCV"
         )
     return float(value)
+
+
+def _check_sizes(name: str, values: Any) -> None:
+    """Raises a ValueError where squares, or their ratios, would leave the range of float64."""
+    if sparse.issparse(values):
+        sizes = np.abs(values).max(axis=0).toarray()
+    else:
+        sizes = np.maximum(values.max(axis=0), -values.min(axis=0))
+    sizes = np.atleast_1d(sizes)
+    beyond = sizes[(sizes > _LARGEST) | ((sizes > 0) & (sizes < 1 / _LARGEST))]
+    if len(beyond) > 0:
+        raise ValueError(
+            f"{name}: expected columns whose largest numbers lie between {1 / _LARGEST:g} and "
+            f"{_LARGEST:g}, got {beyond[0]:g}; rescale {name}"
+        )
 
 
 def _plain(X: Any) -> Any:

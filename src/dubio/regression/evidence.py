@@ -1,22 +1,12 @@
-"""The evidence: how well f and λ0 explain the targets, and which explain them best."""
+"""The evidence: how well f and λ0 explain the targets."""
 
 from dataclasses import dataclass
-from itertools import product
 from typing import final
 
 import numpy as np
-from scipy import optimize, special
+from scipy import special
 
-from dubio.progress import Progress
-from dubio.regression.design import Design
 from dubio.regression.posterior import Posterior
-from dubio.regression.prior import Array, Prior
-from dubio.regression.solver import Solver
-
-_DROPS = (0.0, 0.02, 0.2, 0.7)  # where to look first
-_PRECISIONS = (1e-6, 1e-3, 1e-2, 0.1, 1.0, 10.0)  # in units of the mean square sum of a feature
-_NARROWEST, _WIDEST = 1e-8, 1e8  # bounds of the precision, in the same units
-_LEAST_KEEP = 1e-6
 
 
 @final
@@ -87,54 +77,3 @@ def gradient(posterior: Posterior) -> tuple[float, float]:
 def evidence(posterior: Posterior) -> Evidence:
     """The log marginal likelihood with its derivatives."""
     return Evidence(log_marginal_likelihood(posterior), *gradient(posterior))
-
-
-def maximise(design: Design, y: Array, drop: float | None, precision: float | None) -> Prior:
-    """The prior of the largest evidence; what is given stays, what is None is free.
-
-    The evidence often has two hills: one at f = 0, where all weights are of one size, and one at
-    small λ0, where all features contribute alike. A coarse grid finds a start on each.
-    """
-    unit = float(design.squares.mean()) or 1.0
-    exact = Solver("cholesky")
-    least_drop = _LEAST_KEEP if precision == 0 else 0.0
-    drops = [max(rate, least_drop) for rate in _DROPS] if drop is None else [drop]
-    precisions = [unit * value for value in _PRECISIONS] if precision is None else [precision]
-    bounds = [(least_drop, 1 - _LEAST_KEEP), (np.log(unit * _NARROWEST), np.log(unit * _WIDEST))]
-    free = [i for i, fixed in enumerate((drop, precision)) if fixed is None]
-
-    with Progress("evidence", None) as progress:
-
-        def posterior_of(prior: Prior) -> Posterior:
-            progress.advance()
-            return Posterior(design, y, prior, exact)
-
-        def prior_at(point: Array) -> Prior:  # the free ones of (f, log λ0)
-            rate = float(point[0]) if drop is None else drop
-            return Prior(rate, float(np.exp(point[-1])) if precision is None else precision)
-
-        def loss(point: Array) -> tuple[float, Array]:
-            posterior = posterior_of(prior_at(point))
-            slope = np.multiply(gradient(posterior), (1, posterior.prior.precision))
-            return -log_marginal_likelihood(posterior), -slope[free]
-
-        def climb(prior: Prior) -> tuple[float, Prior]:
-            with np.errstate(divide="ignore"):
-                start = np.array([prior.drop, np.log(prior.precision)])[free]
-            found = optimize.minimize(
-                loss,
-                start,
-                jac=True,
-                method="L-BFGS-B",
-                bounds=[bounds[i] for i in free],
-                options={"ftol": 1e-12},
-            )
-            return -found.fun, prior_at(found.x)
-
-        heights = {
-            prior: log_marginal_likelihood(posterior_of(prior))
-            for prior in (Prior(*pair) for pair in product(drops, precisions))
-        }
-        hills = [[p for p in heights if (p.drop == drops[0]) == ridge] for ridge in (True, False)]
-        starts = [max(hill, key=heights.__getitem__) for hill in hills if hill]
-        return max((climb(start) for start in starts), key=lambda found: found[0])[1]

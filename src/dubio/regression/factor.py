@@ -15,6 +15,18 @@ from scipy import linalg
 from dubio.regression.design import Design
 from dubio.regression.prior import Array, Prior
 
+_EPS = float(np.finfo(np.float64).eps)
+_DEPENDENT_FEATURES = (
+    "X: expected linearly independent features, or a prior that decides between them, got "
+    "features that depend on each other up to rounding; increase prior_precision or drop, or "
+    "remove constant and repeated features"
+)
+_DEPENDENT_ROWS = (
+    "prior_precision: expected a prior that float64 can tell from none, since there are more "
+    "features than rows, got one that vanishes beside the squares of the features; increase "
+    "prior_precision or drop, or rescale the features"
+)
+
 
 class Factor(ABC):
     """What follows from a factor of Λ or of K.
@@ -56,7 +68,9 @@ class PrimalFactor(Factor):
         self._keep, self._penalty = prior.keep, prior.penalty(design.squares)
         precision = prior.keep**2 * design.gram
         precision[np.diag_indices_from(precision)] += self._penalty
-        self._lower = _cholesky(precision)
+        # centring leaves this much of a constant: rounding of its square
+        noise = design.shape[0] * _EPS * prior.keep**2 * design.squares
+        self._lower = _cholesky(precision, noise, _DEPENDENT_FEATURES)
         with np.errstate(divide="ignore"):
             self.log_ratio = _log_determinant(self._lower) - float(np.log(self._penalty).sum())
 
@@ -86,26 +100,40 @@ class PrimalFactor(Factor):
 
 @final
 class DualFactor(Factor):
-    """K = LLᵀ, `(N, N)`. Keeps the training rows, as they are stored."""
+    """K = LLᵀ, `(N, N)`. Keeps the training rows, as they are stored.
+
+    Centred rows do not see the direction √s of the intercept: Aᵀ√s = 0, and K has the eigenvalue
+    1 there, however large the others are. It gets an eigenvalue of their size, which keeps K well
+    conditioned and changes nothing but the determinant.
+    """
 
     def __init__(self, design: Design, prior: Prior) -> None:
         self._keep, self._penalty = prior.keep, prior.proper_penalty(design.squares)
         self._design = design
         kernel = design.outer(prior.keep**2 / self._penalty)
+        extra = 0.0
+        if design.intercept:
+            extra = float(kernel.trace()) / len(kernel)
+            kernel += extra * np.outer(design.roots, design.roots) / design.count
         kernel[np.diag_indices_from(kernel)] += 1
-        self._lower = _cholesky(kernel)
-        self.log_ratio = _log_determinant(self._lower)
+        self._lower = _cholesky(kernel, np.zeros(len(kernel)), _DEPENDENT_ROWS)
+        self.log_ratio = _log_determinant(self._lower) - float(np.log1p(extra))
 
     def mean(self, design: Design, targets: Array) -> Array:
         """(1 − f) P⁻¹ Aᵀ K⁻¹ y."""
         return self._spread(_solve(self._lower, targets))
 
     def quadratic(self, rows: Array) -> Array:
-        """uᵀP⁻¹u − |L⁻¹ (1 − f) A P⁻¹ u|²."""
-        scaled = rows / self._penalty
-        seen = self._keep * self._design.forward(scaled.T)  # (N, B)
-        prior = np.einsum("bd,bd->b", rows, scaled)
-        return np.asarray(np.maximum(prior - _squares(self._lower, seen), 0))
+        """rᵀP⁻¹r + |β|² with β = K⁻¹ (1 − f) A P⁻¹ u and r = u − (1 − f) Aᵀ β.
+
+        This is Λ⁻¹ΛΛ⁻¹ between u and u. Unlike uᵀP⁻¹u − |L⁻¹ (1 − f) A P⁻¹ u|² it cannot cancel
+        where the prior is weak and u is a combination of training rows.
+        """
+        seen = self._keep * self._design.forward((rows / self._penalty).T)  # (N, B)
+        duals = _solve(self._lower, seen)
+        rest = rows - self._keep * self._design.adjoint(duals).T  # (B, D)
+        prior = np.einsum("bd,bd,d->b", rest, rest, 1 / self._penalty)
+        return np.asarray(prior + np.square(duals).sum(0))
 
     def sample(self, draws: int, rng: np.random.Generator) -> Array:
         """A draw v from the prior, corrected by the data: v − (1 − f) P⁻¹ Aᵀ K⁻¹ ((1 − f) A v + e).
@@ -139,21 +167,16 @@ def factorise(design: Design, prior: Prior) -> Factor:
     return PrimalFactor(design, prior) if features <= rows else DualFactor(design, prior)
 
 
-def _cholesky(matrix: Array) -> Array:
+def _cholesky(matrix: Array, noise: Array, message: str) -> Array:
     """L with LLᵀ = matrix, unless the matrix is singular up to rounding.
 
-    A squared pivot over its diagonal element is the share of a feature that the features before
-    it do not explain.
+    A squared pivot over its diagonal element is the share of a feature (or row) that those before
+    it do not explain. `noise` is rounding in the diagonal that the diagonal itself does not tell.
     """
-    diagonal = matrix.diagonal().copy()
+    size = matrix.diagonal() + noise
     lower, failed = linalg.lapack.dpotrf(matrix.T, lower=True, overwrite_a=True)
-    rounding = len(matrix) * np.finfo(np.float64).eps
-    if failed or bool((np.square(lower.diagonal()) <= rounding * diagonal).any()):
-        raise ValueError(
-            "X: expected linearly independent features, or a prior that decides between them, got "
-            "features that depend on each other up to rounding; increase prior_precision or drop, "
-            "or remove constant and repeated features"
-        )
+    if failed or bool((np.square(lower.diagonal()) <= len(matrix) * _EPS * size).any()):
+        raise np.linalg.LinAlgError(message)  # a ValueError
     return np.asarray(lower)
 
 

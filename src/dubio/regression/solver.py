@@ -7,6 +7,7 @@ give the mean alone, for many priors at once, from products with the rows.
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Literal, final
 
 import numpy as np
@@ -43,9 +44,9 @@ class Solver:
             raise ValueError(
                 f"solver: expected 'auto', 'cholesky' or 'cg', got {self.name!r}; 'auto' chooses"
             )
-        if not self.tolerance > 0:
+        if not isinstance(self.tolerance, Real) or not 0 < self.tolerance < 1:
             raise ValueError(
-                f"tol: expected a number > 0, got {self.tolerance}; 1e-8 is nearly exact"
+                f"tol: expected a number in (0, 1), got {self.tolerance!r}; 1e-8 is nearly exact"
             )
 
     def factorises(self, design: Design, priors: Sequence[Prior]) -> bool:
@@ -94,31 +95,38 @@ def iterate(
     spread = np.repeat(1 / penalty, outputs, axis=1)  # (D, J * K)
     spread *= keep**2
 
+    solution = np.zeros((len(targets), len(keep)))
+    open_ = np.arange(len(keep))  # columns that have not converged; the others cost nothing
     residual = np.tile(targets, len(priors))  # (N, J * K)
-    duals = np.zeros_like(residual)
-    direction = residual.copy()
+    duals, direction, scale = np.zeros_like(residual), residual.copy(), spread
     size = _squares(residual)
     goal = tolerance**2 * size
     for _ in range(_MOST_ITERATIONS):
-        active = size > goal
-        if not active.any():
+        going = size > goal
+        if not going.all():
+            solution[:, open_] = duals
+            open_, size, goal = open_[going], size[going], goal[going]
+            duals, residual, direction = duals[:, going], residual[:, going], direction[:, going]
+            scale = spread[:, open_]
+        if len(open_) == 0:
             break
         image = design.adjoint(direction)
-        image *= spread
+        image *= scale
         image = design.forward(image)
         image += direction
-        curvature = np.einsum("nj,nj->j", direction, image)
-        step = np.divide(size, curvature, out=np.zeros_like(size), where=active)
+        step = size / np.einsum("nj,nj->j", direction, image)
         duals += step * direction
         residual -= step * image
-        before, size = size, np.where(active, _squares(residual), size)
-        direction *= np.divide(size, before, out=np.zeros_like(size), where=active)
+        before, size = size, _squares(residual)
+        direction *= size / before
         direction += residual
-    means = design.adjoint(duals)
+    solution[:, open_] = duals
+    means = design.adjoint(solution)
     means *= spread
     means /= keep
-    converged = (size <= goal).reshape(-1, outputs)
-    return means.reshape(-1, len(priors), outputs), np.logical_and.reduce(converged, axis=1)
+    converged = np.ones(len(keep), dtype=np.bool_)
+    converged[open_] = size <= goal
+    return means.reshape(-1, len(priors), outputs), converged.reshape(-1, outputs).all(1)
 
 
 def _squares(columns: Array) -> Array:
