@@ -128,7 +128,7 @@ def _is_peak(heights: Array) -> NDArray[np.bool_]:
     """Where no neighbour is higher, along a line or across."""
     around = np.pad(heights, 1, constant_values=-np.inf)
     neighbours = around[:-2, 1:-1], around[2:, 1:-1], around[1:-1, :-2], around[1:-1, 2:]
-    return np.isfinite(heights) & np.logical_and.reduce([heights >= n for n in neighbours])
+    return np.asarray(np.isfinite(heights) & (heights >= np.max(neighbours, axis=0)))
 
 
 def _slopes(posterior: Posterior) -> Array:

@@ -126,7 +126,9 @@ def iterate(
     means /= keep
     converged = np.ones(len(keep), dtype=np.bool_)
     converged[open_] = size <= goal
-    return means.reshape(-1, len(priors), outputs), converged.reshape(-1, outputs).all(1)
+    return means.reshape(-1, len(priors), outputs), np.logical_and.reduce(
+        converged.reshape(-1, outputs), 1
+    )
 
 
 def _squares(columns: Array) -> Array:
