@@ -93,7 +93,14 @@ def test_the_range_is_the_longest() -> None:
 
 
 @pytest.mark.parametrize(
-    "settings", [{"splits": 1}, {"train_share": 1.0}, {"drop": 0.0}, {"precisions": (0.0,)}]
+    "settings",
+    [
+        {"splits": 1},
+        {"selected_splits": 1},
+        {"train_share": 1.0},
+        {"drop": 0.0},
+        {"precisions": (0.0,)},
+    ],
 )
 def test_impossible_settings_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="expected"):

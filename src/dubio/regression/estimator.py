@@ -140,6 +140,10 @@ class BayesianDropoutRegression(DropoutRegression):
 
         Λ = λ0 I + f(1 − f) diag(XᵀX) + (1 − f)² XᵀX,  μ = (1 − f) Λ⁻¹ Xᵀ y.
 
+    A dropped feature is zero, so centre features that lie far from zero, `StandardScaler(
+    with_std=False)`: else dropping them is a heavy loss, and their weights are shrunk for it. Do
+    not scale them: with equal sums of squares this is ridge regression, and drop adds nothing.
+
     The paper's model has no intercept. Here it is not dropped, has a flat prior, and is integrated
     out exactly; it costs one degree of freedom.
 

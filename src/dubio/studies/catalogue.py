@@ -230,7 +230,7 @@ ENTRIES = [
         "Test error against λ0 with and without dropout in four categories.",
         ("figure 2",),
         "dubio.studies.paper_003.figure_2",
-        {"smoke": "5 s", "small": "1 min", "paper": "20 min"},
+        {"smoke": "5 s", "small": "1 min", "paper": "8 min"},
         tuple(
             f"{data}-{category}"
             for data in ("amazon", "amazon-selected")

@@ -60,10 +60,14 @@ def others_vanish(rows: Rows) -> Finding:
         method: max(map(abs, path(rows, method, "unit variance")[-1].coefficients)) / limit
         for method in ("dropout", "ridge", "lasso")
     }
+    drop_odds = path(rows, "dropout", "unit variance")[-1].strength  # f/(1 − f)
+    predicts = ends["dropout"] / (1 + drop_odds)
     reproduced = ends["dropout"] > 0.5 and max(ends["ridge"], ends["lasso"]) <= VANISHED
     return Finding(
         "largest coefficient at the strongest regularisation, over that of a feature alone: "
-        + ", ".join(f"{method} {end:.3f}" for method, end in ends.items()),
+        + ", ".join(f"{method} {end:.3f}" for method, end in ends.items())
+        + f"; for dropout this is μ, while (1 − f)μ, which predicts, has {predicts:.3f} and "
+        "vanishes like ridge's",
         "reproduces" if reproduced else "worse",
     )
 
@@ -111,7 +115,8 @@ CLAIMS = (
         "In contrast, ridge regression and lasso do not.",
         "figure 1 (a); no numbers",
         "At the strongest regularisation dropout's largest coefficient is more than half of the "
-        "largest of Λ1⁻¹Xᵀy, those of ridge and lasso are at most 1 % of it: they go to zero.",
+        "largest of Λ1⁻¹Xᵀy, those of ridge and lasso are at most 1 % of it: they go to zero. "
+        "Dropout's are the paper's μ, as training sees them with some features missing.",
         others_vanish,
     ),
     Claim(

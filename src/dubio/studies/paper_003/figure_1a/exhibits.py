@@ -62,7 +62,11 @@ def draw_paths(rows: Rows, units: str, size: Size) -> Figure:
         for i, name in enumerate(names):
             colour, line = LINES[i % len(LINES)]
             values = [point.coefficients[i] for point in points]
-            panel.plot(explained, values, color=colour, linestyle=line, linewidth=1.7, label=name)
+            width = 3.4 if i == 0 else 1.6  # the first two nearly coincide
+            panel.plot(
+                explained, values, color=colour, linestyle=line, linewidth=width,
+                alpha=0.45 if i == 0 else 1.0, label=name,
+            )  # fmt: skip
             if method == "dropout":
                 panel.plot(
                     0, alone(rows, units)[i], color=colour, marker="o", markersize=6,

@@ -5,7 +5,7 @@ from functools import partial
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from dubio.ink import BLUE, RULE, VERMILION, house_style
+from dubio.ink import BLUE, INK, RULE, VERMILION, house_style
 from dubio.studies.rows import Row, Rows
 from dubio.studies.study import Plot, Size, Table
 
@@ -25,8 +25,9 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
             partial(draw_errors, rows),
             wide=(12.0, 4.4),
             narrow=(5.0, 8.4),
-            note="The mean squared error on 20 test rows, noise of variance one included; thin "
-            "lines are two standard errors over data sets.",
+            note="The mean squared error on 20 test rows, noise of variance one included. Caps are "
+            "two standard errors over data sets, which is less than a line's width where there are "
+            "many.",
         ),
         error_table(rows),
         Plot(
@@ -58,7 +59,7 @@ def draw_errors(rows: Rows, size: Size) -> Figure:
             panel.bar(
                 [i + side for i in range(len(sizes))], [row["value"] for row in found], width=0.36,
                 yerr=[2 * row["error"] for row in found], color=colour, linewidth=0, label=method,
-                error_kw={"elinewidth": 1.0},
+                error_kw={"elinewidth": 1.2, "capsize": 4, "capthick": 1.2, "ecolor": INK},
             )  # fmt: skip
         panel.set_title(title)
         panel.set_xticks(range(len(sizes)), [f"p = {p}" for p in sizes])
@@ -104,10 +105,10 @@ def draw_rates(rows: Rows, size: Size) -> Figure:
         panel.set_title(title)
         panel.set_yscale("log")
         panel.set_xticks(range(len(drops)), [f"{drop:g}" for drop in drops])
-        panel.set_xlabel("f")
+        panel.set_xlabel("f, not to scale")
         panel.grid(axis="y", color=RULE, linewidth=0.6)
         if stacked or condition == "default":
-            panel.set_ylabel("squared error")
+            panel.set_ylabel("squared error, log scale")
     ticks = [1.5, 2, 3, 4, 5]
     panels[0].yaxis.set_major_locator(FixedLocator(ticks))
     panels[0].yaxis.set_minor_locator(NullLocator())
@@ -117,8 +118,8 @@ def draw_rates(rows: Rows, size: Size) -> Figure:
 
 
 def shades(count: int) -> list[float]:
-    """Opacities from light to full."""
-    return [(i + 1) / count for i in range(count)] if count > 1 else [1.0]
+    """Opacities from medium to full."""
+    return [1 - 0.55 * (count - 1 - i) / max(count - 1, 1) for i in range(count)]
 
 
 def error_table(rows: Rows) -> Table:

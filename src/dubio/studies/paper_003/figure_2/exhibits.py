@@ -1,12 +1,13 @@
 """The tables and drawings of figure 2: rows in, pictures out. Nothing here computes."""
 
+from collections.abc import Sequence
 from functools import partial
 
 from matplotlib.figure import Figure
 
 from dubio.ink import BLUE, RULE, VERMILION, house_style
 from dubio.studies.paper_003.figure_2.claims import better_range, lowest, panels
-from dubio.studies.rows import Rows
+from dubio.studies.rows import Row, Rows
 from dubio.studies.study import Plot, Size, Table
 
 STYLES = {"ridge": (VERMILION, "--", "without dropout"), "dropout": (BLUE, "-", "dropout")}
@@ -38,8 +39,8 @@ def corpus_plot(rows: Rows, corpus: str) -> Plot:
         partial(draw_errors, rows),
         wide=(12.0, 7.6),
         narrow=(5.0, 12.0),
-        note="Mean over random splits; bands are one standard deviation over splits, as in the "
-        "paper.",
+        note=f"Mean over {spoken(rows.where(metric='splits').distinct('value'))} random splits; "
+        "bands are one standard deviation over splits, as in the paper. All panels have one scale.",
     )
 
 
@@ -49,7 +50,7 @@ def draw_errors(rows: Rows, size: Size) -> Figure:
     shown = panels(rows)
     columns = 1 if size[0] < 8 or len(shown) == 1 else 2
     figure = Figure(figsize=size, layout="constrained")
-    axes = figure.subplots(-(-len(shown) // columns), columns, squeeze=False).flat
+    axes = figure.subplots(-(-len(shown) // columns), columns, squeeze=False, sharey=True).flat
     for place, (panel, (_, category, cell)) in enumerate(zip(axes, shown, strict=False)):
         for method, (colour, line, name) in STYLES.items():
             errors = sorted(
@@ -70,6 +71,7 @@ def draw_errors(rows: Rows, size: Size) -> Figure:
         panel.set_title(category)
         panel.set_xlabel("λ0")
         panel.set_ylabel("test error, %")
+        panel.tick_params(labelleft=True)
         panel.grid(axis="y", color=RULE, linewidth=0.6)
         if place == 0:
             panel.legend(frameon=False, loc="upper left")
@@ -87,6 +89,7 @@ def range_table(rows: Rows) -> Table:
                 f"{category}, {corpus}",
                 f"{panel.value(metric='documents'):,.0f}",
                 f"{panel.value(metric='features'):,.0f}",
+                f"{panel.value(metric='splits'):,.0f}",
                 f"{100 * ridge['value']:.2f} ± {100 * ridge['deviation']:.2f}",
                 f"{ridge['precision']:g}",
                 f"**{100 * dropout['value']:.2f} ± {100 * dropout['deviation']:.2f}**"
@@ -102,6 +105,7 @@ def range_table(rows: Rows) -> Table:
             "category",
             "documents",
             "features",
+            "splits",
             "without dropout, %",
             "at λ0",
             "dropout, %",
@@ -119,23 +123,31 @@ def range_table(rows: Rows) -> Table:
 def difference_table(rows: Rows, corpus: str) -> Table:
     """What each rate changes at every λ0."""
     changes = rows.where(metric="difference")
-    precisions = sorted(changes.distinct("precision"))
-    cells = []
-    for _, category, panel in panels(changes):
-        for drop in sorted(panel.distinct("drop")):
-            found = [panel.row(drop=drop, precision=p) for p in precisions]
-            texts = [f"{100 * r['value']:+.1f} ± {100 * r['error']:.1f}" for r in found]
-            signed = [text.replace("-", "−") for text in texts]
-            marked = [
-                f"**{text}**" if row["value"] < 0 else text
-                for text, row in zip(signed, found, strict=True)
-            ]
-            cells.append([f"{category}, f = {drop:g}", *marked])
+    drops = sorted(changes.distinct("drop"))
+    columns = [
+        (category, drop, panel.where(drop=drop))
+        for _, category, panel in panels(changes)
+        for drop in drops
+    ]
     return Table(
         f"What dropout changes, in points: {CORPORA[corpus]}",
-        ("category", *(f"λ0 = {p:g}" for p in precisions)),
-        cells,
+        ("λ0", *(f"{category}, f = {drop:g}" for category, drop, _ in columns)),
+        [
+            [f"{p:g}", *(change(column.row(precision=p)) for _, _, column in columns)]
+            for p in sorted(changes.distinct("precision"))
+        ],
         "Error with dropout less error without, at the same λ0 and on the same splits, with "
         "standard errors over splits. Bold: dropout is better. Elsewhere it is not: with a large "
         "λ0 there is too much regularisation already.",
     )
+
+
+def change(row: Row) -> str:
+    """A difference in points with its standard error, bold where dropout is better."""
+    text = f"{100 * row['value']:+.1f} ± {100 * row['error']:.1f}".replace("-", "−")
+    return f"**{text}**" if row["value"] < 0 else text
+
+
+def spoken(splits: Sequence[float]) -> str:
+    """Numbers of splits in words."""
+    return " and ".join(f"{count:.0f}" for count in splits)
