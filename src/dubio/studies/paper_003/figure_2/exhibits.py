@@ -131,14 +131,14 @@ def difference_table(rows: Rows, corpus: str) -> Table:
     ]
     return Table(
         f"What dropout changes, in points: {CORPORA[corpus]}",
-        ("λ0", *(f"{category}, f = {drop:g}" for category, drop, _ in columns)),
+        ("λ0", *(f"{category} {drop:g}" for category, drop, _ in columns)),
         [
             [f"{p:g}", *(change(column.row(precision=p)) for _, _, column in columns)]
             for p in sorted(changes.distinct("precision"))
         ],
-        "Error with dropout less error without, at the same λ0 and on the same splits, with "
-        "standard errors over splits. Bold: dropout is better. Elsewhere it is not: with a large "
-        "λ0 there is too much regularisation already.",
+        "For each category and f: error with dropout less error without, at the same λ0 and on the "
+        "same splits, with standard errors over splits. Bold: dropout is better. Elsewhere it is "
+        "not: with a large λ0 there is too much regularisation already.",
     )
 
 
