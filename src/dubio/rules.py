@@ -17,7 +17,7 @@ from dubio.conversion.places import Place, Rule
 from dubio.interception.sites import Where, chooser
 from dubio.layers.bayesian import Bayesian, Sampler
 from dubio.layers.masked import Masked
-from dubio.layers.row_noise import Linear
+from dubio.layers.row_noise import is_linear
 from dubio.masks.mask import Mask
 from dubio.priors import Gaussian, Prior
 
@@ -93,7 +93,8 @@ def bayes(
             ``lambda place: Gaussian.around(place.layer, sigma=0.1)``.
         where: Which layers: a pattern for their names, such as ``"head.*"``, a class, a module
             (with all layers in it), a predicate on `Place`, or a list of those. None for all.
-        sampler: How noise enters linear layers and convolutions; others sample their weights.
+        sampler: How noise enters linear layers and convolutions of torch; others, and those under
+            a parametrization, sample their weights.
         deviation: The standard deviation of every weight to start from.
     """
     return _Weighing(prior, where, sampler, deviation)
@@ -121,7 +122,7 @@ class _Weighing:
         if not chooser(self.where)(place):
             return None
         prior = self.prior if isinstance(self.prior, Prior) else self.prior(place)
-        sampler = self.sampler if isinstance(place.layer, Linear) else "weights"
+        sampler = self.sampler if is_linear(place.layer) else "weights"
         return Bayesian(place.layer, prior=prior, sampler=sampler, deviation=self.deviation)
 
     def __repr__(self) -> str:

@@ -1,7 +1,7 @@
 """Modules with noise of their own: they draw it through the noise around them, and have a KL."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Literal
 
 import torch
@@ -18,6 +18,10 @@ class Stochastic(nn.Module, ABC):
         """Whether the divergence is a function of the parameters alone, without any noise."""
         return True
 
+    def named_parts(self) -> Iterable[tuple[str, nn.Module | nn.Parameter]]:
+        """What its distribution is about, and can be that of no other module."""
+        return self.named_children()
+
     @abstractmethod
     def kl(self) -> Tensor:
         """Divergence of its distribution from the prior, in nats, summed over parameters."""
@@ -25,9 +29,8 @@ class Stochastic(nn.Module, ABC):
 
 def kl(model: nn.Module) -> Tensor:
     """The divergence of all stochastic modules of a network, each counted once."""
-    stochastic = [module for module in model.modules() if isinstance(module, Stochastic)]
-    _check_apart(stochastic)
-    parts = [module.kl() for module in stochastic]
+    check_apart(model.modules())
+    parts = [module.kl() for module in model.modules() if isinstance(module, Stochastic)]
     if not parts:
         raise ValueError(
             f"model: expected a network with stochastic modules such as dubio.Masked, got "
@@ -36,16 +39,17 @@ def kl(model: nn.Module) -> Tensor:
     return torch.stack([part.to(parts[0].device) for part in parts]).sum()
 
 
-def _check_apart(modules: list[Stochastic]) -> None:
-    """Complain about a module with parameters that would be counted in two divergences."""
-    owners: dict[nn.Module, Stochastic] = {}
-    for owner in modules:
-        for name, part in owner.named_children():
+def check_apart(modules: Iterable[nn.Module]) -> None:
+    """Complain about what would be counted in two divergences, and be drawn twice."""
+    owners: dict[nn.Module | nn.Parameter, Stochastic] = {}
+    for owner in (module for module in modules if isinstance(module, Stochastic)):
+        for name, part in owner.named_parts():
             if owners.setdefault(part, owner) is not owner:
                 raise ValueError(
                     f"model: expected stochastic modules with parts of their own, but one "
                     f"{type(part).__name__} is the {name} of two of them, and would count twice; "
-                    f"for masks that share a rate use mask.tied()."
+                    f"use one {type(owner).__name__} in both places. For masks that share a rate "
+                    f"there is mask.tied(); of layers that share weights make one Bayesian."
                 )
 
 
@@ -63,6 +67,7 @@ def own_noise(
     rows: int | None,
     units: int,
     rate: Callable[[], float | None],
+    owner: nn.Module | None = None,
 ) -> Tensor | None:
     """The noise of a module at work on x: None when it is to behave like its mean.
 
@@ -70,17 +75,20 @@ def own_noise(
     Otherwise it is fresh in train mode, and none in eval mode.
 
     Args:
-        module: The module, which is one site.
+        module: The module, which has one such noise.
         distribution: What to draw; ``bernoulli`` is a fair coin.
         shape: Shape of the noise without sharing.
         x: The tensor that it acts on.
         rows: The axis of the batch in ``shape``; None for noise of weights, which has none.
         units: The axis of the units in ``shape``.
         rate: Gives the dropout rate, for the table of sites.
+        owner: The module that is the site, for all noises of its parts; by default the module.
     """
     interceptor = current_interceptor()
     if interceptor is not None:
-        return interceptor.own_noise(module, distribution, torch.Size(shape), x, rows, units, rate)
+        return interceptor.own_noise(
+            module, distribution, torch.Size(shape), x, rows, units, rate, owner or module
+        )
     if not module.training:
         return None
     noise = x.new_empty(shape, dtype=torch.promote_types(x.dtype, torch.float32))

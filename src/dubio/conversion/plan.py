@@ -8,6 +8,7 @@ from typing import NamedTuple, final
 from torch import nn
 
 from dubio.conversion.places import Place, Rule, containers
+from dubio.stochastic import check_apart
 from dubio.tables import table
 
 
@@ -66,7 +67,7 @@ class Plan:
                 layer cannot be changed from inside; what replaces it is returned.
 
         Raises:
-            ValueError: If no layer is to be replaced.
+            ValueError: If no layer is to be replaced, or two by what shares its weights.
         """
         replacements: dict[nn.Module, nn.Module] = {
             change.place.layer: change.replacement
@@ -75,6 +76,7 @@ class Plan:
         }
         if not replacements:
             raise ValueError(self._nothing_to_do())
+        check_apart(nn.ModuleList(replacements.values()).modules())
         replacements |= {dropout: nn.Identity() for dropout in self.removed.values()}
         model = self.model
         if copy:

@@ -135,11 +135,14 @@ class Plainly:
 class OwnSite:
     """A module's own site, the noise of one draw there, and its axes of rows and of units.
 
+    The shape is that without sharing.
+
     Noise of weights has no axis of rows: it is the same for the whole batch.
     """
 
     site: Site
     noise: Tensor
+    shape: torch.Size
     rows: int | None
     units: int
 
@@ -204,11 +207,14 @@ class Interceptor(TorchFunctionMode):
         self._batch = batch
         self._executor = Plainly() if executor is None else executor
         self.own: dict[nn.Module, OwnSite] = {}
+        self._own_sites: dict[nn.Module, Site | None] = {}
         self.memory: dict[nn.Module, Any] = {}
         self._tokens: list[Token[Interceptor | None]] = []
+        self._learning_around = False
 
     def __enter__(self) -> "Interceptor":
         self._tokens.append(_current.set(self))
+        self._learning_around = torch.is_grad_enabled()
         super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
@@ -260,12 +266,7 @@ class Interceptor(TorchFunctionMode):
         owner: nn.Module | None = None,
     ) -> Site | None:
         """Note that a site is reached; None if it was not chosen to be noisy."""
-        if torch.is_grad_enabled() and inside_checkpoint():
-            raise NotImplementedError(
-                f"{kind}: noise inside of torch.utils.checkpoint would be drawn anew when the "
-                f"block is computed again for the gradient, outside of this noise; leave "
-                f"checkpointing out, or compute without gradients."
-            )
+        self._check_checkpoint(kind)
         name, module = (kind, owner) if self._namer is None else self._namer.name(kind, owner)
         site = Site(len(self.sites), name, kind, rate, tuple(x.shape), module)
         self.sites.append(site)
@@ -298,24 +299,44 @@ class Interceptor(TorchFunctionMode):
         rows: int | None,
         units: int,
         rate: Callable[[], float | None],
+        owner: nn.Module,
     ) -> Tensor | None:
-        """The noise of a module that is one site however often it is called; None if left out."""
+        """The noise of a module, the same however often it is called; None if left out.
+
+        All noises of an owner are one site.
+        """
         known = self.own.get(module)
         if known is not None:
+            self._check_checkpoint(known.site.kind)
             self._check_same_shape(known, shape)
-            return known.noise
-        known_rate = None if self._namer is None else rate()
-        site = self.reach(type(module).__name__, x, known_rate, shape, module)
+            return _for_gradients(known.noise)
+        if owner not in self._own_sites:
+            known_rate = None if self._namer is None else rate()
+            self._own_sites[owner] = self.reach(type(owner).__name__, x, known_rate, shape, owner)
+        site = self._own_sites[owner]
         if site is None:
             return None
+        before = sum(other.site is site for other in self.own.values())
         layout = Layout(shape) if rows is None else self.layout(site, shape, x, axis=rows)
         precise = x if torch.finfo(x.dtype).bits >= 32 else x.float()  # rates are not to be rounded
-        noise = self.perturb(Draw(site.index, 0, distribution, layout, keep=0.5), precise)
-        self.own[module] = OwnSite(site, noise, rows, units)
+        noise = self.perturb(Draw(site.index, before, distribution, layout, keep=0.5), precise)
+        self.own[module] = OwnSite(site, noise, shape, rows, units)
         return noise
 
+    def _check_checkpoint(self, kind: str) -> None:
+        """Complain about noise in a block that torch will compute again for the gradient.
+
+        In its reentrant form gradients are off inside of the block, so that those around tell.
+        """
+        if (torch.is_grad_enabled() or self._learning_around) and inside_checkpoint():
+            raise NotImplementedError(
+                f"{kind}: noise inside of torch.utils.checkpoint would be drawn anew when the "
+                f"block is computed again for the gradient, outside of this noise; leave "
+                f"checkpointing out, or enter the noise without gradients."
+            )
+
     def _check_same_shape(self, known: OwnSite, shape: torch.Size) -> None:
-        first = self.noise_shapes[known.site.index]
+        first = known.shape
         if self._numbers.shared and known.rows is not None:  # the number of rows is free
             first, shape = (
                 torch.Size([*s[: known.rows], 1, *s[known.rows + 1 :]]) for s in (first, shape)
@@ -352,3 +373,10 @@ class Interceptor(TorchFunctionMode):
         """What random numbers that the network draws by itself are to come from."""
         self._executor.own_randomness(f"torch's {getattr(function, '__name__', 'random')}")
         return torch.Generator().manual_seed(self._numbers.seeds(-2, len(self.sites))[0])
+
+
+def _for_gradients(noise: Tensor) -> Tensor:
+    """The noise, as a tensor that gradients can go through if it was drawn in inference mode."""
+    if noise.is_inference() and not torch.is_inference_mode_enabled():
+        return noise.clone()
+    return noise

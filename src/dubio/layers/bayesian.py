@@ -1,8 +1,8 @@
 """`Bayesian`: any layer with a distribution on its weights (Bayes by Backprop)."""
 
 import math
-from collections.abc import Mapping
-from typing import Any, Literal, final, get_args
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal, Self, final, get_args
 
 import torch
 from torch import Tensor, nn
@@ -10,11 +10,11 @@ from torch.nn.parameter import is_lazy
 
 from dubio.interception.interceptor import current_interceptor
 from dubio.layers.posterior import CenteredPrior, Posterior, Sample
-from dubio.layers.row_noise import Flipout, Linear, LocalNoise, RowNoise, has_rows
+from dubio.layers.row_noise import Flipout, LocalNoise, RowNoise, has_rows, is_linear
 from dubio.layers.substitution import substitute
 from dubio.layers.wrapping import Wrapping
 from dubio.priors import Gaussian, Prior
-from dubio.stochastic import Stochastic, own_noise
+from dubio.stochastic import Stochastic, check_apart, own_noise
 
 Sampler = Literal["weights", "local", "flipout"]
 
@@ -80,7 +80,7 @@ class Bayesian(Wrapping):
         count = sum(weight.numel() for weight in weights.values())
         rho = math.log(math.expm1(deviation)) if deviation < 20 else deviation
         self.rho = nn.Parameter(torch.full((count,), rho, dtype=dtype, device=first.device))
-        self.register_buffer("kept", _without_padding(layer, weights))
+        self.register_buffer("kept", _without_padding(layer))
         self.register_buffer("center", _center(prior, weights, dtype))
         self.row_noise = _row_noise(sampler)
 
@@ -95,7 +95,7 @@ class Bayesian(Wrapping):
         shared = interceptor is not None and interceptor.shared
         if self.row_noise is not None and not shared and has_rows(self.layer, args):
             noise = self._noise() if self.row_noise.needs_weights else None
-            return self.row_noise(self.layer, self.posterior(), noise, *args, **kwargs)
+            return self.row_noise(self, self.layer, self.posterior(), noise, *args, **kwargs)
         weights = self._weights()
         if weights is None:
             return self.layer(*args, **kwargs)
@@ -121,7 +121,14 @@ class Bayesian(Wrapping):
 
     def posterior(self) -> Posterior:
         """The distribution of the weights, in the order of ``layer.named_parameters()``."""
-        return Posterior(list(self.layer.parameters()), self.rho, self.kept)
+        means = list(self.layer.parameters())
+        count = sum(mean.numel() for mean in means)
+        if count != len(self.rho):
+            raise RuntimeError(
+                f"layer: expected the {len(self.rho)} weights that it had when it became Bayesian, "
+                f"got {count}; change its shape first and wrap it then."
+            )
+        return Posterior(means, self.rho, self.kept)
 
     def means(self) -> dict[str, Tensor]:
         """μ of every weight; zero where it is pruned."""
@@ -131,6 +138,20 @@ class Bayesian(Wrapping):
         """σ of every weight; zero where it is pruned."""
         return dict(zip(self._names(), self.posterior().deviation(), strict=True))
 
+    def named_parts(self) -> Iterable[tuple[str, nn.Parameter]]:
+        """The weights: layers may not share some of them."""
+        return self.layer.named_parameters("layer")
+
+    def settle(self) -> None:
+        """Set weights that were pruned to zero again, where an optimizer has moved them.
+
+        Nothing that was computed from them is outdated by that: they had no part in it.
+        """
+        if self.kept is not None:
+            with torch.no_grad(), torch._C.DisableTorchFunction():
+                for own, mean in zip(self.layer.parameters(), self.posterior().mean(), strict=True):
+                    own.data.copy_(mean)
+
     def extra_repr(self) -> str:
         """Sampler, prior, and the share of weights that are left."""
         kept = "" if self.kept is None else f", kept={float(self.kept.double().mean()):.3g}"
@@ -139,10 +160,11 @@ class Bayesian(Wrapping):
     def _weights(self) -> list[Tensor] | None:
         """The weights of this draw; None if they are those of the layer."""
         interceptor = current_interceptor()
-        if interceptor is not None and self in interceptor.memory:
-            known: Sample = interceptor.memory[self]
-            return known.weights
         noise = self._noise()
+        known: Sample | None = None if interceptor is None else interceptor.memory.get(self)
+        # weights that were made without gradients are made again where there are some
+        if known is not None and (not torch.is_grad_enabled() or known.weights[0].requires_grad):
+            return known.weights
         with torch._C.DisableTorchFunction():  # nothing in here is for an interceptor to see
             posterior = self.posterior()
             if noise is None:
@@ -173,11 +195,37 @@ class Bayesian(Wrapping):
         assert isinstance(mean, int | float)
         return CenteredPrior(self.prior, mean)
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Move and convert, but keep ρ and the prior's means precise: their sums are long."""
+        for child in self.children() if recurse else ():
+            child._apply(fn)
+
+        def precisely(tensor: Tensor) -> Tensor:
+            new = fn(tensor)
+            rounded = new.is_floating_point() and torch.finfo(new.dtype).bits < 32
+            return tensor.to(new.device, torch.float32) if rounded else new
+
+        super()._apply(precisely, recurse=False)  # type: ignore[no-untyped-call]
+        return self
+
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
-        """Take over which weights were pruned, whether any are pruned here or not."""
-        kept = state_dict.get(f"{prefix}kept")
-        self.kept = None if kept is None else torch.empty_like(kept, device=self.rho.device)
+        """Take over which weights were pruned, with the distribution of the others."""
+        if f"{prefix}rho" in state_dict:
+            kept = state_dict.get(f"{prefix}kept", _without_padding(self.layer))
+            self.kept = None if kept is None else torch.empty_like(kept, device=self.rho.device)
         super()._load_from_state_dict(state_dict, prefix, *rest)
+
+
+def bayesian_layers(model: nn.Module) -> dict[str, Bayesian]:
+    """All such layers of a network, each with its first name."""
+    found = {name: m for name, m in model.named_modules() if isinstance(m, Bayesian)}
+    if not found:
+        raise ValueError(
+            f"model: expected a network with Bayesian layers, got {type(model).__name__} without "
+            f"any; see dubio.rules.bayes."
+        )
+    check_apart(found.values())
+    return found
 
 
 def _row_noise(sampler: Sampler) -> RowNoise | None:
@@ -190,19 +238,16 @@ def _row_noise(sampler: Sampler) -> RowNoise | None:
             return Flipout()
 
 
-def _without_padding(layer: nn.Module, weights: Mapping[str, Tensor]) -> Tensor | None:
+def _without_padding(layer: nn.Module) -> Tensor | None:
     """All weights but the rows of embeddings that stand for no word; None if there are none."""
-    kept = {name: torch.ones_like(weight, dtype=torch.bool) for name, weight in weights.items()}
+    kept: dict[Tensor, Tensor] = {
+        weight: torch.ones_like(weight, dtype=torch.bool) for weight in layer.parameters()
+    }
     padded = False
-    for name, module in layer.named_modules():
+    for module in layer.modules():
         if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.padding_idx is not None:
             padded = True
-            kept[f"{name}.weight" if name else "weight"][module.padding_idx] = False
-            if module.weight[module.padding_idx].count_nonzero():
-                raise ValueError(
-                    f"layer: expected zeros in row {module.padding_idx} of the embedding, its "
-                    f"padding, got other numbers; set them to zero, or padding_idx to None."
-                )
+            kept[module.weight][module.padding_idx] = False
     return torch.cat([there.flatten() for there in kept.values()]) if padded else None
 
 
@@ -250,22 +295,28 @@ def _check(layer: nn.Module, prior: Prior, sampler: str, deviation: float) -> No
     if not all(parameter.is_floating_point() for parameter in parameters.values()):
         raise TypeError(f"layer: expected real weights, got {kind} with others.")
     for module in layer.modules():
-        if isinstance(module, nn.Embedding | nn.EmbeddingBag) and (
-            module.max_norm is not None or module.sparse
-        ):
+        if not isinstance(module, nn.Embedding | nn.EmbeddingBag):
+            continue
+        if module.max_norm is not None or module.sparse:
             raise ValueError(
                 "layer: expected an embedding without max_norm and sparse gradients, which "
                 "overwrite or skip weights; make it without."
+            )
+        padding, weight = module.padding_idx, module.weight
+        if padding is not None and not weight.is_meta and weight[padding].count_nonzero():
+            raise ValueError(
+                f"layer: expected zeros in row {padding} of the embedding, its padding, got other "
+                f"numbers; set them to zero, or padding_idx to None."
             )
     if not isinstance(prior, Prior):
         raise TypeError(f"prior: expected one from dubio.priors, got {prior!r}.")
     if sampler not in get_args(Sampler):
         names = ", ".join(get_args(Sampler))
         raise ValueError(f"sampler: expected one of {names}, got {sampler!r}.")
-    if sampler != "weights" and not isinstance(layer, Linear):
+    if sampler != "weights" and not is_linear(layer):
         raise ValueError(
             f"sampler: expected 'weights' for {kind}, got {sampler!r}, which is for Linear and "
-            f"Conv layers."
+            f"Conv layers as torch has them: outputs W·x + b, without parametrizations and hooks."
         )
     if not 0 < deviation < math.inf:
         raise ValueError(f"deviation: expected a positive number, got {deviation}.")

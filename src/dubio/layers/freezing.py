@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 from torch import nn
 
-from dubio.layers.bayesian import Bayesian
+from dubio.layers.bayesian import Bayesian, bayesian_layers
 
 
 def freeze(
@@ -29,15 +29,8 @@ def freeze(
         raise ValueError(f"mode: expected 'mean' or 'sample', got {mode!r}.")
     model = copy.deepcopy(model)
     frozen: dict[nn.Module, nn.Module] = {
-        module: _frozen(module, mode, generator)
-        for module in model.modules()
-        if isinstance(module, Bayesian)
+        module: _frozen(module, mode, generator) for module in bayesian_layers(model).values()
     }
-    if not frozen:
-        raise ValueError(
-            f"model: expected a network with Bayesian layers, got {type(model).__name__} without "
-            f"any."
-        )
     for parent in list(model.modules()):
         for name, child in parent._modules.items():
             if child is not None and child in frozen:

@@ -6,8 +6,9 @@ from typing import final
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.parametrize import is_parametrized
 
-from dubio.layers.bayesian import Bayesian
+from dubio.layers.bayesian import Bayesian, bayesian_layers
 from dubio.tables import table
 
 
@@ -69,7 +70,9 @@ def prune(model: nn.Module, fraction: float, *, per_layer: bool = False) -> Prun
     """
     if not 0 <= fraction <= 1:
         raise ValueError(f"fraction: expected a share between 0 and 1, got {fraction}.")
-    layers = dict(_layers(model))
+    layers = bayesian_layers(model)
+    for name, layer in layers.items():
+        _check_own_weights(name, layer.layer)
     ratios = {name: _signal_to_noise(layer) for name, layer in layers.items()}
     groups = [[name] for name in layers] if per_layer else [list(layers)]
     for group in groups:
@@ -88,19 +91,21 @@ def sparse_weights(model: nn.Module) -> dict[str, Tensor]:
     """
     return {
         f"{name}.{key}" if name else key: mean.detach().to_sparse()
-        for name, layer in _layers(model)
+        for name, layer in bayesian_layers(model).items()
         for key, mean in layer.means().items()
     }
 
 
-def _layers(model: nn.Module) -> Iterator[tuple[str, Bayesian]]:
-    found = [(name, m) for name, m in model.named_modules() if isinstance(m, Bayesian)]
-    if not found:
-        raise ValueError(
-            f"model: expected a network with Bayesian layers, got {type(model).__name__} without "
-            f"any; weights without a distribution have no signal-to-noise ratio."
-        )
-    yield from found
+def _check_own_weights(name: str, layer: nn.Module) -> None:
+    """Complain about weights that are computed from others, which zeros would spoil."""
+    for module in layer.modules():
+        by_hook = any(isinstance(value, Tensor) for value in vars(module).values())
+        if by_hook or is_parametrized(module):
+            raise ValueError(
+                f"{name or 'model'}: expected weights that can be zero one by one, got those of a "
+                f"{type(module).__name__}, which are computed from others (weight_norm or another "
+                f"parametrization); remove it before the layer becomes Bayesian."
+            )
 
 
 def _signal_to_noise(layer: Bayesian) -> Tensor:  # (weights,)
@@ -124,10 +129,7 @@ def _leave(layer: Bayesian, kept: Tensor) -> None:
     if kept.all():
         return
     layer.kept = kept.to(layer.rho.device)
-    posterior = layer.posterior()
-    with torch.no_grad():
-        for own, mean in zip(layer.layer.parameters(), posterior.mean(), strict=True):
-            own.copy_(mean)
+    layer.settle()
 
 
 def _by_weight(layers: dict[str, Bayesian]) -> Iterator[tuple[str, Tensor]]:

@@ -17,10 +17,16 @@ from dubio.layers.substitution import substitute
 from dubio.stochastic import own_noise
 
 Linear = nn.Linear | _ConvNd
+_KINDS = (
+    nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d,
+    nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d,
+)  # fmt: skip
 
 
 class RowNoise(nn.Module, ABC):
     """A way to draw the outputs of a layer with Gaussian weights, row by row.
+
+    The noise enters at the site of its owner, the `dubio.Bayesian` around the layer.
 
     Attributes:
         needs_weights: Whether it starts from one draw of weights for all rows.
@@ -31,6 +37,7 @@ class RowNoise(nn.Module, ABC):
     @abstractmethod
     def forward(
         self,
+        owner: nn.Module,
         layer: Linear,
         posterior: Posterior,
         noise_of_weights: Tensor | None,
@@ -52,6 +59,7 @@ class LocalNoise(RowNoise):
 
     def forward(
         self,
+        owner: nn.Module,
         layer: Linear,
         posterior: Posterior,
         noise_of_weights: Tensor | None,
@@ -63,12 +71,15 @@ class LocalNoise(RowNoise):
         mean: Tensor = _with(layer, posterior.mean())(x, *args, **kwargs)
         with torch._C.DisableTorchFunction():
             noise = own_noise(
-                self, "normal", tuple(mean.shape), mean, rows=0, units=1, rate=lambda: None
-            )
+                self, "normal", tuple(mean.shape), mean, rows=0, units=1, rate=lambda: None,
+                owner=owner,
+            )  # fmt: skip
         if noise is None:
             return mean
         squared = [sigma.square() for sigma in posterior.deviation()]
-        variance: Tensor = _with(layer, squared)(x.square(), *args, **kwargs)
+        # squares leave the range of half precision, the deviations in it do not
+        precise = x.to(torch.promote_types(x.dtype, squared[0].dtype))
+        variance: Tensor = _with(layer, squared)(precise.square(), *args, **kwargs).to(noise.dtype)
         # where all inputs are zero the root has no slope; the paper adds 1e-32 to all variances
         smallest = torch.finfo(variance.dtype).tiny
         return mean + (variance.clamp(min=smallest).sqrt() * noise).to(mean.dtype)
@@ -87,6 +98,7 @@ class Flipout(RowNoise):
 
     def forward(
         self,
+        owner: nn.Module,
         layer: Linear,
         posterior: Posterior,
         noise_of_weights: Tensor | None,
@@ -100,12 +112,13 @@ class Flipout(RowNoise):
         ins, outs = x.shape[axis], mean.shape[axis]
         with torch._C.DisableTorchFunction():
             coins = own_noise(
-                self, "bernoulli", (len(x), ins + outs), x, rows=0, units=1, rate=lambda: None
-            )
+                self, "bernoulli", (len(x), ins + outs), x, rows=0, units=1, rate=lambda: None,
+                owner=owner,
+            )  # fmt: skip
             if noise_of_weights is None:
                 return mean
             parts = zip(posterior.deviation(), posterior.split(noise_of_weights), strict=True)
-            change = [sigma * eps for sigma, eps in parts]
+            change = [(sigma * eps).to(layer.weight.dtype) for sigma, eps in parts]
         if coins is None:
             unflipped: Tensor = mean + _with(layer, change)(x, *args, **kwargs)
             return unflipped
@@ -116,6 +129,22 @@ class Flipout(RowNoise):
         )
         flipped: Tensor = _with(layer, change)(x * of_inputs, *args, **kwargs) * of_outputs
         return mean + flipped.to(mean.dtype)
+
+
+def is_linear(layer: nn.Module) -> bool:
+    """Whether its output is plainly W·x + b in its own parameters, as the layers of torch have it.
+
+    That of a subclass with a forward of its own, under a parametrization or behind a hook need not
+    be.
+    """
+    kind = next((kind for kind in _KINDS if isinstance(layer, kind)), None)
+    methods = ("forward", "_conv_forward", "__call__")
+    return (
+        kind is not None
+        and all(getattr(type(layer), m, None) is getattr(kind, m, None) for m in methods)
+        and {name for name, _ in layer.named_parameters()} <= {"weight", "bias"}
+        and not (layer._forward_hooks or layer._forward_pre_hooks)
+    )
 
 
 def has_rows(layer: nn.Module, args: Sequence[Any]) -> bool:

@@ -3,6 +3,8 @@
 from abc import ABC
 from typing import Any
 
+from torch import nn
+
 from dubio.stochastic import Stochastic
 
 
@@ -14,10 +16,16 @@ class Wrapping(Stochastic, ABC):
     function. That is the mean, and torch does not do so while there is noise around.
     """
 
+    def settle(self) -> None:
+        """Make the layer's weights what they stand for, before others read them."""
+
     def __getattr__(self, name: str) -> Any:
         try:
             return super().__getattr__(name)
         except AttributeError:
             if name.startswith("__"):  # such as __deepcopy__, which would copy the layer alone
                 raise
-            return getattr(super().__getattr__("layer"), name)
+            value = getattr(super().__getattr__("layer"), name)
+            if isinstance(value, nn.Parameter | nn.Module):
+                self.settle()
+            return value
