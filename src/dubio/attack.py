@@ -8,8 +8,10 @@ not that of one draw. Its gradient is that of
 and needs the memory of one draw. The norm is the largest change of an entry (L∞).
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Protocol, final
 
 import torch
@@ -119,6 +121,8 @@ def pgd(
     if steps < 1:
         raise ValueError(f"steps: expected a positive int, got {steps}.")
     size = 2.5 * epsilon / steps if step_size is None else step_size
+    if step_size is not None and not (isinstance(size, Real) and 0 < size < math.inf):
+        raise ValueError(f"step_size: expected a positive number, got {step_size!r}.")
     noise = Noise(draws, generator=generator)
     found = x
     if random_start:
@@ -139,7 +143,8 @@ class Robustness:
 
     Attributes:
         epsilon: The sizes of the attack.
-        accuracy: The share of right answers of the predictive mean, for each.
+        accuracy: The share of labels that are the likeliest by the predictive mean, for each; all
+            elements count alike, such as pixels.
         entropy: The mean entropy of the predictive distribution, in nats.
         mutual_information: The mean part of it that comes from disagreement among draws.
     """
@@ -190,19 +195,24 @@ def robustness(
     """
     if not likelihood.discrete:
         raise TypeError(f"likelihood: expected one for labels, got {likelihood!r}.")
+    if not len(epsilons):
+        raise ValueError("epsilons: expected at least one size, got none; 0 is the batch itself.")
+    source_draws = draws if source_draws is None else source_draws
+    own = torch.Generator()  # the labels are looked at before the noise of the generator is drawn
+    predict(model, x, draws=1, likelihood=likelihood, generator=own, select=select).log_prob(y)
     rows: list[tuple[float, ...]] = []
     for epsilon in epsilons:
         attacked = x
         if epsilon:
             attacked = attack(
                 model if source is None else source, x, y, epsilon, likelihood=likelihood,
-                draws=source_draws or draws, generator=generator, bounds=bounds, select=select,
+                draws=source_draws, generator=generator, bounds=bounds, select=select,
             )  # fmt: skip
         p = predict(
             model, attacked, draws=draws, likelihood=likelihood, generator=generator,
             select=select, keep_draws=False,
         )  # fmt: skip
-        right = (p.mean.argmax(-1) == y).double().mean()
+        right = (likelihood.labels(p.mean) == y).double().mean()
         values = (right, p.entropy.mean(), p.mutual_information.mean())
         rows.append((epsilon, *map(float, values)))
     return Robustness(*zip(*rows, strict=True))
@@ -245,8 +255,8 @@ def _clamp(x: Tensor, bounds: Bounds) -> Tensor:
 def _check(x: Tensor, epsilon: float, bounds: Bounds) -> None:
     if not isinstance(x, Tensor) or not x.is_floating_point():
         raise TypeError("x: expected a floating-point tensor; other inputs have no gradient.")
-    if epsilon < 0:
-        raise ValueError(f"epsilon: expected a number >= 0, got {epsilon}.")
+    if not (isinstance(epsilon, Real) and 0 <= epsilon < math.inf):
+        raise ValueError(f"epsilon: expected a number >= 0, got {epsilon!r}.")
     if bounds is not None and bool((x < bounds[0]).any() or (x > bounds[1]).any()):
         low, high = float(x.min()), float(x.max())
         raise ValueError(

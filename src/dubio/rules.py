@@ -15,7 +15,7 @@ from torch import nn
 
 from dubio.conversion.places import Place, Rule
 from dubio.interception.sites import Where, chooser
-from dubio.layers.bayesian import Bayesian, Sampler
+from dubio.layers.bayesian import Bayesian, Sampler, check_noise
 from dubio.layers.masked import Masked
 from dubio.layers.row_noise import is_linear
 from dubio.masks.mask import Mask
@@ -111,7 +111,8 @@ class _Weighing:
     deviation: float
 
     def __post_init__(self) -> None:
-        if not isinstance(self.prior, Prior) and not callable(self.prior):
+        check_noise(self.sampler, self.deviation)
+        if isinstance(self.prior, type) or not isinstance(self.prior, Prior | Callable):
             raise TypeError(
                 f"prior: expected one from dubio.priors or a function of a place, got "
                 f"{self.prior!r}."

@@ -6,7 +6,7 @@ each function is written in the catalogue (`dubio.interception.catalogue`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from types import FunctionType
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from dubio.interception.eager import without_compilation
 from dubio.interception.layout import (
     BatchAxis,
     Layout,
@@ -210,16 +211,20 @@ class Interceptor(TorchFunctionMode):
         self._own_sites: dict[nn.Module, Site | None] = {}
         self.memory: dict[nn.Module, Any] = {}
         self._tokens: list[Token[Interceptor | None]] = []
+        self._eager: list[AbstractContextManager[None]] = []
         self._learning_around = False
 
     def __enter__(self) -> "Interceptor":
         self._tokens.append(_current.set(self))
         self._learning_around = torch.is_grad_enabled()
+        self._eager.append(without_compilation())
+        self._eager[-1].__enter__()
         super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
     def __exit__(self, *exception: object) -> None:
         super().__exit__(*exception)  # type: ignore[no-untyped-call]
+        self._eager.pop().__exit__(None, None, None)
         _current.reset(self._tokens.pop())
 
     @property
@@ -266,7 +271,7 @@ class Interceptor(TorchFunctionMode):
         owner: nn.Module | None = None,
     ) -> Site | None:
         """Note that a site is reached; None if it was not chosen to be noisy."""
-        self._check_checkpoint(kind)
+        self.check_checkpoint(kind)
         name, module = (kind, owner) if self._namer is None else self._namer.name(kind, owner)
         site = Site(len(self.sites), name, kind, rate, tuple(x.shape), module)
         self.sites.append(site)
@@ -307,7 +312,7 @@ class Interceptor(TorchFunctionMode):
         """
         known = self.own.get(module)
         if known is not None:
-            self._check_checkpoint(known.site.kind)
+            self.check_checkpoint(known.site.kind)
             self._check_same_shape(known, shape)
             return _for_gradients(known.noise)
         if owner not in self._own_sites:
@@ -323,7 +328,7 @@ class Interceptor(TorchFunctionMode):
         self.own[module] = OwnSite(site, noise, shape, rows, units)
         return noise
 
-    def _check_checkpoint(self, kind: str) -> None:
+    def check_checkpoint(self, kind: str) -> None:
         """Complain about noise in a block that torch will compute again for the gradient.
 
         In its reentrant form gradients are off inside of the block, so that those around tell.

@@ -14,6 +14,7 @@ from dubio.layers.row_noise import Flipout, LocalNoise, RowNoise, has_rows, is_l
 from dubio.layers.substitution import substitute
 from dubio.layers.wrapping import Wrapping
 from dubio.priors import Gaussian, Prior
+from dubio.priors.prior import positive
 from dubio.stochastic import Stochastic, check_apart, own_noise
 
 Sampler = Literal["weights", "local", "flipout"]
@@ -160,11 +161,13 @@ class Bayesian(Wrapping):
     def _weights(self) -> list[Tensor] | None:
         """The weights of this draw; None if they are those of the layer."""
         interceptor = current_interceptor()
+        if interceptor is not None and self in interceptor.memory:
+            interceptor.check_checkpoint("Bayesian")
+            known: Sample = interceptor.memory[self]
+            # those that were made without gradients are made again where there are some
+            if not torch.is_grad_enabled() or known.weights[0].requires_grad:
+                return known.weights
         noise = self._noise()
-        known: Sample | None = None if interceptor is None else interceptor.memory.get(self)
-        # weights that were made without gradients are made again where there are some
-        if known is not None and (not torch.is_grad_enabled() or known.weights[0].requires_grad):
-            return known.weights
         with torch._C.DisableTorchFunction():  # nothing in here is for an interceptor to see
             posterior = self.posterior()
             if noise is None:
@@ -192,7 +195,7 @@ class Bayesian(Wrapping):
         mean = self.prior.mean
         if isinstance(self.center, Tensor):
             return CenteredPrior(self.prior, self.center)
-        assert isinstance(mean, int | float)
+        assert not isinstance(mean, Mapping)
         return CenteredPrior(self.prior, mean)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
@@ -310,13 +313,17 @@ def _check(layer: nn.Module, prior: Prior, sampler: str, deviation: float) -> No
             )
     if not isinstance(prior, Prior):
         raise TypeError(f"prior: expected one from dubio.priors, got {prior!r}.")
-    if sampler not in get_args(Sampler):
-        names = ", ".join(get_args(Sampler))
-        raise ValueError(f"sampler: expected one of {names}, got {sampler!r}.")
+    check_noise(sampler, deviation)
     if sampler != "weights" and not is_linear(layer):
         raise ValueError(
             f"sampler: expected 'weights' for {kind}, got {sampler!r}, which is for Linear and "
             f"Conv layers as torch has them: outputs W·x + b, without parametrizations and hooks."
         )
-    if not 0 < deviation < math.inf:
-        raise ValueError(f"deviation: expected a positive number, got {deviation}.")
+
+
+def check_noise(sampler: str, deviation: float) -> None:
+    """Complain about what is no sampler, and no deviation to start from."""
+    if sampler not in get_args(Sampler):
+        names = ", ".join(get_args(Sampler))
+        raise ValueError(f"sampler: expected one of {names}, got {sampler!r}.")
+    positive("deviation", deviation)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from numbers import Real
 from typing import final
 
 import torch
@@ -68,8 +69,8 @@ def prune(model: nn.Module, fraction: float, *, per_layer: bool = False) -> Prun
     Returns:
         What is left of each tensor of weights.
     """
-    if not 0 <= fraction <= 1:
-        raise ValueError(f"fraction: expected a share between 0 and 1, got {fraction}.")
+    if not (isinstance(fraction, Real) and 0 <= fraction <= 1):
+        raise ValueError(f"fraction: expected a share between 0 and 1, got {fraction!r}.")
     layers = bayesian_layers(model)
     for name, layer in layers.items():
         _check_own_weights(name, layer.layer)
@@ -89,10 +90,12 @@ def sparse_weights(model: nn.Module) -> dict[str, Tensor]:
     The names are those in the ``state_dict`` of ``dubio.freeze(model)``, which the dense form of
     each tensor fits.
     """
+    layers = bayesian_layers(model)
+    means = (mean.detach() for layer in layers.values() for mean in layer.means().values())
+    kept = _by_weight(layers)
     return {
-        f"{name}.{key}" if name else key: mean.detach().to_sparse()
-        for name, layer in bayesian_layers(model).items()
-        for key, mean in layer.means().items()
+        name: mean.sparse_mask(there.to_sparse())
+        for (name, there), mean in zip(kept, means, strict=True)
     }
 
 

@@ -107,6 +107,10 @@ class Categorical(_Discrete):
         terms: Tensor = torch.special.entr(mean)
         return terms.sum(self.dim)
 
+    def labels(self, mean: Tensor) -> Tensor:
+        """The likeliest class: `(B, ...)`."""
+        return mean.argmax(self.dim)
+
     def votes(self, outputs: Tensor) -> Tensor:
         """Draws for which each class is the likeliest: `(B, ..., K)`."""
         axis = self._axis(outputs)
@@ -180,6 +184,10 @@ class Bernoulli(_Discrete):
         """The same for averaged probabilities."""
         terms: Tensor = torch.special.entr(torch.stack([mean, 1 - mean]))
         return terms.sum(0)
+
+    def labels(self, mean: Tensor) -> Tensor:
+        """1 where that is likelier than 0: `(B, *E)`."""
+        return (mean > 0.5).to(mean.dtype)
 
     def votes(self, outputs: Tensor) -> Tensor:
         """Draws that prefer 0 and 1 for every element: `(B, *E, 2)`."""

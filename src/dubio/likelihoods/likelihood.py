@@ -73,6 +73,10 @@ class Likelihood(ABC):
         """Entropy in nats given averaged probabilities `(B, *E)`; discrete likelihoods only."""
         raise self.undefined("entropy")
 
+    def labels(self, mean: Tensor) -> Tensor:
+        """The likeliest label given averaged probabilities `(B, *E)`, shaped as targets."""
+        raise self.undefined("labels")
+
     def votes(self, outputs: Tensor) -> Tensor:
         """Draws that prefer each label, labels last: `(B, ..., labels)`; discrete ones only."""
         raise self.undefined("votes")

@@ -6,7 +6,8 @@ from typing import ClassVar, Self, final
 
 from torch import Tensor, nn
 
-from dubio.priors.prior import Mean, Prior, log, positive, shown, squares, sum_of_logs
+from dubio.priors.prior import Mean, Prior, finite, log, positive, shown, squares, sum_of_logs
+from dubio.stochastic import Stochastic
 
 
 @final
@@ -27,10 +28,16 @@ class Gaussian(Prior):
 
     def __post_init__(self) -> None:
         positive("sigma", self.sigma)
+        finite(self.mean)
 
     @classmethod
     def around(cls, module: nn.Module, sigma: float) -> Self:
-        """A prior around the weights that a layer has now, for example from another task."""
+        """A prior around the weights that a layer has now, for example from another task.
+
+        Of a stochastic one, such as `dubio.Bayesian`, around the means.
+        """
+        if isinstance(module, Stochastic):
+            module = module.get_submodule("layer")
         means: Mapping[str, Tensor] = {
             name: weight.detach().clone() for name, weight in module.named_parameters()
         }

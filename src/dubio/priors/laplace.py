@@ -7,7 +7,7 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from dubio.priors.prior import Mean, Prior, log, positive, shown, sum_of_logs
+from dubio.priors.prior import Mean, Prior, finite, log, positive, shown, sum_of_logs
 
 
 @final
@@ -31,6 +31,7 @@ class Laplace(Prior):
 
     def __post_init__(self) -> None:
         positive("scale", self.scale)
+        finite(self.mean)
 
     def kl(self, offset: Tensor, deviation: Tensor, noise: Tensor | None) -> Tensor:
         """Σ log(2b) − log(σ√(2πe)) + E|w − mean|/b."""

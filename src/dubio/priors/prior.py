@@ -3,6 +3,8 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from math import inf, isfinite
+from numbers import Real
 from typing import ClassVar
 
 import torch
@@ -40,9 +42,21 @@ class Prior(ABC):
 
 
 def positive(name: str, value: float) -> None:
-    """Complain about a scale that is none."""
-    if not 0 < value < float("inf"):
-        raise ValueError(f"{name}: expected a positive number, got {value}.")
+    """Complain about a scale that is none; a tensor would not be learned."""
+    if not (isinstance(value, Real) and 0 < value < inf):
+        raise ValueError(f"{name}: expected a positive number, got {value!r}.")
+
+
+def finite(mean: Mean) -> None:
+    """Complain about a mean that is none."""
+    if isinstance(mean, Mapping):
+        fine = all(isinstance(each, Tensor) for each in mean.values())
+    else:
+        fine = isinstance(mean, Real) and isfinite(mean)
+    if not fine:
+        raise ValueError(
+            f"mean: expected a number, or a tensor for each weight by its name, got {mean!r}."
+        )
 
 
 def shown(mean: Mean) -> str:

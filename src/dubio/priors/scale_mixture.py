@@ -1,13 +1,14 @@
 """The scale mixture of two Gaussians."""
 
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import ClassVar, final
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dubio.priors.prior import Mean, Prior, log, positive, shown, squares, sum_of_logs
+from dubio.priors.prior import Mean, Prior, finite, log, positive, shown, squares, sum_of_logs
 
 
 @final
@@ -35,13 +36,14 @@ class ScaleMixture(Prior):
     exact: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if not 0 < self.pi < 1:
+        if not (isinstance(self.pi, Real) and 0 < self.pi < 1):
             raise ValueError(
-                f"pi: expected a share between 0 and 1, got {self.pi}; with one component use "
+                f"pi: expected a share between 0 and 1, got {self.pi!r}; with one component use "
                 f"Gaussian(sigma)."
             )
         positive("sigma1", self.sigma1)
         positive("sigma2", self.sigma2)
+        finite(self.mean)
 
     def kl(self, offset: Tensor, deviation: Tensor, noise: Tensor | None) -> Tensor:
         """Σ log q(w) − log p(w)."""

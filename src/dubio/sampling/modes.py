@@ -7,14 +7,12 @@ then hide a dropout from us, as in ``if self.training: x = F.dropout(x)`` or
 their own flag up, and only their own.
 """
 
-import sys
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from types import CodeType
 from weakref import WeakSet
 
-import torch
 from torch import nn
 
 from dubio.interception.register import is_registered
@@ -22,8 +20,6 @@ from dubio.interception.sites import Site
 
 _lock = threading.Lock()
 _borrowed: dict[nn.Module, tuple[int, bool]] = {}  # module -> (users, its own flag)
-_eager_users = 0
-_eager = ExitStack()
 _found_gates: WeakSet[nn.Module] = WeakSet()
 _gated_methods: dict[type[nn.Module], list[set[str]]] = {}
 
@@ -48,8 +44,7 @@ def sampling_mode(roots: Iterable[nn.Module], raised: set[nn.Module]) -> Iterato
         for module in modules:  # not before all are noted: some pass their flag on to others
             _set_flag(module, module in raised)
     try:
-        with _without_compilation():
-            yield
+        yield
     finally:
         with _lock:
             for module in modules:
@@ -141,27 +136,3 @@ def _names(code: CodeType | None) -> set[str]:
         if isinstance(constant, CodeType):
             names |= _names(constant)
     return names
-
-
-@contextmanager
-def _without_compilation() -> Iterator[None]:
-    """Run compiled parts of a network as the Python code they came from.
-
-    The compiler's stance belongs to the process, so it is set by the first of several threads and
-    given back by the last. If the compiler was never imported there is nothing compiled.
-    """
-    global _eager_users
-    if "torch._dynamo" not in sys.modules:
-        yield
-        return
-    with _lock:
-        if _eager_users == 0:
-            _eager.enter_context(torch.compiler.set_stance("force_eager"))
-        _eager_users += 1
-    try:
-        yield
-    finally:
-        with _lock:
-            _eager_users -= 1
-            if _eager_users == 0:
-                _eager.close()

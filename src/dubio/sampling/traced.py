@@ -9,6 +9,7 @@ constants and never runs again.
 
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -110,7 +111,8 @@ class Recorder:
         kept = [tensor for reference in self._traced if (tensor := reference()) is not None]
         self._traced.clear()
         for tensor in kept:
-            torch.utils.swap_tensors(tensor, tensor.value.detach())
+            with suppress(RuntimeError):  # one that torch holds on to computes as its value does
+                torch.utils.swap_tensors(tensor, tensor.value.detach())
 
     def trace(self, value: Tensor, slot: Slot) -> Traced:
         """Wrap a value of this pass."""
