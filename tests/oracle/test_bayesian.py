@@ -4,7 +4,7 @@ import copy
 import io
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -526,3 +526,223 @@ class TestWrongArguments:
         layer = nn.Embedding.from_pretrained(torch.ones(3, 2), padding_idx=1)
         with pytest.raises(ValueError, match="expected zeros in row 1"):
             Bayesian(layer)
+
+
+class Standardised(nn.Conv2d):
+    """Its output is not linear in its weights."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self._conv_forward(x, self.weight / self.weight.std(), self.bias)
+
+
+class TestRowNoiseIsForPlainLayers:
+    MAKE: ClassVar[dict[str, Callable[[], nn.Module]]] = {
+        "subclass": lambda: Standardised(2, 3, 1),
+        "parametrization": lambda: nn.utils.parametrizations.weight_norm(nn.Linear(4, 3)),
+        "hook": lambda: _hooked(nn.Linear(4, 3)),
+    }
+
+    @pytest.mark.parametrize("sampler", ["local", "flipout"])
+    @pytest.mark.parametrize("name", MAKE)
+    def test_others_are_refused(self, name: str, sampler: Any) -> None:
+        with pytest.raises(ValueError, match=r"expected 'weights' for .*parametrizations"):
+            Bayesian(self.MAKE[name](), sampler=sampler)
+        assert Bayesian(self.MAKE[name]()).sampler == "weights"
+
+    def test_a_subclass_with_the_same_forward_will_do(self) -> None:
+        class Named(nn.Linear):
+            pass
+
+        assert Bayesian(Named(3, 2), sampler="local").sampler == "local"
+
+
+def _hooked(layer: nn.Module) -> nn.Module:
+    layer.register_forward_hook(lambda module, inputs, output: output.tanh())
+    return layer
+
+
+class TestOnePass:
+    """A layer that is called several times, with and without gradients."""
+
+    @pytest.mark.parametrize("context", [torch.no_grad, torch.inference_mode])
+    @pytest.mark.parametrize("sampler", ["weights", "local", "flipout"])
+    def test_a_call_without_gradients_takes_none_from_the_next(
+        self, sampler: Any, context: Any
+    ) -> None:
+        class Twice(nn.Module):
+            def __init__(self, quiet: Any) -> None:
+                super().__init__()
+                torch.manual_seed(0)
+                self.layer = dubio.BayesLinear(3, 3, sampler=sampler, deviation=0.3)
+                self.quiet = quiet
+
+            def forward(self, x: Tensor) -> Tensor:
+                if self.quiet is None:
+                    return self.layer(x + self.layer(x).detach())
+                with self.quiet():
+                    before = self.layer(x)
+                return self.layer(x + before.clone())
+
+        x, gradients = torch.randn(4, 3, generator=seeded()), []
+        for quiet in (None, context):
+            net = Twice(quiet)
+            elbo = dubio.ELBO(net, dubio.likelihoods.Gaussian(1.0), 4, generator=seeded())
+            elbo(x, torch.zeros(4, 3)).backward()
+            gradients.append([p.grad for p in net.parameters()])
+        torch.testing.assert_close(*gradients)
+
+    @pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad")
+    @pytest.mark.parametrize("before", [False, True])
+    @pytest.mark.parametrize("reentrant", [False, True])
+    @pytest.mark.parametrize("sampler", ["weights", "local", "flipout"])
+    def test_checkpoints_are_refused(self, sampler: Any, reentrant: bool, before: bool) -> None:
+        from torch.utils.checkpoint import checkpoint
+
+        layer = dubio.BayesLinear(3, 3, sampler=sampler)
+
+        class Net(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.layer = layer
+
+            def forward(self, x: Tensor) -> Tensor:
+                x = layer(x) if before else x
+                return checkpoint(layer, x, use_reentrant=reentrant)
+
+        x = torch.randn(4, 3, requires_grad=True)
+        elbo = dubio.ELBO(Net(), dubio.likelihoods.Gaussian(1.0), 4)
+        with pytest.raises(NotImplementedError, match="noise inside of torch"):
+            elbo(x, torch.zeros(4, 3))
+        assert dubio.predict(Net(), x.detach(), draws=2).std.isfinite().all()
+
+    @pytest.mark.parametrize("sampler", ["weights", "local", "flipout"])
+    def test_a_layer_is_one_site(self, sampler: Any) -> None:
+        net = nn.Sequential(
+            dubio.BayesLinear(3, 3, sampler=sampler), nn.ReLU(),
+            dubio.BayesLinear(3, 3, sampler=sampler),
+        )  # fmt: skip
+        x = torch.rand(5, 3)
+        assert [(s.name, s.kind) for s in dubio.sites(net, x)] == [
+            ("0", "Bayesian"),
+            ("2", "Bayesian"),
+        ]
+        assert (dubio.predict(net, x, draws=6, where="2").std > 0).all()
+        with torch.no_grad():
+            net[2].rho.fill_(-100.0)
+        for where in ("2", net[2], lambda site: site.name == "2"):
+            assert dubio.predict(net, x, draws=6, where=where).std.max() < 1e-6
+
+    @pytest.mark.parametrize("sampler", ["weights", "flipout"])
+    def test_compiled(self, sampler: Any) -> None:
+        net, x = build("linear", sampler=sampler)
+        compiled = torch.compile(net, backend="eager")
+        losses = [
+            dubio.ELBO(n, dubio.likelihoods.Gaussian(1.0), 6, generator=seeded())(
+                x, torch.zeros(6, 3)
+            )
+            for n in (net, compiled)
+        ]
+        assert losses[0] == losses[1]
+        noise = dubio.Noise()
+        with noise:
+            one = net(x)
+        with noise:
+            assert torch.equal(compiled(x), one)
+
+
+class TestTiedWeights:
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words, self.out = nn.Embedding(7, 4), nn.Linear(4, 7, bias=False)
+            self.out.weight = self.words.weight
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.out(self.words(x))
+
+    def test_are_refused(self) -> None:
+        """They would have two draws, and count twice."""
+        message = "one Parameter is the layer.weight of two of them.*make one Bayesian"
+        with pytest.raises(ValueError, match=message):
+            dubio.convert(self.Tied(), dubio.rules.bayes())
+        net = self.Tied()
+        net.words, net.out = Bayesian(net.words), Bayesian(net.out)
+        for use in (dubio.kl, dubio.freeze, lambda net: dubio.prune(net, 0.5)):
+            with pytest.raises(ValueError, match=message):
+                use(net)
+
+    def test_of_one_bayesian_layer_are_its_means_elsewhere(self) -> None:
+        net = dubio.convert(self.Tied(), dubio.rules.bayes(where="words"))
+        assert net.out.weight is net.words.layer.weight
+        assert dubio.kl(net) == net.words.kl()
+
+    def test_advice_for_a_layer_in_two(self) -> None:
+        layer = nn.Linear(3, 3)
+        with pytest.raises(ValueError, match="use one Bayesian in both places"):
+            dubio.kl(nn.Sequential(Bayesian(layer), Bayesian(layer)))
+
+
+class TestHalfPrecision:
+    @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+    @pytest.mark.parametrize("sampler", ["weights", "local", "flipout"])
+    def test_divergence_and_spread_are_those_of_single(self, sampler: Any, dtype: Any) -> None:
+        """400 draws of 18 outputs: spreads are good to 3.5 %, their mean far better."""
+        center = priors.Gaussian.around(nn.Linear(5, 3), 0.1)
+        net, x = build("linear", sampler=sampler, deviation=1e-3, prior=center)
+        single = dubio.predict(net, x, draws=400, generator=seeded()).std
+        expected = float(net.layer.kl().detach())
+        for half in (copy.deepcopy(net).to(dtype), self._born(net, dtype)):
+            assert half.layer.rho.dtype == half.layer.center.dtype == torch.float32
+            assert float(half.layer.kl().detach()) == pytest.approx(expected, rel=0.02)
+            out = half.train()(x.to(dtype))
+            assert out.dtype == dtype
+            (out.float().sum() + half.layer.kl()).backward()
+            with torch.no_grad():
+                means = half.eval()(x.to(dtype)).float()
+                draws = dubio.predict(half, x.to(dtype), draws=400, generator=seeded()).draws
+            if dtype == torch.float16:  # bfloat16 rounds to 1e-3 and more
+                spread = (draws.float() - means).square().mean(0).sqrt()
+                torch.testing.assert_close(spread.mean(), single.mean(), rtol=0.1, atol=0)
+
+    @staticmethod
+    def _born(net: Called, dtype: torch.dtype) -> Called:
+        """Around a layer that had this precision before."""
+        old = net.layer
+        layer = copy.deepcopy(old.layer).to(dtype)
+        return Called(Bayesian(layer, prior=old.prior, sampler=old.sampler, deviation=1e-3))
+
+    def test_float_again(self) -> None:
+        net, _ = build("linear")
+        rho = net.layer.rho.detach().clone()
+        assert torch.equal(net.half().float().layer.rho, rho)
+
+
+class TestChangedLayers:
+    def test_other_shapes_are_noticed(self) -> None:
+        layer = dubio.BayesLinear(3, 3)
+        layer.layer.bias = None
+        for use in (layer.kl, layer.means, lambda: layer(torch.ones(1, 3))):
+            with pytest.raises(RuntimeError, match=r"expected the 12 weights .* got 9"):
+                use()
+
+    def test_a_partial_state_leaves_what_it_does_not_speak_of(self) -> None:
+        words = dubio.BayesEmbedding(5, 3, padding_idx=0)
+        words.kept[4] = False
+        before = words.kept.clone()
+        words.load_state_dict({}, strict=False)
+        assert torch.equal(words.kept, before)
+        words.load_state_dict({"rho": words.rho.detach()}, strict=False)
+        assert torch.equal(words.kept, torch.arange(15) > 2)
+
+    def test_padding_without_memory(self) -> None:
+        with torch.device("meta"):
+            words = dubio.BayesEmbedding(5, 3, padding_idx=0)
+        assert words.kept is not None
+        assert words.kept.is_meta
+
+
+@pytest.mark.parametrize("sampler", ["weights", "local"])
+def test_an_error_of_the_network_is_told(sampler: Any) -> None:
+    net = nn.Sequential(dubio.BayesLinear(3, 4, sampler=sampler), nn.Linear(5, 2))
+    with pytest.raises(RuntimeError, match="cannot be multiplied"):
+        dubio.predict(net, torch.randn(2, 3))

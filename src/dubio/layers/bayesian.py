@@ -214,8 +214,11 @@ class Bayesian(Wrapping):
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         """Take over which weights were pruned, with the distribution of the others."""
         if f"{prefix}rho" in state_dict:
-            kept = state_dict.get(f"{prefix}kept", _without_padding(self.layer))
-            self.kept = None if kept is None else torch.empty_like(kept, device=self.rho.device)
+            kept = state_dict.get(f"{prefix}kept")
+            if kept is None:
+                self.kept = _without_padding(self.layer)
+            else:
+                self.kept = torch.empty_like(kept, device=self.rho.device)
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
 
