@@ -1,6 +1,7 @@
 """Networks that get distributions on their weights."""
 
 import copy
+from typing import Any
 
 import pytest
 import torch
@@ -90,3 +91,22 @@ def test_wrong_arguments() -> None:
     scripted = nn.Sequential(torch.jit.script(nn.Linear(3, 2)))
     with pytest.raises(TypeError, match="compiled by TorchScript"):
         dubio.convert(scripted, rules.bayes())
+
+
+def test_layers_under_a_parametrization_sample_their_weights() -> None:
+    net = nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(4, 4)), nn.Linear(4, 2))
+    found = dubio.convert(net, rules.bayes(sampler="local"))
+    assert [layer.sampler for layer in found] == ["weights", "local"]
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: rules.bayes(sampler="locl"), ValueError, "sampler: expected one of weights"),
+        (lambda: rules.bayes(deviation=-1), ValueError, "deviation: expected a positive number"),
+        (lambda: rules.bayes(priors.Gaussian), TypeError, "prior: expected one from dubio.priors"),
+    ],
+)
+def test_wrong_arguments_of_the_rule(make: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        make()

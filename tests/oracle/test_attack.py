@@ -1,6 +1,7 @@
 """Attacks against the definition of the loss and against finite differences."""
 
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from torch import Tensor, nn
 
 import dubio
 from dubio import attack
-from dubio.likelihoods import Categorical
+from dubio.likelihoods import Bernoulli, Categorical
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -110,8 +111,49 @@ def test_robustness() -> None:
     assert same == white
 
 
+def test_accuracy_is_that_of_the_likeliest_labels() -> None:
+    """Whatever axis the classes are on, and for yes and no."""
+    torch.manual_seed(0)
+    x = torch.rand(40, 3, 4)
+    segments = nn.Sequential(dubio.BayesConv1d(3, 6, 1, deviation=0.3))
+    answers = nn.Sequential(nn.Flatten(), dubio.BayesLinear(12, 2, deviation=0.3))
+    for net, likelihood in ((segments, Categorical(dim=1)), (answers, Bernoulli())):
+        p = dubio.predict(net, x, likelihood=likelihood, generator=seeded())
+        labels = p.mean.argmax(1) if net is segments else p.mean.round()
+        y = labels.clone()
+        y[:10] = 1 - y[:10].clamp(max=1)  # wrong
+        options = {"likelihood": likelihood, "draws": 100, "generator": seeded()}
+        found = attack.robustness(net, x, y, (0.0, 0.1), **options)
+        assert found.accuracy[0] == float((y == labels).double().mean()) == 0.75
+        assert found.accuracy[1] <= 0.75
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda y: y.double(), "y: expected integer class labels"),
+        (lambda y: y[:, None], r"y: expected shape \(8,\)"),
+        (lambda y: y + 7, "y: expected class labels from 0 to 2"),
+    ],
+)
+def test_labels_that_do_not_fit(change: Any, message: str) -> None:
+    net, x, y = build()
+    with pytest.raises(ValueError, match=message):
+        attack.robustness(net, x, change(y), (0.0,), likelihood=Categorical())
+
+
 def test_wrong_arguments() -> None:
     net, x, y = build()
+    options = {"likelihood": Categorical()}
+    for epsilon in (float("nan"), float("inf"), "a"):
+        with pytest.raises(ValueError, match="epsilon: expected a number >= 0, got"):
+            attack.fgsm(net, x, y, epsilon, **options)
+    with pytest.raises(ValueError, match="step_size: expected a positive number, got -1"):
+        attack.pgd(net, x, y, 0.1, step_size=-1, **options)
+    with pytest.raises(ValueError, match="epsilons: expected at least one size"):
+        attack.robustness(net, x, y, (), **options)
+    with pytest.raises(ValueError, match="draws: expected a positive int, got 0"):
+        attack.robustness(net, x, y, (0.1,), source_draws=0, **options)
     with pytest.raises(ValueError, match=r"epsilon: expected a number >= 0, got -0.1"):
         attack.fgsm(net, x, y, -0.1, likelihood=Categorical())
     with pytest.raises(ValueError, match=r"bounds: expected entries of x within \(0.0, 1.0\)"):

@@ -215,6 +215,13 @@ class TestDivergence:
             trained.bias += 0.1
         assert float(layer.kl().detach()) == pytest.approx(3 * 0.5 * (0.1 / 0.2) ** 2, rel=1e-3)
 
+    def test_prior_around_a_bayesian_layer(self) -> None:
+        torch.manual_seed(0)
+        before = dubio.BayesLinear(5, 3)
+        prior = priors.Gaussian.around(before, 0.2)
+        layer = Bayesian(copy.deepcopy(before.layer), prior=prior, deviation=0.2)
+        assert float(layer.kl().detach()) == pytest.approx(0, abs=1e-4)
+
     def test_mean_of_the_prior(self) -> None:
         torch.manual_seed(0)
         layer = dubio.BayesLinear(5, 3, prior=priors.Laplace(0.3, mean=0.5))
@@ -741,8 +748,13 @@ class TestChangedLayers:
         assert words.kept.is_meta
 
 
-@pytest.mark.parametrize("sampler", ["weights", "local"])
-def test_an_error_of_the_network_is_told(sampler: Any) -> None:
-    net = nn.Sequential(dubio.BayesLinear(3, 4, sampler=sampler), nn.Linear(5, 2))
-    with pytest.raises(RuntimeError, match="cannot be multiplied"):
-        dubio.predict(net, torch.randn(2, 3))
+def test_an_error_of_the_network_is_told() -> None:
+    """Also if a view of a sampled tensor is held by then."""
+
+    def fail(x: Tensor) -> Tensor:
+        part = x[:, 0].view(-1)
+        raise KeyError(f"mine, after {len(part)} rows")
+
+    layer = dubio.BayesLinear(3, 4)
+    with pytest.raises(KeyError, match="mine, after 2 rows"):
+        dubio.predict(lambda x: fail(layer(x)), torch.randn(2, 3))

@@ -124,6 +124,17 @@ def test_sums_of_logarithms_hold_for_all_scales(low: float, size: int) -> None:
     torch.testing.assert_close(sum_of_logs(values), values.double().log().sum().float())
 
 
+@pytest.mark.parametrize(
+    "prior", [priors.Gaussian(0.1), priors.Laplace(0.1), priors.ScaleMixture(0.5, 0.1, 0.1)]
+)
+def test_sums_over_many_weights_are_precise(prior: Prior) -> None:
+    """Equal terms, as at the start: rounding errors of a running sum would all go one way."""
+    offset, noise = torch.full((2, 2**18), 0.05)
+    deviation = torch.full_like(offset, 0.1)
+    exact = prior.kl(offset.double(), deviation.double(), noise.double())
+    assert float(prior.kl(offset, deviation, noise)) == pytest.approx(float(exact), abs=0.2)
+
+
 def test_no_divergence_from_itself() -> None:
     prior = priors.Gaussian(0.5)
     zero, half = torch.zeros(7).double(), torch.full((7,), 0.5).double()
@@ -142,6 +153,16 @@ def test_no_divergence_from_itself() -> None:
         (lambda: priors.ScaleMixture(1.2, 1, 0.1), "pi"),
         (lambda: priors.ScaleMixture(0.5, -1, 0.1), "sigma1"),
         (lambda: priors.ScaleMixture(0.5, 1, math.inf), "sigma2"),
+        (lambda: priors.ScaleMixture("a", 1, 1), "pi"),
+        (lambda: priors.Gaussian("a"), "sigma: expected a positive number, got 'a'"),
+        (lambda: priors.Gaussian(torch.tensor(1.0, requires_grad=True)), "sigma"),
+        (lambda: priors.Gaussian(1.0, mean=torch.tensor(0.5)), "mean: expected a number"),
+        (lambda: priors.Laplace(1.0, mean="x"), "mean: expected a number, .* got 'x'"),
+        (lambda: priors.ScaleMixture(0.5, 1, 0.1, mean=math.nan), "mean"),
+        (
+            lambda: priors.Gaussian(1.0, mean={"weight": 0.5}),
+            "mean: expected a number, or a tensor",
+        ),
     ],
 )
 def test_wrong_arguments(make: object, message: str) -> None:

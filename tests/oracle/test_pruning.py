@@ -1,6 +1,7 @@
 """Pruning and freezing against their definitions."""
 
 import copy
+from typing import Any
 
 import pytest
 import torch
@@ -94,6 +95,38 @@ def test_momentum_from_before_does_not_move_them() -> None:
     torch.testing.assert_close(frozen(x), net.eval()(x))
 
 
+def test_who_reads_the_weights_does_not_see_them_either() -> None:
+    """In eval mode a block of a Transformer hands the weights of its layers to one function."""
+    torch.manual_seed(0)
+    block = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+    net = dubio.convert(block, dubio.rules.bayes())
+    x, y = torch.randn(3, 5, 8), torch.zeros(3, 5, 8)
+    elbo = dubio.ELBO(net, dubio.likelihoods.Gaussian(1.0), 3)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+    for step in range(3):
+        if step == 1:
+            dubio.prune(net, 0.7)
+        optimizer.zero_grad()
+        elbo(x, y).backward()
+        optimizer.step()
+    moved = net.linear1.layer.weight.flatten()[~net.linear1.kept[:128]]
+    assert moved.abs().max() > 0
+    with torch.no_grad():
+        torch.testing.assert_close(net.eval()(x), dubio.freeze(net).eval()(x))
+    assert torch.equal(net.linear1.weight, net.linear1.means()["weight"])
+    assert net.linear1.weight is net.linear1.layer.weight
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.parametrize(
+    "norm", [nn.utils.parametrizations.weight_norm, nn.utils.weight_norm], ids=["new", "old"]
+)
+def test_computed_weights_are_refused(norm: Any) -> None:
+    net = nn.Sequential(dubio.Bayesian(norm(nn.Linear(4, 4))))
+    with pytest.raises(ValueError, match="0: expected weights that can be zero one by one"):
+        dubio.prune(net, 0.5)
+
+
 def test_pruned_weights_have_no_part_in_the_divergence() -> None:
     net = build()
     dubio.prune(net, 0.4)
@@ -140,6 +173,10 @@ def test_sparse_weights_fit_the_frozen_network() -> None:
     dubio.prune(net, 0.9)
     sparse = dubio.sparse_weights(net)
     assert sum(tensor._nnz() for tensor in sparse.values()) == 8
+    with torch.no_grad():
+        net[0].layer.weight.zero_()  # as a mean may be
+    assert dubio.sparse_weights(net)["0.weight"]._nnz() == net[0].kept[:48].sum()
+    net[0].layer.weight.data.copy_(sparse["0.weight"].to_dense())
     plain = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3, bias=False))
     plain.load_state_dict({name: tensor.to_dense() for name, tensor in sparse.items()})
     x = torch.randn(5, 6)
@@ -192,6 +229,8 @@ def weights_of(net: nn.Module) -> Tensor:
 def test_wrong_arguments() -> None:
     with pytest.raises(ValueError, match=r"fraction: expected a share between 0 and 1, got 1.5"):
         dubio.prune(build(), 1.5)
+    with pytest.raises(ValueError, match="fraction: expected a share between 0 and 1, got 'a'"):
+        dubio.prune(build(), "a")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="expected a network with Bayesian layers, got Linear"):
         dubio.prune(nn.Linear(3, 2), 0.5)
     with pytest.raises(ValueError, match="expected a network with Bayesian layers"):

@@ -85,5 +85,5 @@ def sum_of_logs(values: Tensor) -> Tensor:
 
 
 def squares(values: Tensor) -> Tensor:
-    """Σ v²."""
-    return torch.dot(values, values)
+    """Σ v², summed pairwise: `torch.dot` loses nats by the hundred on millions of weights."""
+    return (values * values).sum()
