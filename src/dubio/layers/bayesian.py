@@ -31,16 +31,16 @@ class Bayesian(Wrapping):
     steps of a sequence.
 
     The samplers differ in their cost and in the variance of gradients, and agree in the
-    distribution of the outputs of a row:
+    distribution of the outputs of one position of a row:
 
     - ``weights`` draws w = μ + σε. A draw is one function of the input. For all layers.
     - ``local`` draws the outputs instead, N(xμ, x²σ²), for every row by itself (paper 004 eqs.
       16–18; Kingma et al. 2015). Positions of a convolution, or of a linear layer on sequences,
       have noise of their own, so that only the distribution of each position is that of the
-      weights. For Linear and Conv.
+      weights. For Linear, Conv and ConvTranspose.
     - ``flipout`` draws w once for the batch and flips signs of the deviations for every row (Wen
       et al. 2018), so that each row has weights of its own that are right for all positions. For
-      Linear and Conv.
+      Linear, Conv and ConvTranspose.
 
     With `local` there is no function that belongs to a draw: wherever rows are to share their noise
     (``shared=True``) the weights are drawn. Nor are outputs of several calls in one pass jointly

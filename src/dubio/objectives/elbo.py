@@ -31,7 +31,8 @@ class ELBO(nn.Module):
     network and of the likelihood. Noise is on in train and in eval mode.
 
     Args:
-        model: A network with stochastic modules.
+        model: A network with stochastic modules. Without any there is no KL: the loss is that of
+            maximum likelihood, under the dropout that there is.
         likelihood: What outputs say about targets.
         num_data: Number of training examples; assign to it when there are more.
         draws: Passes to average over.
