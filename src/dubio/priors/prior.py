@@ -3,7 +3,6 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from math import inf, isfinite
 from numbers import Real
 from typing import ClassVar
 
@@ -43,7 +42,7 @@ class Prior(ABC):
 
 def positive(name: str, value: float) -> None:
     """Complain about a scale that is none; a tensor would not be learned."""
-    if not (isinstance(value, Real) and 0 < value < inf):
+    if not (isinstance(value, Real) and 0 < value < math.inf):
         raise ValueError(f"{name}: expected a positive number, got {value!r}.")
 
 
@@ -52,7 +51,7 @@ def finite(mean: Mean) -> None:
     if isinstance(mean, Mapping):
         fine = all(isinstance(each, Tensor) for each in mean.values())
     else:
-        fine = isinstance(mean, Real) and isfinite(mean)
+        fine = isinstance(mean, Real) and math.isfinite(mean)
     if not fine:
         raise ValueError(
             f"mean: expected a number, or a tensor for each weight by its name, got {mean!r}."
