@@ -81,6 +81,14 @@ class Entry:
         }
 
 
+UCI = tuple(
+    f"uci-{name}"
+    for name in (
+        "bostonHousing", "concrete", "energy", "kin8nm", "naval-propulsion-plant", "power-plant",
+        "protein-tertiary-structure", "wine-quality-red", "yacht",
+    )
+)  # fmt: skip
+
 ENTRIES = [
     Entry(
         "000/figure-1",
@@ -113,12 +121,17 @@ ENTRIES = [
         "Uncertainty and rates against the number of data",
         "Epistemic, aleatoric and predictive deviation on y = 2x + 8 + ε, 10 to 10,000 points.",
         ("figure 1",),
+        "dubio.studies.paper_001.figure_1",
+        {"smoke": "2 s", "small": "5 min", "paper": "5 h"},
     ),
     Entry(
         "001/tables-3-4",
         "UCI regression with Concrete dropout",
         "Log-likelihood and RMSE of two hidden layers of 50, and the converged rates by split.",
         ("figure 2", "figure 3", "figure 4", "table 3", "table 4"),
+        "dubio.studies.paper_001.tables_3_4",
+        {"smoke": "10 s", "small": "20 min", "paper": "3 h"},
+        UCI,
     ),
     Entry(
         "001/mnist",
@@ -200,6 +213,9 @@ ENTRIES = [
         "UCI regression with MC dropout",
         "RMSE and log-likelihood on ten data sets, 20 splits, against VI and PBP.",
         ("table 1",),
+        "dubio.studies.paper_002.table_1",
+        {"smoke": "5 s", "small": "15 min", "paper": "50 min"},
+        UCI,
     ),
     Entry(
         "002/figure-6",

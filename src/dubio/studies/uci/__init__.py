@@ -1,0 +1,1 @@
+"""UCI regression as papers 001 and 002 compare on it."""

@@ -1,0 +1,45 @@
+"""The tables, and values of them as they are printed. Nothing here computes."""
+
+import math
+from statistics import fmean, stdev
+from typing import NamedTuple, Self, final
+
+TABLES = (
+    "boston", "concrete", "energy", "kin8nm", "naval", "power", "protein", "wine", "yacht"
+)  # fmt: skip
+TITLES = {
+    "boston": "Boston housing",
+    "concrete": "Concrete strength",
+    "energy": "Energy efficiency",
+    "kin8nm": "Kin8nm",
+    "naval": "Naval propulsion",
+    "power": "Power plant",
+    "protein": "Protein structure",
+    "wine": "Red wine quality",
+    "yacht": "Yacht hydrodynamics",
+}
+PRINTED = 0.005  # of published values: two decimals
+
+
+@final
+class Value(NamedTuple):
+    """A mean over splits with its standard error."""
+
+    mean: float
+    error: float
+
+    @classmethod
+    def of(cls, values: list[float]) -> Self | None:
+        """That of values by split; None if there are none."""
+        if not values:
+            return None
+        deviation = stdev(values) if len(values) > 1 else 0.0
+        return cls(fmean(values), deviation / math.sqrt(len(values)))
+
+    def margin(self, other: "Value") -> float:
+        """How much two means may differ by chance (two standard errors) and rounding."""
+        return 2 * math.hypot(self.error, other.error) + PRINTED
+
+    def shown(self, digits: int) -> str:
+        """As it stands in a table."""
+        return f"{self.mean:.{digits}f} ± {self.error:.{digits}f}".replace("-", "−")
