@@ -1,7 +1,7 @@
 """The numbers of tables 3 and 4: Concrete dropout and others on UCI tables, two hidden layers."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, cast, final, get_args
 
@@ -22,6 +22,11 @@ Method = Literal["concrete", "bernoulli", "mc", "bayes", "ensemble", "linear"]
 
 PRIOR = GammaPrior(0.1, 0.01)  # of the noise precision
 RESTARTS = {"ensemble": 5}  # of each network; elsewhere one
+MASKS: dict[str, Callable[..., Mask]] = {
+    "concrete": Concrete,
+    "bernoulli": LearnableBernoulli,
+    "mc": Bernoulli,
+}
 TUNING_DRAWS = 100
 M_STEP_DRAWS = 20
 
@@ -163,19 +168,12 @@ def objective(method: Method, candidate: Candidate, features: int, num_data: int
     def layer(ins: int, outs: int) -> nn.Module:
         length_scale = candidate.length_scale * math.sqrt(ins)
         plain = nn.Linear(ins, outs)
-        match method:
-            case "concrete":
-                return dubio.Masked(plain, Concrete(drop=candidate.drop), length_scale=length_scale)
-            case "bernoulli":
-                mask = LearnableBernoulli(drop=candidate.drop)
-                return dubio.Masked(plain, mask, length_scale=length_scale)
-            case "mc":
-                mask = Bernoulli(drop=candidate.drop)
-                return dubio.Masked(plain, mask, length_scale=length_scale)
-            case "bayes":
-                return dubio.Bayesian(plain, prior=dubio.priors.Gaussian(1 / length_scale))
-            case _:
-                return plain
+        if method == "bayes":
+            return dubio.Bayesian(plain, prior=dubio.priors.Gaussian(1 / length_scale))
+        if method in MASKS:
+            mask = MASKS[method](drop=candidate.drop)
+            return dubio.Masked(plain, mask, length_scale=length_scale)
+        return plain
 
     network = perceptron((features, 50, 50, 1), layer)
     if method == "ensemble":

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, NamedTuple, cast, final, get_args
 
 import torch
@@ -159,7 +160,7 @@ def members(
     for drop, length_scale, precision in zip(
         drops.tolist(), length_scales.tolist(), precisions.tolist(), strict=True
     ):
-        layer = masked(lambda drop=drop: dubio.masks.Bernoulli(drop=drop), length_scale)
+        layer = masked(partial(dubio.masks.Bernoulli, drop=drop), length_scale)
         likelihood = (
             dubio.likelihoods.LearnedGaussian()
             if math.isnan(precision)

@@ -1,0 +1,139 @@
+"""UCI studies: data of splits, the authors' loss as an ELBO, choices and verdicts."""
+
+import math
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import nn
+
+import dubio
+from dubio.data import DataError, uci
+from dubio.studies.paper_001.tables_3_4 import STUDY as CONCRETE
+from dubio.studies.paper_001.tables_3_4.computation import Candidate, Penalised, objective
+from dubio.studies.paper_002.table_1 import STUDY as DROPOUT
+from dubio.studies.paper_002.table_1.claims import clean_is_as_good, is_capped, reproduces_dropout
+from dubio.studies.paper_002.table_1.computation import (
+    CONSTANTS,
+    DROPS,
+    Config,
+    _equivalent,
+    members,
+    pieces,
+)
+from dubio.studies.paper_002.table_1.published import LOG_LIKELIHOOD, RMSE
+from dubio.studies.rows import Row, Rows
+from dubio.studies.uci.splits import Splits, tuned_precisions, with_precisions
+from dubio.studies.uci.tables import TABLES, Value
+
+
+@pytest.fixture(scope="module")
+def yacht() -> Splits:
+    try:
+        return Splits.of("yacht", 3)
+    except DataError as error:
+        pytest.skip(str(error))
+
+
+def test_splits_are_standardised_by_their_training_rows(yacht: Splits) -> None:
+    table = uci("yacht")
+    for k, split in enumerate(table.splits[:3]):
+        train, test = yacht.train[k], yacht.test[k]
+        assert not set(train.tolist()) & set(test.tolist())
+        torch.testing.assert_close(yacht.x[train].mean(0), torch.zeros(6), atol=1e-5, rtol=0)
+        torch.testing.assert_close(yacht.x[train].std(0, correction=0), torch.ones(6))
+        raw = yacht.y[test, 0].double() * yacht.scale[k] + table.target[split.train].mean()
+        torch.testing.assert_close(raw, table.target[split.test], atol=1e-4, rtol=1e-5)
+        assert torch.equal(torch.cat([yacht.rest[k], yacht.validation[k]]), train)
+
+
+@pytest.mark.parametrize("table", ["boston", "naval", "yacht"])
+def test_the_authors_loss_is_an_elbo(table: str) -> None:
+    """MSE + l²(1 − p)/(2Nτ)‖W‖² is 2/(τσ²) times the ELBO's loss, up to a constant."""
+    constants, scale, rows = CONSTANTS[table], torch.tensor([3.7]), 123
+    splits = Splits(torch.zeros(5, 4), torch.zeros(5, 1), scale, [], [])
+    drop = torch.tensor([constants.drop])
+    tau = constants.precision * scale**2
+    (elbo,) = members(
+        table, splits, drop, _equivalent(constants.length_scale, drop, scale), tau, rows
+    )
+    weights = [m.weight.detach() for m in elbo.model.modules() if isinstance(m, nn.Linear)]
+    assert len(weights) == 2
+    squares = sum(float(w.square().sum()) for w in weights)
+    penalty = (
+        constants.length_scale**2 * (1 - constants.drop) / (2 * rows * constants.precision)
+    ) * squares
+    assert float(dubio.kl(elbo.model).detach()) * 2 / (float(tau) * rows) == pytest.approx(
+        penalty, rel=1e-5
+    )
+    assert float(elbo.likelihood.noise_precision) == pytest.approx(float(tau))
+
+
+def test_a_penalised_network_has_the_prior_of_the_elbo() -> None:
+    """Without masks, Concrete's penalty at a rate near zero is that of the ensemble's networks."""
+    candidate = Candidate(0.5, 1e-6)
+    plain = objective("ensemble", candidate, 3, 10)
+    noisy = objective("mc", candidate, 3, 10)
+    assert isinstance(plain, Penalised)
+    with torch.no_grad():
+        for ours, theirs in zip(
+            (m for m in plain.modules() if isinstance(m, nn.Linear)),
+            (m for m in noisy.modules() if isinstance(m, nn.Linear)),
+            strict=True,
+        ):
+            theirs.load_state_dict(ours.state_dict())
+    x, y = torch.randn(10, 3), torch.randn(10, 1)
+    torch.testing.assert_close(plain(x, y), noisy(x, y), rtol=1e-4, atol=1e-4)
+
+
+def test_tuned_precisions_are_optimal(yacht: Splits) -> None:
+    """No precision on a fine grid is better on the validation rows."""
+    network = nn.Sequential(nn.Linear(6, 4), nn.Dropout(0.3), nn.Linear(4, 1))
+    rows = yacht.validation[0]
+    (precision,), (density,) = tuned_precisions([network], yacht, [rows], 400)
+    for factor in (0.5, 0.9, 1.1, 2.0):
+        (other,) = with_precisions([network], factor * precision[None]).predict(
+            yacht.x, rows=rows[None], draws=400
+        )
+        assert float(other.log_prob(yacht.y[rows]).mean()) < float(density) + 0.02
+
+
+def test_pieces_cover_all_tables_and_protocols() -> None:
+    found = pieces(Config())
+    assert {(p["table"], p["protocol"]) for p in found} == {
+        (table, protocol) for table in TABLES for protocol in ("paper", "grid", "clean")
+    }
+
+
+def made_rows(gain: float) -> Iterator[Row]:
+    """Rows whose values are better than published by a gain."""
+    for table in TABLES:
+        for protocol in ("paper", "grid", "clean"):
+            grid = CONSTANTS[table].grid
+            for split in range(3):
+                row = {"table": table, "protocol": protocol, "split": split}
+                noise = 0.001 * (split - 1)
+                rmse = RMSE[table].dropout.mean - gain + noise
+                density = LOG_LIKELIHOOD[table].dropout.mean + gain + noise
+                yield {**row, "metric": "rmse", "value": rmse}
+                yield {**row, "metric": "log-likelihood", "value": density}
+                yield {**row, "metric": "precision", "value": grid[-1]}
+                yield {**row, "metric": "ceiling", "value": 0.5 * math.log(grid[-1] / 6.2832)}
+                yield {**row, "metric": "drop", "value": DROPS[0]}
+                yield {**row, "metric": "length scale", "value": 0.01}
+
+
+@pytest.mark.parametrize(("gain", "verdicts"), [(0.0, "rw"), (1.0, "bb"), (-1.0, "ww")])
+def test_verdicts_follow_the_rows(gain: float, verdicts: str) -> None:
+    rows = Rows(list(made_rows(gain)))
+    found = [judge(rows).verdict for judge in (reproduces_dropout, clean_is_as_good)]
+    assert "".join(verdict[0] for verdict in found) == verdicts
+    assert is_capped(rows).verdict == "reproduces"
+    assert DROPOUT.exhibits(rows)
+
+
+def test_values() -> None:
+    assert Value.of([]) is None
+    assert Value.of([1.0, 3.0]) == (2.0, 1.0)
+    assert Value(1.0, 0.3).margin(Value(2.0, 0.4)) == pytest.approx(1.005)
+    assert CONCRETE.id == "001/tables-3-4"
