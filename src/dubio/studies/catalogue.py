@@ -260,6 +260,8 @@ ENTRIES = [
         (
             "figure 1", *(f"figure {n}" for n in range(7, 16)), "table 1", "table 2",
         ),
+        "dubio.studies.paper_004.regression",
+        {"smoke": "5 s", "small": "3 min", "paper": "2 h"},
     ),
     Entry(
         "004/figure-2-3",
