@@ -1,4 +1,4 @@
-"""The command line: ``dubio list | run | report | demo | data``.
+"""The command line: ``dubio list | run | report | evaluate | demo | data``.
 
 Exit codes: 0 all is well, 1 something failed, 2 the command was wrong, 130 interrupted.
 """
@@ -6,6 +6,7 @@ Exit codes: 0 all is well, 1 something failed, 2 the command was wrong, 130 inte
 import argparse
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,7 +19,10 @@ from dubio.studies.options import add_options, configure
 from dubio.studies.study import SCALES
 
 RESULTS = Path("results")
-EXTRAS = {"joblib", "matplotlib", "sklearn", "filelock", "threadpoolctl", "pooch"}
+EXTRAS = {
+    **dict.fromkeys(("joblib", "sklearn", "filelock", "threadpoolctl", "pooch"), "studies"),
+    **dict.fromkeys(("matplotlib", "torchmetrics"), "evaluate"),
+}
 
 Command = Callable[[Sequence[str]], int]
 
@@ -43,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if error.name not in EXTRAS:
             raise
         print(
-            f"dubio: this needs {error.name}; pip install 'dubio[studies]'.",
+            f"dubio: this needs {error.name}; pip install 'dubio[{EXTRAS[error.name]}]'.",
             file=sys.stderr,
         )
         return 1
@@ -217,6 +221,97 @@ def write_report(words: Sequence[str]) -> int:
     return 1 if site.problems else 0
 
 
+def evaluate_network(words: Sequence[str]) -> int:
+    """Evaluate a saved network on data: all metrics that fit, drawings and a page."""
+    parser = subparser(
+        evaluate_network,
+        "evaluate",
+        epilog="The model's code is run. Nothing in the state file and the data files is.",
+    )
+    parser.add_argument(
+        "--model",
+        required=True,
+        metavar="PATH:FUNCTION",
+        help="builds the network: package.module:function or file.py:function; it is run",
+    )
+    parser.add_argument(
+        "--state",
+        required=True,
+        type=Path,
+        metavar="FILE",
+        help="its state_dict, of torch.save or safetensors; nothing in it is run",
+    )
+    parser.add_argument(
+        "--data",
+        required=True,
+        metavar="DATA",
+        help="digits, mnist, fashion-mnist, notmnist, cifar10, or a file with x and y: .npz, .pt, "
+        ".safetensors",
+    )
+    parser.add_argument(
+        "--likelihood",
+        required=True,
+        metavar="NAME",
+        help="what outputs mean: categorical, bernoulli, gaussian=PRECISION, heteroscedastic",
+    )
+    parser.add_argument("--draws", type=positive, default=100, metavar="N", help="passes [100]")
+    parser.add_argument("--ood", metavar="DATA", help="foreign inputs, which should raise doubts")
+    parser.add_argument(
+        "--calibrate-with", metavar="DATA", help="validation data: calibrated columns are added"
+    )
+    parser.add_argument(
+        "--batch-size", type=positive, default=256, metavar="N", help="rows at a time [256]"
+    )
+    parser.add_argument("--seed", type=natural, default=0, metavar="N", help="of all noise [0]")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path("evaluation"),
+        metavar="DIR",
+        help="for index.html, metrics.json and drawings [evaluation]",
+    )
+    parser.add_argument("--json", action="store_true", help="print metrics.json")
+    options = parser.parse_args(words)
+
+    from dubio import evaluation
+    from dubio.evaluation.page import prepare, text_of, write_pages
+
+    try:
+        likelihood = evaluation.parse_likelihood(options.likelihood)
+    except ValueError as error:
+        parser.error(f"--likelihood: {error}")
+    try:
+        state = evaluation.read_state(options.state)  # before any code that could vouch for it
+        prepare(options.output)
+        network = evaluation.build_network(options.model)
+        evaluation.load_state(network, state)
+        asked, foreign, validation = (
+            evaluation.read_data(name) if name else None
+            for name in (options.data, options.ood, options.calibrate_with)
+        )
+        assert asked is not None
+        found = evaluation.evaluate(
+            network,
+            asked,
+            likelihood,
+            draws=options.draws,
+            foreign=foreign,
+            validation=validation,
+            batch_size=options.batch_size,
+            seed=options.seed,
+        )
+        command = shlex.join(["dubio", "evaluate", *words])
+        settings = {name: str(value) for name, value in vars(options).items() if name != "json"}
+        page = write_pages(found, settings, command, options.output)
+    except evaluation.EvaluationError as error:
+        raise Failure(error) from error
+    if options.json:
+        print((options.output / "metrics.json").read_text(encoding="utf-8"), end="")
+    else:
+        print(f"{text_of(found)}\n\nopen {page.resolve().as_uri()}")
+    return 0
+
+
 def show_demo(words: Sequence[str]) -> int:
     """Train two small networks and write a page about what they do not know."""
     from dubio.demo.__main__ import main as demo
@@ -263,6 +358,7 @@ COMMANDS: dict[str, Command] = {
     "list": list_studies,
     "run": run_study,
     "report": write_report,
+    "evaluate": evaluate_network,
     "demo": show_demo,
     "data": show_data,
 }

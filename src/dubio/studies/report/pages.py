@@ -78,7 +78,7 @@ def study_page(entry: Entry, shown: Shown) -> str:
     """The page of a study that was run."""
     study, recipe = shown.study, shown.recipe
     exhibits = "".join(
-        table_html(exhibit) if isinstance(exhibit, Table) else plot_html(exhibit, entry)
+        table_html(exhibit) if isinstance(exhibit, Table) else plot_html(exhibit, identifier(entry))
         for exhibit in study.exhibits(Rows([*shown.rows, *study.backdrop()]))
     )
     deviations = [*study.deviations, *shown.departures]
@@ -145,9 +145,9 @@ def cell(text: str) -> str:
     return re.sub(r"^\*\*(.*)\*\*$", r"<b>\1</b>", escape(text))
 
 
-def plot_html(plot: Plot, entry: Entry) -> str:
-    """A figure, drawn for both widths of screen."""
-    name = f"{identifier(entry)}-{plot.name}"
+def plot_html(plot: Plot, owner: str) -> str:
+    """A figure, drawn for both widths of screen; its owner's name tells it apart on the page."""
+    name = f"{owner}-{plot.name}"
     wide = to_svg(plot.draw(plot.wide), f"{name} wide", plot.description)
     narrow = to_svg(plot.draw(plot.narrow), f"{name} narrow", plot.description)
     return (

@@ -1,0 +1,121 @@
+"""`evaluate`: all metrics that fit, of the network with and without its noise."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, final
+
+from torch import nn
+
+from dubio.evaluation.datasets import Data
+from dubio.evaluation.errors import explained
+from dubio.evaluation.predictors import Bounds, Predictor, need_targets
+from dubio.evaluation.scores import LabelScores, NumberScores, Scores
+from dubio.likelihoods import Categorical, Likelihood
+from dubio.predictive import Predictive
+
+
+@final
+@dataclass(frozen=True)
+class Evaluation:
+    """What was found.
+
+    Attributes:
+        scores: The metrics of ``plain``, the network without noise, of ``draws``, and of both
+            calibrated as ``plain_calibrated`` and ``draws_calibrated``.
+        calibration: What was fitted on validation data: temperatures, or factors on the precision.
+        rows: How many rows were asked about.
+        foreign_rows: How many foreign ones.
+        draws: Stochastic passes for every row.
+    """
+
+    scores: Mapping[str, Scores]
+    calibration: Mapping[str, Mapping[str, float]]
+    rows: int
+    foreign_rows: int
+    draws: int
+
+    @property
+    def numbers(self) -> dict[str, dict[str, float]]:
+        """Every metric, by its name and then by the way to ask."""
+        columns = {name: scores.numbers() for name, scores in self.scores.items()}
+        names = dict.fromkeys(metric for numbers in columns.values() for metric in numbers)
+        return {
+            metric: {name: found[metric] for name, found in columns.items() if metric in found}
+            for metric in names
+        }
+
+    def as_dict(self) -> dict[str, Any]:
+        """For scripts: what is not finite is None."""
+        return {
+            "rows": self.rows,
+            "foreign_rows": self.foreign_rows,
+            "draws": self.draws,
+            "calibration": {name: dict(found) for name, found in self.calibration.items()},
+            "metrics": {
+                metric: {name: v if math.isfinite(v) else None for name, v in values.items()}
+                for metric, values in self.numbers.items()
+            },
+        }
+
+
+def evaluate(
+    network: nn.Module,
+    data: Data,
+    likelihood: Likelihood,
+    *,
+    draws: int = 100,
+    foreign: Data | None = None,
+    validation: Data | None = None,
+    batch_size: int = 256,
+    seed: int = 0,
+) -> Evaluation:
+    """All metrics that fit a network's predictions of labels or of real numbers.
+
+    Data are read a batch at a time. What grows with them is a few numbers a row, for the curves
+    that need all rows in order; with validation data, also its probabilities or, for real targets,
+    its draws.
+
+    Args:
+        network: With its weights; it is put into eval mode.
+        data: What it is asked about, with targets.
+        likelihood: What its outputs mean; labels or numbers follow from it.
+        draws: Number of stochastic passes.
+        foreign: Inputs from elsewhere, that should raise doubts.
+        validation: To calibrate on: neither trained on nor among ``data``. It also gives the range
+            of thresholds of PAvgPU.
+        batch_size: Rows at a time.
+        seed: Of all noise.
+    """
+    predictor = Predictor(network, likelihood, draws, batch_size, seed)
+    if validation is not None:
+        predictor.calibrate(validation)
+    scores: dict[str, Scores] = {}
+    for answers, y in predictor.ask(data, stream=1):
+        targets = need_targets(y, data)
+        with explained(data.name):
+            for name, p in answers.items():
+                if name not in scores:
+                    scores[name] = _scores_for(p, predictor.bounds.get(name))
+                scores[name].update(p, targets)
+    if foreign is not None:
+        for answers, _ in predictor.ask(foreign, stream=2):
+            for name, p in answers.items():
+                scores[name].update_foreign(p)
+    return Evaluation(
+        scores=scores,
+        calibration={
+            name: {key: float(value) for key, value in found.state_dict().items()}
+            for name, found in predictor.calibrations.items()
+        },
+        rows=len(data),
+        foreign_rows=0 if foreign is None else len(foreign),
+        draws=draws,
+    )
+
+
+def _scores_for(p: Predictive, bounds: Bounds | None) -> Scores:
+    if not p.likelihood.discrete:
+        return NumberScores()
+    classes = p.mean.shape[-1] if isinstance(p.likelihood, Categorical) else 2
+    return LabelScores(classes, bounds)
