@@ -1,8 +1,7 @@
 """A network to evaluate: trains a dropout classifier on small digits, and saves its state.
 
-    python examples/evaluate_digits.py
-    dubio evaluate --model examples/evaluate_digits.py:build --state digits.pt \
-        --data digits --likelihood categorical
+First ``python examples/evaluate_digits.py``, then ``dubio evaluate --model
+examples/evaluate_digits.py:build --state digits.pt --data digits --likelihood categorical``.
 """
 
 import torch

@@ -4,7 +4,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Literal, final
 
 import numpy as np
 import torch
@@ -129,7 +129,7 @@ def _digits(name: str, part: str) -> Data:
 
 
 def _images(name: str, part: str) -> Data:
-    split = "train" if part == "train" else "test"
+    split: Literal["train", "test"] = "train" if part == "train" else "test"
     loaders: dict[str, Callable[[], data.Images]] = {
         "mnist": lambda: data.mnist(split),
         "fashion-mnist": lambda: data.fashion_mnist(split),
