@@ -19,10 +19,7 @@ from dubio.studies.options import add_options, configure
 from dubio.studies.study import SCALES
 
 RESULTS = Path("results")
-EXTRAS = {
-    **dict.fromkeys(("joblib", "sklearn", "filelock", "threadpoolctl", "pooch"), "studies"),
-    **dict.fromkeys(("matplotlib", "torchmetrics"), "evaluate"),
-}
+EXTRAS = {"joblib", "matplotlib", "sklearn", "filelock", "threadpoolctl", "pooch"}
 
 Command = Callable[[Sequence[str]], int]
 
@@ -43,13 +40,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Failure as failure:
         print(f"dubio: {failure}", file=sys.stderr)
         return 1
-    except ModuleNotFoundError as error:
-        if error.name not in EXTRAS:
+    except ImportError as error:
+        if error.name in EXTRAS:
+            print(f"dubio: this needs {error.name}; pip install 'dubio[studies]'.", file=sys.stderr)
+        elif str(error).startswith("dubio."):  # the library has said which extra
+            print(f"dubio: {error}", file=sys.stderr)
+        else:
             raise
-        print(
-            f"dubio: this needs {error.name}; pip install 'dubio[{EXTRAS[error.name]}]'.",
-            file=sys.stderr,
-        )
         return 1
     except KeyboardInterrupt:
         print("\ndubio: interrupted; what is finished is kept.", file=sys.stderr)

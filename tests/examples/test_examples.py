@@ -1,18 +1,27 @@
 """Every example runs on its own and stays short."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import dubio
+
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_example_runs(path: Path) -> None:
+def test_example_runs(path: Path, tmp_path: Path) -> None:
+    source = str(Path(dubio.__file__).parents[1])
     finished = subprocess.run(
-        [sys.executable, "-W", "error", str(path)], capture_output=True, text=True, timeout=600
+        [sys.executable, "-W", "error", str(path)],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        cwd=tmp_path,  # some write files
+        env={**os.environ, "PYTHONPATH": source},
     )
     assert finished.returncode == 0, finished.stderr
     assert finished.stdout.strip()

@@ -62,15 +62,15 @@ def _plots_of_labels(columns: dict[str, LabelScores]) -> Sequence[Plot]:
     by_entropy = {name: scores.accuracy_by_entropy.compute() for name, scores in columns.items()}
     histograms = [
         Plot(
-            f"entropies-{place}",
+            f"entropies-{name.replace(' ', '-')}",
             f"Entropies, {name}",
             f"Histograms of the entropy of right and wrong answers, {name}",
             partial(plots.draw_entropies, scores.entropies()),
-            (10, 4),
+            (12, 4),
             PHONE,
             "Wrong answers, and foreign inputs if there are any, should have more than right ones.",
         )
-        for place, (name, scores) in enumerate(columns.items())
+        for name, scores in columns.items()
         if "calibrated" not in name
     ]
     return [
@@ -79,7 +79,7 @@ def _plots_of_labels(columns: dict[str, LabelScores]) -> Sequence[Plot]:
             "Does confidence come true?",
             "Accuracy over confidence, in bins, with the share of cases in each",
             partial(plots.draw_reliability, reliability),
-            (8, 6),
+            (12, 6),
             (5, 5.6),
             "On the diagonal, of all answers given with 80 % confidence 80 % are right. Below it "
             "the network is too bold, above it too timid.",
@@ -89,7 +89,7 @@ def _plots_of_labels(columns: dict[str, LabelScores]) -> Sequence[Plot]:
             "What if the doubtful cases are left to someone else?",
             "Error of the least doubtful cases over their share",
             partial(plots.draw_risk_coverage, risk),
-            (8, 4.6),
+            (12, 4.6),
             PHONE,
             "Cases are left out by their entropy, the largest first.",
         ),
@@ -106,7 +106,7 @@ def _plots_of_labels(columns: dict[str, LabelScores]) -> Sequence[Plot]:
             "Does doubt come before errors?",
             "Accuracy of answers of similar entropy",
             partial(plots.draw_accuracy_by_entropy, by_entropy),
-            (8, 4.6),
+            (12, 4.6),
             PHONE,
         ),
         *histograms,
@@ -122,7 +122,7 @@ def _plots_of_numbers(columns: dict[str, NumberScores]) -> Sequence[Plot]:
             "Do quantiles come true?",
             "Share of targets below each quantile over its level",
             partial(plots.draw_quantile_calibration, quantiles),
-            (7, 6),
+            (9, 6),
             PHONE,
             "On the diagonal, 10 % of the targets are below the quantile of level 10 %.",
         ),
@@ -131,7 +131,7 @@ def _plots_of_numbers(columns: dict[str, NumberScores]) -> Sequence[Plot]:
             "What if the doubtful cases are left to someone else?",
             "Mean absolute error of the least doubtful targets over their share",
             partial(plots.draw_risk_coverage, risk),
-            (8, 4.6),
+            (12, 4.6),
             PHONE,
             "The risk is the mean absolute error. Targets are left out by their standard "
             "deviation, the largest first; where all have the same, the line is level.",
