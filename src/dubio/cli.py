@@ -298,7 +298,9 @@ def evaluate_network(words: Sequence[str]) -> int:
             seed=options.seed,
         )
         command = shlex.join(["dubio", "evaluate", *words])
-        settings = {name: str(value) for name, value in vars(options).items() if name != "json"}
+        given = {name: value for name, value in vars(options).items() if name != "json"}
+        settings = {name: str(value) for name, value in given.items() if value is not None}
+        settings["data_source"] = asked.source
         page = write_pages(found, settings, command, options.output)
     except evaluation.EvaluationError as error:
         raise Failure(error) from error

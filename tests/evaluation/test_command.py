@@ -91,6 +91,7 @@ def test_the_commands_of_the_docs(
         assert found["metrics"]["accuracy"][column] > 0.93
     assert found["metrics"]["nll"]["draws_calibrated"] < 0.2
     assert found["settings"]["state_digest"].startswith("sha256:")
+    assert found["settings"]["data_source"] == "digits of scikit-learn, test"
 
 
 def test_the_page_needs_no_other_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -173,7 +173,7 @@ def test_every_number_has_a_measure_and_every_best_is_marked() -> None:
     assert isinstance(labels.scores["draws"], LabelScores)
     assert isinstance(numbers.scores["draws"], NumberScores)
     for found in (labels, numbers):
-        shown = {row[0]: row[2:] for row in table_of(found).rows}
+        shown = {row[0]: row[1:-1] for row in table_of(found).rows}
         for metric, values in found.numbers.items():
             cells = shown[MEASURES[metric].title]
             wish = {"higher": max, "lower": min}.get(MEASURES[metric].wish)

@@ -30,9 +30,9 @@ def table_of(evaluation: Evaluation) -> Table:
         least = min((d for d in distance.values() if not math.isnan(d)), default=math.nan)
         if len(set(shown.values())) > 1:
             shown |= {c: f"**{shown[c]}**" for c, d in distance.items() if d == least}
-        rows.append([measure.title, measure.wish, *(shown.get(column, "–") for column in columns)])
+        rows.append([measure.title, *(shown.get(column, "–") for column in columns), measure.wish])
     heads = [title_of(column, evaluation.draws) for column in columns]
-    return Table("All metrics", ["metric", "better", *heads], rows, note=_note(evaluation))
+    return Table("All metrics", ["metric", *heads, "better"], rows, note=_note(evaluation))
 
 
 def _note(evaluation: Evaluation) -> str:
