@@ -144,7 +144,7 @@ def test_one_pass_of_a_constant_noise_cannot_tell_foreign_inputs() -> None:
         Data("data", rows(0), torch.randn(ROWS), ""),
         Gaussian(1.0),
         draws=DRAWS,
-        foreign=Data("foreign", rows(1, scale=50), None, ""),
+        foreign=Data("foreign", rows(1, scale=50), torch.full((ROWS, 5), torch.nan), ""),
     )
     assert found.numbers["foreign_std_auroc"]["plain"] == 0.5
     assert found.numbers["foreign_std_auroc"]["draws"] > 0.9

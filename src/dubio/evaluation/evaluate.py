@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 from torch import nn
@@ -81,7 +81,7 @@ def evaluate(
         data: What it is asked about, with targets.
         likelihood: What its outputs mean; labels or numbers follow from it.
         draws: Number of stochastic passes.
-        foreign: Inputs from elsewhere, that should raise doubts.
+        foreign: Inputs from elsewhere, that should raise doubts; their targets do not matter.
         validation: To calibrate on: neither trained on nor among ``data``. It also gives the range
             of thresholds of PAvgPU.
         batch_size: Rows at a time.
@@ -99,7 +99,7 @@ def evaluate(
                     scores[name] = _scores_for(p, predictor.bounds.get(name))
                 scores[name].update(p, targets)
     if foreign is not None:
-        for answers, _ in predictor.ask(foreign, stream=2):
+        for answers, _ in predictor.ask(replace(foreign, y=None), stream=2):
             for name, p in answers.items():
                 scores[name].update_foreign(p)
     return Evaluation(
