@@ -5,6 +5,7 @@ weights alone, which makes tensors and plain containers and refuses everything e
 asks to be called is never called. Safetensors have no code in them.
 """
 
+import re
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -34,9 +35,11 @@ def read_tensors(path: Path, what: str) -> Any:
         mapped = zipfile.is_zipfile(path)
         return torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
     except Exception as error:  # whatever bytes may bring about
+        wanted = re.search(r"GLOBAL ([\w.]+)", str(error))
+        reason = f"it asks for {wanted[1]}" if wanted else first_sentence(error)
         raise EvaluationError(
             f"{what}: expected a file of tensors alone, got {path}, which was refused and not run "
-            f"({first_sentence(error)}); save with torch.save(network.state_dict(), path) or with "
+            f"({reason}); save with torch.save(network.state_dict(), path) or with "
             "safetensors. A pickled network or a TorchScript archive will not do."
         ) from error
 
