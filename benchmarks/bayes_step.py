@@ -67,6 +67,39 @@ def bayesian_torch(width: int) -> tuple[nn.Module, Loss]:
     return layers, loss
 
 
+def limit(width: int, x: Tensor) -> Callable[[], None]:
+    """What no such step can do without, with all memory in place.
+
+    One normal number and one softplus for each weight, w = μ + σε, the matrix products, the
+    gradient g·ε of σ, and fused Adam for μ and ρ. No divergence, activations or biases.
+    """
+    sizes = ((784, width), (width, width), (width, 10))
+    mean = [nn.Parameter(torch.randn(outs, ins) / ins**0.5) for ins, outs in sizes]
+    rho = [nn.Parameter(torch.full_like(weight, -5.0)) for weight in mean]
+    noise, sigma, weight = ([torch.empty_like(m, requires_grad=False) for m in mean] for _ in "123")
+    values = [x] + [torch.empty(ROWS, outs) for _, outs in sizes]
+    of_values = [torch.rand_like(value) for value in values]
+    for parameter in (*mean, *rho):
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer = torch.optim.Adam([*mean, *rho], lr=1e-4, fused=True)
+
+    @torch.no_grad()
+    def take() -> None:
+        for k in range(3):
+            noise[k].normal_()
+            torch.exp(rho[k], out=sigma[k]).log1p_()
+            torch.addcmul(mean[k], sigma[k], noise[k], out=weight[k])
+            torch.mm(values[k], weight[k].t(), out=values[k + 1])
+        for k in (2, 1, 0):
+            torch.mm(of_values[k + 1].t(), values[k], out=mean[k].grad)
+            torch.mul(mean[k].grad, noise[k], out=rho[k].grad)
+            if k > 0:
+                torch.mm(of_values[k + 1], weight[k], out=of_values[k])
+        optimizer.step()
+
+    return take
+
+
 CONTENDERS: dict[str, Callable[[int], tuple[nn.Module, Loss]]] = {
     "plain": plain,
     "dubio": bayes("weights"),
@@ -119,6 +152,7 @@ def main() -> None:
                     steps[name] = step(*build(width), x, y)
                 except ImportError:
                     print(f"{name} is not installed")
+            steps["limit"] = limit(width, x)
             found = measure(steps, arguments.rounds, threads)
             print(f"\n784-{width}-{width}-10, batch {ROWS}, {threads} thread(s)")
             for name, value in found.items():

@@ -99,9 +99,10 @@ def value_table(rows: Rows) -> Table:
         cells.append([f"{size:,}", *(f"{value:.3f}" for value in (*deviations, *drops))])
     return Table(
         "Means over repeats and starts",
-        ("training rows", *PANELS.values(), "RMSE", *(f"drop, {name}" for name in LAYERS)),
+        ("training rows", *PANELS.values(), "RMSE", *LAYERS),
         cells,
-        "Uncertainties are roots of mean variances over 1000 test rows from the same distribution. "
+        "The last five columns are dropout rates. Uncertainties are roots of mean variances over "
+        "1000 test rows from the same distribution. "
         "The aleatoric variance is the mean over draws, where the paper's code has the exponential "
         "of the mean log variance.",
     )

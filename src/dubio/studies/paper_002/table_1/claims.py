@@ -71,12 +71,11 @@ def is_capped(rows: Rows) -> Finding:
         if not chosen or value is None:
             continue
         share = fmean(math.isclose(c, max(chosen), rel_tol=1e-4) for c in chosen)
-        parts.append(
-            f"{table} {share:.0%} of splits, log-likelihood {value.mean:.2f} ≤ {max(ceilings):.2f}"
-        )
+        numbers = f"{value.mean:.2f} ≤ {max(ceilings):.2f}".replace("-", "−")
+        parts.append(f"{table} {share:.0%} of splits, log-likelihood {numbers}")
         all_capped = all_capped and share == 1.0
     return Finding(
-        f"largest τ chosen in {'; '.join(parts)}".replace("-", "−"),
+        f"largest τ chosen in {'; '.join(parts)}",
         "reproduces" if all_capped else "worse",
     )
 
