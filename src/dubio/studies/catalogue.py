@@ -122,7 +122,7 @@ ENTRIES = [
         "Epistemic, aleatoric and predictive deviation on y = 2x + 8 + ε, 10 to 10,000 points.",
         ("figure 1",),
         "dubio.studies.paper_001.figure_1",
-        {"smoke": "2 s", "small": "5 min", "paper": "5 h"},
+        {"smoke": "2 s", "small": "10 min", "paper": "5 h"},
     ),
     Entry(
         "001/tables-3-4",

@@ -16,7 +16,7 @@ STUDY = Study(
         "smoke": Config(
             sizes=(10, 100), width=8, repeats=1, steps=20, draws=5, batch_size=16
         ),
-        "small": Config(width=64, steps=8000),
+        "small": Config(width=64, repeats=2, steps=20_000, learning_rate=5e-3),
         "paper": Config(),
     },
     pieces=pieces,
