@@ -14,7 +14,7 @@ from typing import Any
 
 import dubio
 from dubio.studies import catalogue
-from dubio.studies.catalogue import PAPERS, Entry, UnknownStudyError, find
+from dubio.studies.catalogue import FAMILIES, Entry, UnknownStudyError, find
 from dubio.studies.options import add_options, configure
 from dubio.studies.study import SCALES
 
@@ -92,10 +92,10 @@ def list_studies(words: Sequence[str]) -> int:
         )
         return 0
     width = max(len(entry.id) for entry in catalogue.ENTRIES)
-    for paper, title in PAPERS.items():
-        print(f"\n{paper}  {title}")
+    for family, title in FAMILIES.items():
+        print(f"\n{family}  {title}")
         for entry in catalogue.ENTRIES:
-            if entry.paper == paper:
+            if entry.family == family:
                 print(f"  {entry.id:<{width}}  {entry.status:<11}  {entry.title}")
                 print(f"  {'':<{width}}  {'':<11}  {', '.join(entry.covers)}: {entry.about}")
                 if entry.cost:

@@ -9,7 +9,7 @@ import pytest
 import practice
 from dubio.data.inventory import DATASETS
 from dubio.studies import catalogue
-from dubio.studies.catalogue import ENTRIES, PAPERS, Entry
+from dubio.studies.catalogue import ENTRIES, FAMILIES, Entry
 from dubio.studies.options import explanations
 from dubio.studies.report.pages import study_page
 from dubio.studies.report.results import choose
@@ -37,9 +37,9 @@ def test_every_table_and_figure_is_there_once(paper: str) -> None:
     assert numbers == expected
 
 
-def test_ids_are_unique_and_belong_to_a_paper() -> None:
+def test_ids_are_unique_and_belong_to_a_family() -> None:
     assert len({entry.id for entry in ENTRIES}) == len(ENTRIES)
-    assert {entry.paper for entry in ENTRIES} == set(PAPERS)
+    assert {entry.family for entry in ENTRIES} == set(FAMILIES)
     assert {entry.id for entry in ENTRIES} >= NAMED_ELSEWHERE
 
 

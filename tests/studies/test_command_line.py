@@ -25,8 +25,9 @@ def test_list_for_scripts(capsys: pytest.CaptureFixture[str]) -> None:
     entries = json.loads(capsys.readouterr().out)
     assert len(entries) > 30
     for entry in entries:
-        assert {"id", "paper", "title", "status", "scales"} <= set(entry)
-        assert entry["id"].startswith(entry["paper"] + "/")
+        assert {"id", "family", "paper", "title", "status", "scales"} <= set(entry)
+        assert entry["id"].startswith(entry["family"] + "/")
+        assert entry["paper"] == (None if entry["family"] == "uncertainty" else entry["family"])
         assert entry["status"] in ("implemented", "planned")
         wanted = ["smoke", "small", "paper"] if entry["status"] == "implemented" else []
         assert entry["scales"] == wanted

@@ -1,4 +1,4 @@
-"""Every table and figure of the five papers: what there is code for, and what there is not yet."""
+"""Every table and figure of the five papers, and comparisons of our own: what there is code for."""
 
 import difflib
 from collections.abc import Mapping
@@ -15,6 +15,9 @@ PAPERS = {
     "003": "Bayesian Dropout",
     "004": "Weight Uncertainty in Neural Networks (Bayes by Backprop), a replication",
 }
+OWN = {"uncertainty": "Is the uncertainty any good? Comparisons of our own"}
+FAMILIES = {**PAPERS, **OWN}
+"""What the first part of an id stands for: a paper, or a question of our own."""
 
 Status = Literal["implemented", "planned"]
 
@@ -26,13 +29,13 @@ class UnknownStudyError(LookupError):
 @final
 @dataclass(frozen=True)
 class Entry:
-    """A table or figure, or several that belong together.
+    """A table or figure, or several that belong together; or a comparison of our own.
 
     Attributes:
-        id: Paper and name, as on the command line.
+        id: Family and name, as on the command line.
         title: A few words.
         about: What it shows, in one line.
-        covers: The tables and figures of the paper that it stands for.
+        covers: The tables and figures of the paper that it stands for, or what it is.
         module: The module whose ``STUDY`` it is; without one it is planned.
         cost: About how long each scale takes on two cores.
         data: The data sets that it reads, as `dubio data` names them.
@@ -47,9 +50,14 @@ class Entry:
     data: tuple[str, ...] = ()
 
     @property
-    def paper(self) -> str:
-        """The number of the paper."""
+    def family(self) -> str:
+        """The number of the paper, or the name of another family."""
         return self.id.partition("/")[0]
+
+    @property
+    def paper(self) -> str | None:
+        """The number of the paper; None for a comparison of our own."""
+        return None if self.family in OWN else self.family
 
     @property
     def status(self) -> Status:
@@ -70,6 +78,7 @@ class Entry:
         """For scripts."""
         return {
             "id": self.id,
+            "family": self.family,
             "paper": self.paper,
             "title": self.title,
             "about": self.about,
@@ -328,6 +337,15 @@ ENTRIES = [
         "Mushrooms: a contextual bandit",
         "Cumulative regret, eating rates and mistakes of Thompson sampling and ε-greedy agents.",
         tuple(f"figure {n}" for n in range(23, 28)),
+    ),
+    Entry(
+        "uncertainty/digits-vs-shift",
+        "Digits, and images that are none",
+        "Six methods on MNIST: quality, calibration, cost, and Fashion-MNIST and notMNIST noticed.",
+        ("a comparison of our own",),
+        "dubio.studies.uncertainty.digits_vs_shift",
+        {"smoke": "10 s", "small": "5 min", "paper": "15 h"},
+        ("mnist", "fashion-mnist", "notmnist"),
     ),
 ]  # fmt: skip
 

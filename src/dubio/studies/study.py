@@ -121,10 +121,10 @@ class Plot:
 @final
 @dataclass(frozen=True)
 class Study(Generic[C]):
-    """A table or figure of a paper as code.
+    """A table or figure of a paper, or a comparison of our own, as code.
 
     Attributes:
-        id: Paper and table or figure: ``002/table-1``; as in the catalogue.
+        id: Paper or family, and name: ``002/table-1``; as in the catalogue.
         protocol: What is computed, in a few sentences for the page.
         scales: A config, which is a frozen dataclass, for each scale.
         pieces: The independent parts of the work.

@@ -9,7 +9,7 @@ from importlib.resources import files
 from string import Template
 
 from dubio.ink import stylesheet, to_svg
-from dubio.studies.catalogue import PAPERS, Entry
+from dubio.studies.catalogue import FAMILIES, PAPERS, Entry
 from dubio.studies.report.results import STATUSES, Result, Shown, Status, command_of
 from dubio.studies.rows import Rows
 from dubio.studies.study import SCALES, Claim, Finding, Plot, Table
@@ -42,9 +42,9 @@ def overview(results: Sequence[Result]) -> str:
         f'<section aria-labelledby="paper-{number}">'
         f'<h2 id="paper-{number}"><span class="number">{number}</span> {escape(title)}</h2>'
         f'<ul class="entries">'
-        f"{''.join(overview_entry(r) for r in results if r.entry.paper == number)}"
+        f"{''.join(overview_entry(r) for r in results if r.entry.family == number)}"
         f"</ul></section>"
-        for number, title in PAPERS.items()
+        for number, title in FAMILIES.items()
     )
     body = template("overview.html").substitute(
         summary=summary, papers=papers, version=version("dubio")
@@ -87,15 +87,15 @@ def study_page(entry: Entry, shown: Shown) -> str:
     )
     body = template("study.html").substitute(
         id=entry.id,
-        paper=entry.paper,
-        paper_title=escape(PAPERS.get(entry.paper, "")),
-        covers=covers(entry),
+        origin=origin(entry),
+        source="the paper says" if entry.paper else "is expected",
+        reference="the paper" if entry.paper else "the full protocol",
         title=escape(entry.title),
         about=escape(entry.about),
         status=chip(shown.verdict),
         scale=scale_badge(shown),
         protocol=escape(study.protocol),
-        claims="".join(claim_html(claim, finding) for claim, finding in shown.findings),
+        claims="".join(claim_html(entry, claim, finding) for claim, finding in shown.findings),
         exhibits=exhibits,
         deviations="".join(f"<li>{escape(deviation)}</li>" for deviation in deviations),
         command=escape(shown.command),
@@ -113,12 +113,21 @@ def study_page(entry: Entry, shown: Shown) -> str:
     return document(f"dubio: {entry.id}, {entry.title}", body)
 
 
-def claim_html(claim: Claim, finding: Finding) -> str:
+def origin(entry: Entry) -> str:
+    """Where a study comes from, as a sentence."""
+    if entry.paper is None:
+        return f"{covers(entry)}."
+    title = escape(PAPERS.get(entry.paper, ""))
+    return f"{covers(entry)} of paper {entry.paper}, <cite>{title}</cite>."
+
+
+def claim_html(entry: Entry, claim: Claim, finding: Finding) -> str:
     """A claim with the published value, ours, the rule and the verdict."""
+    source = "Paper" if entry.paper else "From"
     return (
         f'<li class="claim {finding.verdict}">{chip(finding.verdict)}<div>'
         f"<p><b>{escape(claim.text)}</b></p><dl>"
-        f"<div><dt>Paper</dt><dd>{escape(claim.published)}</dd></div>"
+        f"<div><dt>{source}</dt><dd>{escape(claim.published)}</dd></div>"
         f"<div><dt>Ours</dt><dd>{escape(finding.ours)}</dd></div>"
         f"<div><dt>Rule</dt><dd>{escape(claim.rule)}</dd></div></dl></div></li>"
     )
@@ -177,7 +186,7 @@ def scale_badge(shown: Shown) -> str:
 
 
 def covers(entry: Entry) -> str:
-    """Tables and figures of the paper, as the start of a sentence."""
+    """What a study stands for, as the start of a sentence."""
     text = ", ".join(entry.covers)
     return escape(text[:1].upper() + text[1:])
 

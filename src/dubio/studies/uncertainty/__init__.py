@@ -1,0 +1,1 @@
+"""Comparisons of our own: is the uncertainty any good?"""
