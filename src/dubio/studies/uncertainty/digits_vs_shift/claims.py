@@ -84,7 +84,9 @@ def ensemble_is_best(rows: Rows) -> Finding:
     ours = {method: mean(rows, method, "nll") for method in NAMES}
     better = [m for m in ours if m != "ensemble" and ours[m] <= ours["ensemble"]]
     return judged(
-        listed({method: f"{value:.3f}" for method, value in ours.items()}), better, "not above it"
+        listed({method: f"{value:.3f}" for method, value in ours.items()}),
+        better,
+        "as good or better",
     )
 
 

@@ -203,8 +203,8 @@ def judged(predict: Predictor, sets: Sets) -> Iterator[Measurement]:
     yield from pavgpu_rows(pavgpu.compute())
     yield from selection_rows(selection.compute())
     for (name, score), detector in detectors.items():
-        for metric, value in detector.compute()._asdict().items():
-            yield {"metric": metric, "foreign": name, "score": score, "value": float(value)}
+        for measure, value in detector.compute()._asdict().items():
+            yield {"metric": measure, "foreign": name, "score": score, "value": float(value)}
     for name, counts in histograms.items():
         for number, share in enumerate((counts / counts.sum()).tolist()):
             yield {"metric": "entropies", "images": name, "bin": number, "value": share}

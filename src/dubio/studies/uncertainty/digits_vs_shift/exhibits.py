@@ -8,7 +8,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import FuncFormatter, PercentFormatter
 
 from dubio.ink import BLUE, GREEN, INK, PURPLE, QUIET, RULE, VERMILION, house_style
 from dubio.studies.rows import Rows, Scalar
@@ -21,7 +21,7 @@ LINES: dict[str, dict[str, Any]] = {
     "concrete": {"color": VERMILION, "linestyle": (0, (2, 1.5))},
     "bernoulli": {"color": GREEN, "linestyle": (0, (6, 2, 1, 2))},
     "bayes": {"color": PURPLE, "linestyle": (0, (1, 1))},
-    "ensemble": {"color": QUIET, "linestyle": "-"},
+    "ensemble": {"color": QUIET, "linestyle": "-", "linewidth": 3.0},
 }
 GROUNDS = (INK, VERMILION, BLUE)  # digits, and the two sets of foreign images
 SCORES = {ENTROPY: "entropy", INFORMATION: "MI"}
@@ -230,7 +230,8 @@ def draw_entropies(rows: Rows, size: Size) -> Figure:
     """Histograms of entropies, a panel for each method."""
     figure = Figure(figsize=size, layout="constrained")
     shape = (6, 1) if size[0] < NARROW else (2, 3)
-    panels = figure.subplots(*shape, sharex=True, sharey=True).flatten()
+    grid = figure.subplots(*shape, sharex=True, sharey=True, squeeze=False)
+    panels = list(grid.flat)
     cases = rows.where(metric="accuracy")[0]["cases"]
     for axes, (method, name) in zip(panels, NAMES.items(), strict=True):
         own = rows.where(method=method, restart=1, metric="entropies")
@@ -245,8 +246,11 @@ def draw_entropies(rows: Rows, size: Size) -> Figure:
         axes.set_ylim(0.5 / cases, 1.0)
         axes.set_xlim(0.0, math.log(10))
         axes.set_title(name)
-    figure.supxlabel("entropy (nats)", color=QUIET, fontsize=11)
-    figure.supylabel("share of images", color=QUIET, fontsize=11)
+    for axes in grid[-1]:
+        axes.set_xlabel("entropy (nats)")
+    for axes in grid[:, 0]:
+        axes.set_ylabel("share of images")
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g}%"))
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
     return figure
