@@ -344,7 +344,7 @@ ENTRIES = [
         "Six methods on MNIST: quality, calibration, cost, and Fashion-MNIST and notMNIST noticed.",
         ("a comparison of our own",),
         "dubio.studies.uncertainty.digits_vs_shift",
-        {"smoke": "10 s", "small": "5 min", "paper": "15 h"},
+        {"smoke": "10 s", "small": "3 min", "paper": "4 h"},
         ("mnist", "fashion-mnist", "notmnist"),
     ),
 ]  # fmt: skip

@@ -24,7 +24,7 @@ LINES: dict[str, dict[str, Any]] = {
     "ensemble": {"color": QUIET, "linestyle": "-", "linewidth": 3.0},
 }
 GROUNDS = (INK, VERMILION, BLUE)  # digits, and the two sets of foreign images
-SCORES = {ENTROPY: "entropy", INFORMATION: "MI"}
+SCORES = {ENTROPY: "H", INFORMATION: "MI"}
 CASES = 20  # fewer in a bin are not drawn
 NARROW = 8.0  # inches
 
@@ -68,14 +68,14 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
 def summary_table(rows: Rows) -> Table:
     """Everything at once, a line for each method."""
     columns: list[tuple[str, Callable[[str], list[float]], int, bool]] = [
-        ("accuracy %", partial(numbers, rows, "accuracy", 100.0), 2, True),
+        ("acc. %", partial(numbers, rows, "accuracy", 100.0), 2, True),
         ("NLL", partial(numbers, rows, "nll", 1.0), 3, False),
         ("ECE %", partial(numbers, rows, "ece", 100.0), 2, False),
         ("PAvgPU", partial(numbers, rows, "pavgpu", 1.0), 3, True),
         ("AURC ‰", partial(numbers, rows, "aurc", 1000.0), 2, False),
         *(
             (
-                f"{name}, {short}",
+                f"{name.removesuffix('-MNIST')} {short}",
                 partial(numbers, rows, "auroc", 1.0, foreign=name, score=s),
                 3,
                 True,
@@ -83,7 +83,7 @@ def summary_table(rows: Rows) -> Table:
             for name in foreign(rows)
             for s, short in SCORES.items()
         ),
-        ("ms per image", partial(milliseconds, rows), 3, False),
+        ("ms", partial(milliseconds, rows), 3, False),
     ]
     cells = [column_cells(*column[1:]) for column in columns]
     passes = [f"{rows.where(method=method, metric='passes')[0]['value']}" for method in NAMES]
@@ -97,8 +97,8 @@ def summary_table(rows: Rows) -> Table:
             for k, name in enumerate(NAMES.values())
         ],
         "Accuracy, NLL (nats), ECE (15 bins), the mean of PAvgPU over thresholds and AURC are of "
-        f"{cases:,} test digits; then the AUROC with which entropy and mutual information (MI) "
-        "tell foreign images from these. Milliseconds of CPU time for an image in batches of 500, "
+        f"{cases:,} test digits; then the AUROC with which entropy (H) and mutual information "
+        "(MI) tell foreign images from these. Milliseconds of CPU time for an image in batches of 500, "
         "on one core, statistics included. The mean of PAvgPU rewards low entropies of the many "
         "accurate digits more than doubt about the few others. Best in bold; ± is a standard error "
         "over restarts, if there are several. An accuracy near 95 % has a standard error of "
@@ -161,7 +161,8 @@ def detection_table(rows: Rows) -> Table:
             for score, short in SCORES.items()
             if rows.where(method=method, score=score)
         ],
-        "Foreign images are the positives, and as many as digits. FPR95 is the share of digits "
+        "H is the entropy, MI the mutual information. Foreign images are the positives, and as "
+        "many as digits. FPR95 is the share of digits "
         "that are flagged when 95 % of the foreign images are: the lower the better.",
     )
 
