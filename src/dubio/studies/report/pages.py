@@ -89,7 +89,7 @@ def study_page(entry: Entry, shown: Shown) -> str:
         id=entry.id,
         origin=origin(entry),
         source="the paper says" if entry.paper else "is expected",
-        reference="the paper" if entry.paper else "the full protocol",
+        caveats="Where we depart from the paper" if entry.paper else "What to keep in mind",
         title=escape(entry.title),
         about=escape(entry.about),
         status=chip(shown.verdict),

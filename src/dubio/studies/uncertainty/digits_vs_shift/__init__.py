@@ -32,7 +32,7 @@ STUDY = Study(
         "ones. Only the prior of Bayes by Backprop was chosen: deviations of 0.1, 0.37, 1 and "
         "1/√inputs were compared on 2,000 training images, after 6 to 12 epochs with 10,000 "
         "others; 0.37 and 1 were level, and the narrow ones underfit.",
-        "The noisy methods have no more passes to train than the plain network, though noise "
+        "The noisy methods have no more steps to train than the plain network, though noise "
         "slows learning; the ensemble has as many for each member.",
         "Restarts share the images to learn from and to predict, and differ in start and noise.",
     ),

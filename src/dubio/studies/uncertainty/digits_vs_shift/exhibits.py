@@ -75,7 +75,7 @@ def summary_table(rows: Rows) -> Table:
         ("AURC ‰", partial(numbers, rows, "aurc", 1000.0), 2, False),
         *(
             (
-                f"{name.removesuffix('-MNIST')} {short}",
+                f"{short_name(name)} {short}",
                 partial(numbers, rows, "auroc", 1.0, foreign=name, score=s),
                 3,
                 True,
@@ -98,8 +98,8 @@ def summary_table(rows: Rows) -> Table:
         ],
         "Accuracy, NLL (nats), ECE (15 bins), the mean of PAvgPU over thresholds and AURC are of "
         f"{cases:,} test digits; then the AUROC with which entropy (H) and mutual information "
-        "(MI) tell foreign images from these. Milliseconds of CPU time for an image in batches of 500, "
-        "on one core, statistics included. The mean of PAvgPU rewards low entropies of the many "
+        "(MI) tell foreign images from these. Milliseconds of CPU time for an image in batches of "
+        "500, on one core, statistics included. The mean of PAvgPU rewards low entropies of the many "
         "accurate digits more than doubt about the few others. Best in bold; ± is a standard error "
         "over restarts, if there are several. An accuracy near 95 % has a standard error of "
         f"{error:.1f} points from the choice of test digits alone.",
@@ -121,6 +121,11 @@ def column_cells(
         return f"**{text}**" if means[method] == best else text
 
     return [cell(method) for method in NAMES]
+
+
+def short_name(name: str) -> str:
+    """Of a set of images, for the head of a column."""
+    return name.removesuffix("-MNIST")
 
 
 def numbers(rows: Rows, metric: str, factor: float, method: str, **fields: Scalar) -> list[float]:
@@ -154,7 +159,10 @@ def detection_table(rows: Rows) -> Table:
 
     return Table(
         "Foreign images in detail",
-        ("method, score", *(f"{n}: {m}" for n in foreign(rows) for m in measures.values())),
+        (
+            "method, score",
+            *(f"{short_name(n)}: {m}" for n in foreign(rows) for m in measures.values()),
+        ),
         [
             [f"{name}, {short}", *cells(method, score)]
             for method, name in NAMES.items()
