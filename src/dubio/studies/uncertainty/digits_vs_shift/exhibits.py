@@ -99,9 +99,9 @@ def summary_table(rows: Rows) -> Table:
         "Accuracy, NLL (nats), ECE (15 bins), the mean of PAvgPU over thresholds and AURC are of "
         f"{cases:,} test digits; then the AUROC with which entropy (H) and mutual information "
         "(MI) tell foreign images from these. Milliseconds of CPU time for an image in batches of "
-        "500, on one core, statistics included. The mean of PAvgPU rewards low entropies of the many "
-        "accurate digits more than doubt about the few others. Best in bold; ± is a standard error "
-        "over restarts, if there are several. An accuracy near 95 % has a standard error of "
+        "500, on one core, statistics included. The mean of PAvgPU rewards low entropies of the "
+        "many accurate digits more than doubt about the few others. Best in bold; ± is a standard "
+        "error over restarts, if there are several. An accuracy near 95 % has a standard error of "
         f"{error:.1f} points from the choice of test digits alone.",
     )
 
