@@ -273,6 +273,11 @@ def evaluate_network(words: Sequence[str]) -> int:
     from dubio import evaluation
     from dubio.evaluation.page import prepare, text_of, write_pages
 
+    if options.calibrate_with == options.data:
+        parser.error(
+            f"--calibrate-with: expected other rows than those of --data, got {options.data} for "
+            "both; what is calibrated on the rows it is judged by looks better than it is"
+        )
     try:
         likelihood = evaluation.parse_likelihood(options.likelihood)
     except ValueError as error:

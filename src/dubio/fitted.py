@@ -1,5 +1,10 @@
 """What is fitted on validation data and kept beside a network."""
 
+import zlib
+from collections.abc import Callable
+from typing import Any, Self
+
+import torch
 from torch import Tensor, nn
 
 
@@ -7,9 +12,24 @@ class Fitted(nn.Module):
     """Values that validation data give, kept as buffers: `state_dict` holds all of them.
 
     A state is plain tensors, so that ``torch.save(it.state_dict(), path)`` and
-    ``it.load_state_dict(torch.load(path, weights_only=True))`` keep it without a pickle. A value
-    that is not known yet is NaN.
+    ``it.load_state_dict(torch.load(path, weights_only=True))`` keep it without a pickle; one of
+    them stands for the class, so that no other class takes it. A value that is not known yet is
+    NaN. Values keep their precision in ``.half()`` and the like: rounding a threshold would void
+    what it promises.
     """
+
+    kind: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("kind", torch.tensor(zlib.crc32(type(self).__name__.encode())))
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        before = dict(self.named_buffers(recurse=False))
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        for name, buffer in before.items():
+            setattr(self, name, buffer.to(getattr(self, name).device))
+        return self
 
     def _keep(self, name: str, value: Tensor) -> None:
         setattr(self, name, value.detach().clone())
@@ -24,8 +44,16 @@ class Fitted(nn.Module):
         return value
 
     def _load_from_state_dict(
-        self, state_dict: dict[str, Tensor], prefix: str, *arguments: object
+        self, state_dict: dict[str, Tensor], prefix: str, *arguments: Any
     ) -> None:
+        saved_kind = state_dict.get(f"{prefix}kind")
+        if saved_kind is not None and int(saved_kind) != int(self.kind):
+            *_, messages = arguments
+            messages.append(
+                f"{prefix}kind: expected the state of a {type(self).__name__}, got that of another "
+                "class; load it into the class that was saved"
+            )
+            return
         for name, buffer in self.named_buffers(recurse=False):
             if (saved := state_dict.get(prefix + name)) is not None:
                 setattr(self, name, buffer.new_empty(saved.shape, dtype=saved.dtype))

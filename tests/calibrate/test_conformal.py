@@ -278,3 +278,37 @@ class TestMistakes:
             kind().fit((ones, ones), ones * math.nan)
         with pytest.raises(TypeError, match="y: expected a tensor"):
             kind().fit((ones, ones), ones.numpy())  # type: ignore[arg-type]
+
+
+def test_thresholds_keep_their_precision() -> None:
+    """Rounded, the threshold would fall below the score that it was, and leave out all its ties."""
+    probabilities = torch.tensor([[0.7, 0.2, 0.1], [0.1, 0.6, 0.3], [0.25, 0.35, 0.4]]).double()
+    p = probabilities[torch.arange(300) % 3]
+    fitted = LeastAmbiguousSets(0.4).fit(p, p.argmax(-1))
+    before = fitted(p).members
+    for cast in (fitted.float, fitted.half, fitted.bfloat16):
+        assert torch.equal(cast()(p).members, before)
+
+
+def test_states_of_other_classes_are_refused() -> None:
+    mean, std = torch.zeros(50, 1), torch.ones(50, 1)
+    fitted = StandardisedIntervals().fit((mean, std), torch.randn(50, 1))
+    for other in (QuantileIntervals(), LeastAmbiguousSets()):
+        with pytest.raises(RuntimeError, match="got that of another class"):
+            other.load_state_dict(fitted.state_dict())
+
+
+def test_contains_does_not_broadcast() -> None:
+    mean, std, y = torch.zeros(50, 1), torch.ones(50, 1), torch.randn(50, 1)
+    intervals = StandardisedIntervals().fit((mean, std), y)((mean, std))
+    assert intervals.contains(y).shape == (50, 1)
+    for wrong in (y[:, 0], y[:1]):
+        with pytest.raises(ValueError, match="one for each interval"):
+            intervals.contains(wrong)
+    p = torch.full((30, 3), 1 / 3)
+    sets = LeastAmbiguousSets().fit(p, torch.arange(30) % 3)(p)
+    for wrong in (torch.zeros(7).long(), torch.full((30,), 0.7), torch.tensor(0)):
+        with pytest.raises(ValueError, match="one for each set"):
+            sets.contains(wrong)
+    with pytest.raises(ValueError, match="labels from 0 to 2"):
+        sets.contains(torch.full((30,), -1))

@@ -288,3 +288,9 @@ class TestMistakes:
         p = Predictive(Categorical(), StoredDraws(torch.full((2, 100, 3), math.nan)))
         with pytest.raises(ValueError, match="finite scores"):
             Deferral().fit_coverage(p, 0.5)
+
+
+def test_targets_in_the_place_of_a_coverage() -> None:
+    p = torch.full((30, 3), 1 / 3)
+    with pytest.raises(ValueError, match="coverage: expected a probability"):
+        Deferral().fit_coverage(p, torch.arange(30) % 3, 0.5)  # type: ignore[arg-type]

@@ -116,13 +116,21 @@ def test_the_page_needs_no_other_file(folder: Path, capsys: pytest.CaptureFixtur
 
 
 def test_numbers_have_a_page_too(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    torch.save({"x": torch.randn(40, 4), "y": torch.randn(40, 2)}, "numbers.pt")
-    words = command(data="numbers.pt", likelihood="gaussian=2", calibrate_with="numbers.pt")
+    for name in ("numbers.pt", "validation.pt"):
+        torch.save({"x": torch.randn(40, 4), "y": torch.randn(40, 2)}, name)
+    words = command(data="numbers.pt", likelihood="gaussian=2", calibrate_with="validation.pt")
     assert cli.main(words) == 0
     assert "coverage of 90% intervals" in capsys.readouterr().out
     page = (folder / "evaluation/index.html").read_text(encoding="utf-8")
     assert page.count("<svg") == 2 * 2
     assert "Fitted on validation data: factor" in page
+
+
+def test_rows_are_not_judged_by_what_was_fitted_on_them(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(command(data="digits", calibrate_with="digits")) == 2
+    assert "expected other rows" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("model", ["a_model:build", "package.inner:build"])

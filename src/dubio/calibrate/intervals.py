@@ -32,6 +32,11 @@ class Intervals:
 
     def contains(self, y: Tensor) -> Tensor:
         """Whether targets lie in their intervals, ends included, `(B, *E)`."""
+        if y.shape != self.low.shape:
+            raise ValueError(
+                f"y: expected targets of shape {tuple(self.low.shape)}, one for each interval, got "
+                f"{tuple(y.shape)}; reshape them"
+            )
         return (self.low <= y) & (y <= self.high)
 
 

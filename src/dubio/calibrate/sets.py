@@ -29,7 +29,18 @@ class LabelSets:
 
     def contains(self, y: Tensor) -> Tensor:
         """Whether labels are in their sets, `(B,)`."""
-        return self.members.gather(-1, y.long().reshape(-1, 1)).squeeze(-1)
+        rows, classes = self.members.shape
+        if y.shape not in ((rows,), (rows, 1)) or not torch.equal(y, y.long().to(y.dtype)):
+            raise ValueError(
+                f"y: expected integer labels of shape {(rows,)}, one for each set, got {y.dtype} "
+                f"of shape {tuple(y.shape)}; pass labels, not probabilities or one-hot rows"
+            )
+        if not bool(((y >= 0) & (y < classes)).all()):
+            raise ValueError(
+                f"y: expected labels from 0 to {classes - 1}, got {int(y.min())} to "
+                f"{int(y.max())}; remove the rows of other classes"
+            )
+        return self.members.gather(-1, y.long().view(-1, 1)).squeeze(-1)
 
 
 class _ConformalSets(Conformal):

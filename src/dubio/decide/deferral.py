@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Self, final
 
 import torch
@@ -243,5 +244,5 @@ def _finite(scores: Tensor) -> Tensor:
 
 
 def _check_probability(name: str, value: float) -> None:
-    if not 0 < value < 1:
-        raise ValueError(f"{name}: expected a probability in (0, 1), got {value}; 0.95 is one")
+    if not (isinstance(value, Real) and 0 < value < 1):
+        raise ValueError(f"{name}: expected a probability in (0, 1), got {value!r}; 0.95 is one")

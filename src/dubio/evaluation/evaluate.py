@@ -105,7 +105,7 @@ def evaluate(
     return Evaluation(
         scores=scores,
         calibration={
-            name: {key: float(value) for key, value in found.state_dict().items()}
+            name: {key: float(value) for key, value in found.state_dict().items() if key != "kind"}
             for name, found in predictor.calibrations.items()
         },
         rows=len(data),
