@@ -90,7 +90,10 @@ def test_tuned_precisions_are_optimal(yacht: Splits) -> None:
     """No precision on a fine grid is better on the validation rows."""
     network = nn.Sequential(nn.Linear(6, 4), nn.Dropout(0.3), nn.Linear(4, 1))
     rows = yacht.validation[0]
-    (precision,), (density,) = tuned_precisions([network], yacht, [rows], 400)
+    (predictive,) = with_precisions([network], torch.ones(1)).predict(
+        yacht.x, rows=rows[None], draws=400
+    )
+    (precision,), (density,) = tuned_precisions([predictive], yacht, [rows])
     for factor in (0.5, 0.9, 1.1, 2.0):
         (other,) = with_precisions([network], factor * precision[None]).predict(
             yacht.x, rows=rows[None], draws=400

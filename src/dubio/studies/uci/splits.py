@@ -12,6 +12,7 @@ from torch import Tensor, nn
 import dubio
 from dubio.calibrate import PrecisionScaling
 from dubio.data import uci
+from dubio.predictive import Predictive
 
 VALIDATION = 0.2  # of the training rows
 
@@ -159,18 +160,20 @@ def with_precisions(networks: Sequence[nn.Module], precisions: Tensor) -> dubio.
 
 
 def tuned_precisions(
-    networks: Sequence[nn.Module], splits: Splits, rows: Sequence[Tensor], draws: int
+    predictives: Sequence[Predictive], splits: Splits, rows: Sequence[Tensor]
 ) -> tuple[Tensor, Tensor]:  # (M,), (M,)
     """The noise precision of each network that is best on its validation rows.
 
     It maximises the mean log predictive density, eq. 13 of paper 002, and is not bound to a grid.
 
+    Args:
+        predictives: Predictions for the rows, with a noise precision of one.
+        splits: The data.
+        rows: The validation rows of each.
+
     Returns:
         Precisions, and the mean log predictive densities that they reach.
     """
-    predictives = with_precisions(networks, torch.ones(len(networks))).predict(
-        splits.x, rows=torch.stack(list(rows)), draws=draws
-    )
     precisions, densities = [], []
     for predictive, own in zip(predictives, rows, strict=True):
         scaling = PrecisionScaling().fit(predictive, splits.y[own])

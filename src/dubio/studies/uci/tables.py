@@ -1,6 +1,7 @@
 """The tables, and values of them as they are printed. Nothing here computes."""
 
 import math
+from collections.abc import Collection
 from statistics import fmean, stdev
 from typing import NamedTuple, Self, final
 
@@ -18,7 +19,18 @@ TITLES = {
     "wine": "Red wine quality",
     "yacht": "Yacht hydrodynamics",
 }
+LONGEST = ("protein", "naval", "power", "kin8nm")  # to compute
 PRINTED = 0.005  # of published values: two decimals
+
+
+def longest_first(tables: Collection[str]) -> list[str]:
+    """Some of the tables, in the order in which to compute them."""
+    return [name for name in dict.fromkeys((*LONGEST, *TABLES)) if name in tables]
+
+
+def as_printed(tables: Collection[str]) -> list[str]:
+    """Some of the tables, in the order of the papers."""
+    return [name for name in TABLES if name in tables]
 
 
 @final

@@ -10,13 +10,12 @@ import torch
 from torch import Tensor, nn
 
 import dubio
-from dubio.calibrate import PrecisionScaling
 from dubio.likelihoods import GammaPrior, Gaussian, LearnedGaussian
 from dubio.masks import Bernoulli, Concrete, LearnableBernoulli, Mask
 from dubio.predictive import Predictive, StoredDraws
 from dubio.studies.study import Measurement, Piece, Seed
-from dubio.studies.uci.splits import Splits, perceptron, train, with_precisions
-from dubio.studies.uci.tables import TABLES
+from dubio.studies.uci.splits import Splits, perceptron, train, tuned_precisions, with_precisions
+from dubio.studies.uci.tables import TABLES, longest_first
 
 Method = Literal["concrete", "bernoulli", "mc", "bayes", "ensemble", "linear"]
 
@@ -82,11 +81,9 @@ class Config:
 
 def pieces(config: Config) -> list[Piece]:
     """A piece for each table and method, the longest first."""
-    order = ("protein", "naval", "power", "kin8nm")
-    tables = [name for name in (*order, *TABLES) if name in config.tables]
     return [
         {"table": table, "method": method}
-        for table in dict.fromkeys(tables)
+        for table in longest_first(config.tables)
         for method in config.methods
     ]
 
@@ -105,13 +102,9 @@ def run(config: Config, piece: Piece, seed: Seed) -> Iterator[Measurement]:
     tried = trained(method, each, splits, [splits.rest[k] for k in of], steps)
     held_out = [splits.validation[k] for k in of]
     predictives = predict(method, tried, torch.ones(len(of)), splits, held_out, TUNING_DRAWS)
-    precisions, densities = [], []
-    for predictive, rows in zip(predictives, held_out, strict=True):
-        scaling = PrecisionScaling().fit(predictive, splits.y[rows])
-        precisions.append(float(scaling.factor))
-        densities.append(float(scaling(predictive).log_prob(splits.y[rows]).mean()))
-    best = torch.tensor(densities).view(len(candidates), -1).argmax(0)  # (S,)
-    tuned = torch.tensor(precisions).view(len(candidates), -1)[best, torch.arange(len(splits))]
+    precisions, densities = tuned_precisions(predictives, splits, held_out)
+    best = densities.view(len(candidates), -1).argmax(0)  # (S,)
+    tuned = precisions.view(len(candidates), -1)[best, torch.arange(len(splits))]
     chosen = [candidates[k] for k in best.tolist()]
     final = trained(method, chosen, splits, splits.train, steps)
     stages = {"tuned": tuned}

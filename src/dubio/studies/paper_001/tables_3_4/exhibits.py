@@ -9,7 +9,7 @@ from dubio.studies.paper_001.tables_3_4.claims import METRICS, ours
 from dubio.studies.paper_001.tables_3_4.published import Published
 from dubio.studies.rows import Rows
 from dubio.studies.study import Plot, Size, Table
-from dubio.studies.uci.tables import TITLES, Value
+from dubio.studies.uci.tables import TITLES, Value, as_printed
 
 METHODS = {
     "concrete": "Concrete",
@@ -53,16 +53,11 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
     ]
 
 
-def tables(rows: Rows) -> list[str]:
-    """The data sets that were run, in the order of the paper."""
-    return [name for name in TITLES if name in rows.distinct("table")]
-
-
 def paper_table(rows: Rows, metric: str) -> Table:
     """Concrete dropout: published and ours."""
     published, _ = METRICS[metric]
     cells = []
-    for name in tables(rows):
+    for name in as_printed(rows.distinct("table")):
         row: Published = published[name]
         stages = [ours(rows, name, "concrete", s, metric) for s in ("learned", "m-step", "tuned")]
         cells.append([TITLES[name], *(shown(v, name, metric) for v in (*row, *stages))])
@@ -89,7 +84,7 @@ def method_table(rows: Rows, metric: str) -> Table:
     """All methods of ours, under one protocol."""
     _, sign = METRICS[metric]
     cells = []
-    for name in tables(rows):
+    for name in as_printed(rows.distinct("table")):
         found = [ours(rows, name, method, "tuned", metric) for method in METHODS]
         means = [sign * value.mean for value in found if value is not None]
         cells.append(
@@ -127,7 +122,7 @@ def draw_methods(rows: Rows, size: Size) -> Figure:
     """A line for each data set, a mark for each method."""
     figure = Figure(figsize=size, layout="constrained")
     panel = figure.subplots()
-    names = tables(rows)
+    names = as_printed(rows.distinct("table"))
     published, _ = METRICS["log-likelihood"]
     marks = zip(METHODS, (BLUE, VERMILION, GREEN, PURPLE, QUIET, RULE), "osD^vP", strict=True)
     limit = 1.2
@@ -163,7 +158,7 @@ def draw_rates(rows: Rows, size: Size) -> Figure:
     """Rates by data set and layer, a dot for each split."""
     figure = Figure(figsize=size, layout="constrained")
     panel = figure.subplots()
-    names = tables(rows)
+    names = as_printed(rows.distinct("table"))
     for layer, (title, colour, mark) in enumerate(LAYERS):
         for place, name in enumerate(names):
             rates = rows.where(table=name, method="concrete", metric="drop", layer=layer).values()

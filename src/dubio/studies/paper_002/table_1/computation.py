@@ -19,8 +19,9 @@ from dubio.studies.uci.splits import (
     score,
     train,
     tuned_precisions,
+    with_precisions,
 )
-from dubio.studies.uci.tables import TABLES
+from dubio.studies.uci.tables import TABLES, longest_first
 
 Protocol = Literal["paper", "grid", "clean"]
 
@@ -100,11 +101,9 @@ class Config:
 
 def pieces(config: Config) -> list[Piece]:
     """A piece for each table and protocol, the longest first."""
-    order = ("protein", "naval", "power", "kin8nm")
-    tables = [name for name in (*order, *TABLES) if name in config.tables]
     return [
         {"table": table, "protocol": protocol}
-        for table in dict.fromkeys(tables)
+        for table in longest_first(config.tables)
         for protocol in config.protocols
     ]
 
@@ -238,9 +237,9 @@ def by_clean_protocol(config: Config, table: str, splits: Splits) -> Outcome:
         return [elbo.model for elbo in elbos]
 
     held_out = [splits.validation[k] for k in of]
-    precisions, densities = tuned_precisions(
-        trained(each, of, splits.rest), splits, held_out, TUNING_DRAWS
-    )
+    tried = with_precisions(trained(each, of, splits.rest), torch.ones(len(of)))
+    predictives = tried.predict(splits.x, rows=torch.stack(held_out), draws=TUNING_DRAWS)
+    precisions, densities = tuned_precisions(predictives, splits, held_out)
     best = densities.view(count, len(splits)).argmax(0)  # (S,)
     own = torch.arange(len(splits))
     precision = precisions.view(count, len(splits))[best, own]

@@ -10,7 +10,7 @@ from dubio.studies.paper_002.table_1.claims import METRICS, ours
 from dubio.studies.paper_002.table_1.published import Published
 from dubio.studies.rows import Rows
 from dubio.studies.study import Plot, Size, Table
-from dubio.studies.uci.tables import TITLES, Value
+from dubio.studies.uci.tables import TITLES, Value, as_printed
 
 NAMES = {"paper": "the paper's protocol", "grid": "newer grid", "clean": "clean protocol"}
 MARKS = {"paper": (VERMILION, "o"), "grid": (GREEN, "s"), "clean": (BLUE, "D")}
@@ -36,17 +36,12 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
     ]
 
 
-def tables(rows: Rows) -> list[str]:
-    """The data sets that were run, in the order of the paper."""
-    return [name for name in TITLES if name in rows.distinct("table")]
-
-
 @house_style()
 def draw_gains(rows: Rows, size: Size) -> Figure:
     """A line for each data set, a mark for each protocol."""
     figure = Figure(figsize=size, layout="constrained")
     panel = figure.subplots()
-    names = tables(rows)
+    names = as_printed(rows.distinct("table"))
     published, _ = METRICS["log-likelihood"]
     for offset, (protocol, (colour, mark)) in zip((-0.22, 0.0, 0.22), MARKS.items(), strict=True):
         for place, name in enumerate(names):
@@ -78,7 +73,7 @@ def result_table(rows: Rows, metric: str) -> Table:
     """Published values and ours."""
     published, _ = METRICS[metric]
     cells = []
-    for name in tables(rows):
+    for name in as_printed(rows.distinct("table")):
         known: Published = published[name]
         digits = 4 if name == "naval" and metric == "rmse" else 2
         splits = len(rows.where(table=name, metric=metric).distinct("split"))
@@ -123,7 +118,7 @@ def shown(value: Value | None, digits: int) -> str:
 def choice_table(rows: Rows) -> Table:
     """What was chosen, and what a precision allows."""
     cells = []
-    for name in tables(rows):
+    for name in as_printed(rows.distinct("table")):
         for protocol in NAMES:
             part = rows.where(table=name, protocol=protocol)
             if not len(part):
