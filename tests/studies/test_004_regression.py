@@ -103,7 +103,7 @@ def test_pieces_are_the_settings_of_the_paper() -> None:
 
 def test_last_minibatch_is_what_the_paper_calls_elbo() -> None:
     """Σ_b −log p(y_b | x_b, w) + KL/(2^M − 1), with everything from torch.distributions."""
-    training = Training(SMOKE, gaussian(1, 0.1), Seed(own=1, common=2))
+    training = Training(SMOKE, gaussian(1, 0.1), Seed(own=1, common=2, given=0))
     x, y = training.data[0][:8], training.data[1][:8]
     for _ in range(SMOKE.batches):
         training.elbo(x, y)
@@ -154,7 +154,7 @@ def test_ensembles_predict_without_dropout() -> None:
 
 def test_members_of_an_ensemble_differ() -> None:
     config = dataclasses.replace(SMOKE, members=4)
-    rows = Rows(list(of_ensemble(config, 0.5, Seed(own=1, common=2))))
+    rows = Rows(list(of_ensemble(config, 0.5, Seed(own=1, common=2, given=0))))
     bands = rows.where(metric="band")
     assert len({bands[0][f"draw{number}"] for number in range(1, 5)}) == 4
     assert "draw5" not in bands[0]

@@ -68,7 +68,7 @@ def test_batching_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     piece = {"condition": "shift", "features": 10}
     module = "dubio.studies.paper_003.figure_1b.computation.BATCH"
     monkeypatch.setattr(module, 3)
-    batched = list(run(config, piece, Seed(own=0, common=6)))
+    batched = list(run(config, piece, Seed(own=0, common=6, given=0)))
     generator = torch.Generator().manual_seed(6)
     errors: list[float] = []
     for count in (3, 3, 1):

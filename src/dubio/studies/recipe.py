@@ -44,7 +44,7 @@ class Recipe:
         """The seeds of a piece."""
         own = digest([self.study, self.settings, dict(piece), self.seed])
         common = digest([self.study, self.seed])
-        return Seed(own=int(own[:8], 16), common=int(common[:8], 16))
+        return Seed(own=int(own[:8], 16), common=int(common[:8], 16), given=self.seed)
 
     def as_dict(self) -> dict[str, Any]:
         """The recipe as JSON has it, with its hash."""

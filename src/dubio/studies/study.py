@@ -38,10 +38,12 @@ class Seed:
     Attributes:
         own: From study, config, piece and the user's seed: for the noise of this piece.
         common: From study and the user's seed: for what all pieces share, such as data.
+        given: The user's seed itself: for what several studies share, such as networks.
     """
 
     own: int
     common: int
+    given: int
 
 
 @final

@@ -1,0 +1,93 @@
+"""Networks that are trained once, for every study that wants them."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import final
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Adam
+from torch.optim.lr_scheduler import CosineAnnealingLR
+
+import dubio
+from dubio.data.download import cache_directory
+from dubio.studies.mnist.images import Digits
+from dubio.studies.recipe import digest
+from dubio.studies.rows import Scalar
+from dubio.training.history import History
+
+REVISION = 1  # raise it when training changes: networks in the cache then count no more
+
+
+@final
+@dataclass(frozen=True)
+class Training:
+    """How a network learns: by Adam, with a rate that falls to zero along half a cosine.
+
+    Attributes:
+        epochs: How often it goes through the images.
+        batch_size: Images of a step.
+        learning_rate: The rate at the start.
+    """
+
+    epochs: int
+    batch_size: int = 128
+    learning_rate: float = 1e-3
+
+
+@final
+@dataclass(frozen=True)
+class Trained:
+    """A network that has learned.
+
+    Attributes:
+        network: From bytes to logits.
+        history: Its loss by epoch; validation is the share of test images that one pass in eval
+            mode, by mean weights and without dropout, gets wrong.
+    """
+
+    network: nn.Module
+    history: History
+
+
+def trained(
+    make: Callable[[], dubio.ELBO],
+    identity: Mapping[str, Scalar],
+    digits: Digits,
+    training: Training,
+) -> Trained:
+    """Train a network, or take it from the cache.
+
+    The folder ``networks`` of the cache holds a checkpoint under a hash of all that decides the
+    weights. So a run that was killed goes on, and studies that look at the same network share it.
+
+    Args:
+        make: Makes the objective; its random numbers follow from the identity.
+        identity: Names the network among all others: what it is, its data and its seed.
+        digits: What it learns, and what it is watched on.
+        training: How.
+    """
+    key = digest([REVISION, dict(identity), dataclasses.asdict(training), torch.__version__])
+    torch.manual_seed(int(key[:8], 16))
+    objective = make()
+    steps = training.epochs * -(-len(digits.train) // training.batch_size)
+    history = dubio.fit(
+        objective,
+        (digits.train, digits.train_labels),
+        epochs=training.epochs,
+        batch_size=training.batch_size,
+        optimizer=partial(Adam, lr=training.learning_rate, fused=True),
+        schedule=partial(CosineAnnealingLR, T_max=steps),
+        schedule_every="step",
+        validate=lambda: wrong(objective.model(digits.test), digits.test_labels),
+        checkpoint=cache_directory() / "networks" / f"{key[:16]}.pt",
+        progress=False,
+    )
+    return Trained(objective.model.eval(), history)
+
+
+def wrong(logits: Tensor, labels: Tensor) -> Tensor:  # (B, C), (B,) -> ()
+    """The share of images whose most likely class is not theirs."""
+    return (logits.argmax(-1) != labels).float().mean()

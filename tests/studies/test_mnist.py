@@ -1,0 +1,67 @@
+"""Digits as bytes, and networks that are trained once for several studies."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import dubio
+from dubio.studies.mnist.images import CLASSES, PIXELS, Digits, Standardised, load
+from dubio.studies.mnist.training import Training, trained
+
+
+@pytest.fixture(scope="module")
+def digits() -> Digits:
+    return load("digits", 200, 100, seed=0)
+
+
+def _objective() -> dubio.ELBO:
+    network = nn.Sequential(Standardised(), nn.Flatten(), nn.Linear(PIXELS, CLASSES))
+    return dubio.ELBO(network, dubio.likelihoods.Categorical(), num_data=200)
+
+
+def test_digits_are_bytes_with_their_labels(digits: Digits) -> None:
+    assert digits.train.dtype == torch.uint8
+    assert digits.train.shape == (200, 28, 28)
+    assert digits.test.shape == (100, 28, 28)
+    assert digits.test_labels.shape == (100,)
+    assert digits.train.max() > 200
+
+
+def test_fewer_digits_are_some_of_the_more(digits: Digits) -> None:
+    fewer = load("digits", 50, 100, seed=0)
+    assert torch.equal(fewer.train, digits.train[:50])
+    assert not torch.equal(load("digits", 50, 100, seed=1).train, fewer.train)
+
+
+def test_bytes_become_numbers() -> None:
+    images = torch.tensor([[0, 255]], dtype=torch.uint8)
+    expected = (torch.tensor([[0.0, 255.0]]) - 33.3184) / 78.5675
+    torch.testing.assert_close(Standardised()(images), expected)
+    assert images.tolist() == [[0, 255]]
+
+
+def test_a_network_is_trained_once(digits: Digits, tmp_path: Path) -> None:
+    made = []
+
+    def make() -> dubio.ELBO:
+        made.append(_objective())
+        made[-1].register_forward_hook(lambda *_: calls.append(1))
+        return made[-1]
+
+    calls: list[int] = []
+    first = trained(make, {"kind": "linear", "seed": 0}, digits, Training(epochs=2, batch_size=50))
+    assert len(calls) == 2 * 4
+    again = trained(make, {"kind": "linear", "seed": 0}, digits, Training(epochs=2, batch_size=50))
+    assert len(calls) == 2 * 4  # from the cache
+    x = digits.test
+    assert torch.equal(first.network(x), again.network(x))
+    assert first.history == again.history
+    assert len(first.history) == 2
+    other = trained(make, {"kind": "linear", "seed": 1}, digits, Training(epochs=2, batch_size=50))
+    assert len(calls) == 4 * 4
+    assert not torch.equal(first.network(x), other.network(x))
+    share = (first.network(x).argmax(-1) != digits.test_labels).float().mean()
+    assert first.history[-1].validation == pytest.approx(float(share))
+    assert len(list((tmp_path / "cache" / "networks").iterdir())) == 2
