@@ -1,0 +1,141 @@
+"""The networks of section 4.2: two hidden layers on MNIST, by five methods."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import nn
+
+import dubio
+from dubio.likelihoods import Categorical
+from dubio.priors import Gaussian, Laplace, Prior, ScaleMixture
+from dubio.studies.mnist.images import CLASSES, PIXELS, Digits, Scaled, Source, load
+from dubio.studies.mnist.training import Trained, Training, trained
+
+Method = Literal["gaussian", "mixture", "laplace", "dropout", "plain"]
+"""Bayes by Backprop with one of three priors; fixed dropout; neither."""
+
+BAYESIAN: tuple[Method, ...] = ("gaussian", "mixture", "laplace")
+
+DROP_PIXELS, DROP_UNITS = 0.2, 0.5
+
+Loss = Literal["cross-entropy", "double softmax"]
+"""double softmax is the authors': a softmax in the network, and another in its loss."""
+
+
+@dataclass(frozen=True)
+class Networks:
+    """Settings of the networks, which the studies of section 4.2 share.
+
+    Attributes:
+        source: mnist; or digits, those of scikit-learn, for a trial without any data.
+        images: Images to learn from.
+        test_images: Images to recognise.
+        restarts: Networks of each kind, each with its own start and noise.
+        epochs: How often Bayes by Backprop goes through the images.
+        point_epochs: How often networks without random weights do.
+        learning_rate: Of Bayes by Backprop, at the start.
+        prior_sigma: The deviation of the Gaussian prior.
+        slab_sigma: The wide deviation of the mixture.
+        spike_sigma: Its narrow one.
+        laplace_scale: The scale b of the Laplace prior.
+        deviation: Of all weights, at the start.
+        draws: Weights that are averaged over for a prediction.
+    """
+
+    source: Source = "mnist"
+    images: int = 60_000
+    test_images: int = 10_000
+    restarts: int = 3
+    epochs: int = 100
+    point_epochs: int = 50
+    learning_rate: float = 1e-3
+    prior_sigma: float = 0.1
+    slab_sigma: float = 0.2
+    spike_sigma: float = 0.02
+    laplace_scale: float = 0.05
+    deviation: float = 0.02
+    draws: int = 50
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be computed."""
+        for name in ("images", "test_images", "restarts", "epochs", "point_epochs", "draws"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}: expected at least 1, got {getattr(self, name)}.")
+
+    def digits(self) -> Digits:
+        """The images; the same for all networks."""
+        return load(self.source, self.images, self.test_images, seed=0)
+
+    def trained(
+        self,
+        method: Method,
+        width: int,
+        restart: int,
+        seed: int,
+        loss: Loss = "cross-entropy",
+    ) -> Trained:
+        """A network by one of the methods, trained now or before.
+
+        Args:
+            method: How its weights are learned.
+            width: Units of a hidden layer.
+            restart: Tells equal networks apart.
+            seed: That which the user gave.
+            loss: Whether the classes' scores are made probabilities once, or twice.
+        """
+        digits = self.digits()
+        bayesian = method in BAYESIAN
+        training = Training(
+            epochs=self.epochs if bayesian else self.point_epochs,
+            learning_rate=self.learning_rate if bayesian else 1e-3,
+        )
+        identity = {
+            "method": method,
+            "loss": loss,
+            "width": width,
+            "prior": repr(self.prior(method)) if bayesian else "",
+            "deviation": self.deviation if bayesian else 0.0,
+            "source": self.source,
+            "images": len(digits.train),
+            "test images": len(digits.test),
+            "restart": restart,
+            "seed": seed,
+        }
+
+        def make() -> dubio.ELBO:
+            network = self.network(method, width)
+            if loss == "double softmax":
+                network.append(nn.Softmax(-1))
+            return dubio.ELBO(network, Categorical(), num_data=len(digits.train))
+
+        return trained(make, identity, digits, training)
+
+    def network(self, method: Method, width: int) -> nn.Sequential:
+        """Bytes – width – width – 10 with ReLU."""
+
+        def layer(inputs: int, outputs: int) -> nn.Module:
+            plain = nn.Linear(inputs, outputs)
+            if method in BAYESIAN:
+                return dubio.Bayesian(plain, prior=self.prior(method), deviation=self.deviation)
+            drop = {"dropout": DROP_PIXELS if inputs == PIXELS else DROP_UNITS}.get(method)
+            return plain if drop is None else nn.Sequential(nn.Dropout(drop), plain)
+
+        return nn.Sequential(
+            Scaled(),
+            nn.Flatten(),
+            layer(PIXELS, width),
+            nn.ReLU(),
+            layer(width, width),
+            nn.ReLU(),
+            layer(width, CLASSES),
+        )
+
+    def prior(self, method: Method) -> Prior:
+        """What a weight is beforehand."""
+        match method:
+            case "mixture":
+                return ScaleMixture(0.5, self.slab_sigma, self.spike_sigma)
+            case "laplace":
+                return Laplace(self.laplace_scale)
+            case _:
+                return Gaussian(self.prior_sigma)
