@@ -75,5 +75,5 @@ class Scaled(nn.Module):
     DIVISOR = 126.0
 
     def forward(self, images: Tensor) -> Tensor:  # uint8, any shape -> float
-        """x / 126."""
+        """Divide by 126."""
         return images.to(torch.get_default_dtype()).div_(self.DIVISOR)
