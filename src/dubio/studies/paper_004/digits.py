@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from torch import nn
 
@@ -11,6 +11,7 @@ from dubio.likelihoods import Categorical
 from dubio.priors import Gaussian, Laplace, Prior, ScaleMixture
 from dubio.studies.mnist.images import CLASSES, PIXELS, Digits, Scaled, Source, load
 from dubio.studies.mnist.training import Trained, Training, trained
+from dubio.studies.study import Piece, Seed
 
 Method = Literal["gaussian", "mixture", "laplace", "dropout", "plain"]
 """Bayes by Backprop with one of three priors; fixed dropout; neither."""
@@ -110,6 +111,16 @@ class Networks:
             return dubio.ELBO(network, Categorical(), num_data=len(digits.train))
 
         return trained(make, identity, digits, training)
+
+    def of(self, piece: Piece, seed: Seed) -> Trained:
+        """The network that a piece names by method, width, restart and, perhaps, loss."""
+        return self.trained(
+            cast(Method, piece["method"]),
+            cast(int, piece["width"]),
+            cast(int, piece["restart"]),
+            seed.given,
+            cast(Loss, piece.get("loss", "cross-entropy")),
+        )
 
     def network(self, method: Method, width: int) -> nn.Sequential:
         """Bytes – width – width – 10 with ReLU."""

@@ -1,9 +1,9 @@
 """The tables and drawings of digits against shift: rows in, pictures out. Nothing here trains."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 
 from dubio.ink import BLUE, GREEN, INK, PURPLE, QUIET, RULE, VERMILION, house_style
+from dubio.studies.mnist.restarts import with_error
 from dubio.studies.rows import Rows, Scalar
 from dubio.studies.study import Plot, Size, Table
 from dubio.studies.uncertainty.digits_vs_shift.claims import ENTROPY, INFORMATION, NAMES, foreign
@@ -136,14 +137,6 @@ def numbers(rows: Rows, metric: str, factor: float, method: str, **fields: Scala
 def milliseconds(rows: Rows, method: str) -> list[float]:
     """CPU time for an image, of each restart."""
     return [1000 * v for v in rows.where(method=method, metric="passes").values("cpu_seconds")]
-
-
-def with_error(values: Sequence[float], digits: int) -> str:
-    """The mean, and its standard error if there are several values."""
-    text = f"{fmean(values):.{digits}f}"
-    if len(values) < 2:
-        return text
-    return f"{text} ± {stdev(values) / math.sqrt(len(values)):.{digits}f}"
 
 
 def detection_table(rows: Rows) -> Table:

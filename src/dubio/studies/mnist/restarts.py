@@ -1,0 +1,16 @@
+"""Numbers of equal networks that differ in their start and noise. Nothing here computes."""
+
+import math
+from collections.abc import Sequence
+from statistics import fmean, stdev
+
+
+def standard_error(values: Sequence[float]) -> float | None:
+    """That of the mean; None of a single value."""
+    return stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
+
+
+def with_error(values: Sequence[float], digits: int) -> str:
+    """The mean, and its standard error if there are several values."""
+    text, error = f"{fmean(values):.{digits}f}", standard_error(values)
+    return text if error is None else f"{text} ± {error:.{digits}f}"
