@@ -1,0 +1,103 @@
+"""Figure 18, and its curves in numbers: rows in, pictures out. Nothing here trains."""
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import pairwise
+from statistics import fmean
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, ScalarFormatter
+
+from dubio.ink import house_style
+from dubio.studies.mnist.restarts import with_error
+from dubio.studies.paper_004.figure_18.claims import METHODS, SETTLED, curves, final, settled
+from dubio.studies.paper_004.legend import LINES, NAMES, NARROW, widths
+from dubio.studies.rows import Rows
+from dubio.studies.study import Plot, Size, Table
+
+
+def exhibits(rows: Rows) -> list[Table | Plot]:
+    """What the page shows, in order."""
+    panels = len(widths(rows))
+    return [
+        Plot(
+            "curves",
+            "Test error while networks learn",
+            "Test error against epochs for plain, dropout and Bayesian networks, a panel for each "
+            "number of hidden units",
+            partial(draw_curves, rows),
+            wide=(12.0 if panels > 1 else 9.0, 5.0),
+            narrow=(5.0, 1.0 + 4.0 * panels),
+            note="Errors are on a logarithmic scale. A thin line is a restart, a thick one their "
+            "mean. Networks that learn for fewer epochs end earlier.",
+        ),
+        summary_table(rows),
+    ]
+
+
+def summary_table(rows: Rows) -> Table:
+    """The end of the curves, and how they get there."""
+    summaries = ((final, 2), (min, 2), (settled, 0), (largest_rise, 2))
+    return Table(
+        "The curves in numbers",
+        ("network", "units", "last, %", "lowest, %", "epochs to settle", "largest rise, points"),
+        [
+            [
+                NAMES[method],
+                str(width),
+                *(
+                    with_error([float(summary(curve)) for curve in curves(rows, method, width)], n)
+                    for summary, n in summaries
+                ),
+            ]
+            for method in METHODS
+            for width in widths(rows)
+        ],
+        "Of test errors after each epoch. The lowest is chosen by the test digits, so it is no "
+        f"estimate. Settled is a curve that stays below its last value plus {SETTLED:g} points. "
+        "The largest rise from one epoch to the next is of the second half of the epochs: the "
+        "paper's plain network has spikes. ± is a standard error over restarts, if there are "
+        "several.",
+    )
+
+
+def largest_rise(curve: Sequence[float]) -> float:
+    """From one epoch to the next, in the second half of a curve; zero if it only falls."""
+    late = curve[len(curve) // 2 :]
+    return max([0.0, *(after - before for before, after in pairwise(late))])
+
+
+@house_style()
+def draw_curves(rows: Rows, size: Size) -> Figure:
+    """Error against epochs, a panel for each width."""
+    figure = Figure(figsize=size, layout="constrained")
+    shown = widths(rows)
+    shape = (len(shown), 1) if size[0] < NARROW else (1, len(shown))
+    panels = figure.subplots(*shape, sharex=True, sharey=True, squeeze=False)
+    for axes, width in zip(panels.flat, shown, strict=True):
+        for method in METHODS:
+            draw_method(axes, method, curves(rows, method, width))
+        axes.set_title(f"{width} units")
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 1.5, 2.0, 3.0, 5.0, 7.0)))
+        axes.yaxis.set_major_formatter(ScalarFormatter())
+        axes.yaxis.set_minor_formatter(NullFormatter())
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    for axes in panels[-1]:
+        axes.set_xlabel("epoch")
+    for axes in panels[:, 0]:
+        axes.set_ylabel("test error, %")
+    handles, labels = panels.flat[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=9.5)
+    return figure
+
+
+def draw_method(axes: Axes, method: str, found: Sequence[Sequence[float]]) -> None:
+    """The restarts of a method, and their mean."""
+    epochs = range(1, len(found[0]) + 1)
+    if len(found) > 1:
+        for curve in found:
+            axes.plot(epochs, curve, color=LINES[method]["color"], linewidth=0.7, alpha=0.45)
+    mean = [fmean(errors) for errors in zip(*found, strict=True)]
+    axes.plot(epochs, mean, label=NAMES[method], linewidth=2.0, **LINES[method])
