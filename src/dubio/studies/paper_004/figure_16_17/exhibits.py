@@ -12,7 +12,7 @@ from dubio.studies.paper_004.legend import LINES, NAMES, NARROW, widths
 from dubio.studies.rows import Rows
 from dubio.studies.study import Plot, Size, Table
 
-PANELS = {"drawn": "Bayes by Backprop: a draw", "means": "Bayes by Backprop: means"}
+PANELS = {"drawn": "Bayesian weights: a draw", "means": "Bayesian weights: their means"}
 MEASURES = {"deviation": 3, "width": 3, "kurtosis": 1}  # decimals
 
 
@@ -74,19 +74,25 @@ def measure_table(rows: Rows) -> Table:
 def draw_histograms(rows: Rows, methods: tuple[str, ...], size: Size) -> Figure:
     """Densities of weights, with drawn and with mean weights of Bayesian networks."""
     figure = Figure(figsize=size, layout="constrained")
-    shape = (2, 1) if size[0] < NARROW else (1, 2)
-    panels = figure.subplots(*shape, sharey=True, squeeze=False)
+    narrow = size[0] < NARROW
+    panels = figure.subplots(
+        *((2, 1) if narrow else (1, 2)), sharex=True, sharey=True, squeeze=False
+    )
     for axes, (weights, title) in zip(panels.flat, PANELS.items(), strict=True):
         for method in methods:
             which = weights if method in PRIORS else "trained"
             draw_histogram(axes, method, rows.where(method=method, weights=which))
         axes.set_title(title)
         axes.set_yscale("log")
+    for axes in panels[-1]:
         axes.set_xlabel("weight")
     for axes in panels[:, 0]:
         axes.set_ylabel("density")
     handles, labels = panels.flat[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=9.5)
+    figure.legend(
+        handles, labels, loc="outside lower center", ncols=2 if narrow else 3, frameon=False,
+        fontsize=9.5,
+    )  # fmt: skip
     return figure
 
 

@@ -65,7 +65,7 @@ def error_table(rows: Rows) -> Table:
         return found
 
     return Table(
-        "Test error on MNIST",
+        "Test error",
         (
             "network", "units", "Blundell et al., %", "authors, %",
             "ours by draws, %", "NLL", "ours in one pass, %", "NLL",
@@ -123,7 +123,10 @@ def draw_errors(rows: Rows, size: Size) -> Figure:
     )  # fmt: skip
     axes.set_yticks(
         range(len(shown)),
-        [f"{NAMES[method]}{LOSSES[loss]}, {width}" for loss, method, width in shown],
+        [
+            NAMES[method] + LOSSES[loss].replace(" ", "\n", 1) + f", {width}"
+            for loss, method, width in shown
+        ],
     )
     axes.invert_yaxis()
     axes.tick_params(axis="y", length=0, labelsize=9.5)
