@@ -80,7 +80,7 @@ def draw_curves(rows: Rows, size: Size) -> Figure:
             draw_method(axes, method, curves(rows, method, width))
         axes.set_title(f"{width} units")
         axes.set_yscale("log")
-        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 1.5, 2.0, 3.0, 5.0, 7.0)))
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 7.0)))
         axes.yaxis.set_major_formatter(ScalarFormatter())
         axes.yaxis.set_minor_formatter(NullFormatter())
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
