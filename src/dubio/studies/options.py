@@ -102,10 +102,12 @@ def number(hint: type) -> Callable[[str], Any]:
 
 
 def explanations(config: type) -> dict[str, str]:
-    """What the docstring says about each field, under ``Attributes:``."""
-    _, _, section = (inspect.getdoc(config) or "").partition("Attributes:\n")
-    found = re.findall(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", section, flags=re.MULTILINE)
-    helps = {name: re.sub(r"\s+", " ", text).rstrip(".") for name, text in found}
+    """What its docstring, or that of a class it inherits from, says under ``Attributes:``."""
+    helps: dict[str, str] = {}
+    for documented in reversed(config.__mro__):
+        _, _, section = (inspect.getdoc(documented) or "").partition("Attributes:\n")
+        found = re.findall(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", section, flags=re.MULTILINE)
+        helps |= {name: re.sub(r"\s+", " ", text).rstrip(".") for name, text in found}
     for field in dataclasses.fields(config):
         if field.name not in helps:
             raise TypeError(f"{config.__qualname__}: expected {field.name} under Attributes.")

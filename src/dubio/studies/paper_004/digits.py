@@ -1,7 +1,8 @@
 """The networks of section 4.2: two hidden layers on MNIST, by five methods."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from torch import nn
 
@@ -139,3 +140,17 @@ class Networks:
                 return Laplace(self.laplace_scale)
             case _:
                 return Gaussian(self.prior_sigma)
+
+
+SMOKE: Mapping[str, Any] = {
+    "source": "digits",
+    "images": 300,
+    "test_images": 100,
+    "restarts": 1,
+    "epochs": 3,
+    "point_epochs": 2,
+    "draws": 3,
+}
+SMALL: Mapping[str, Any] = {"restarts": 1, "epochs": 20, "point_epochs": 20}
+PAPER: Mapping[str, Any] = {}
+"""Settings at each scale: the same in all studies, so that they find each other's networks."""
