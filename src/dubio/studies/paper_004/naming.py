@@ -1,0 +1,43 @@
+"""How methods of section 4.2, and the ways to read them, are called and drawn."""
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import fmean, stdev
+from typing import Any
+
+from dubio.ink import BLUE, GREEN, INK, PURPLE, VERMILION
+
+Way = tuple[str, str]
+"""A method, and how its networks are read: averaged over draws, or by a pass without noise."""
+
+PLAIN: Way = ("plain", "pass")
+DROPOUT: Way = ("dropout", "pass")
+MC_DROPOUT: Way = ("dropout", "draws")
+GAUSSIAN: Way = ("gaussian", "draws")
+MIXTURE: Way = ("mixture", "draws")
+
+NAMES: Mapping[Way, str] = {
+    PLAIN: "plain network",
+    DROPOUT: "standard dropout",
+    MC_DROPOUT: "MC dropout",
+    GAUSSIAN: "Bayes, Gaussian prior",
+    MIXTURE: "Bayes, mixture prior",
+    ("gaussian", "pass"): "its mean weights, Gaussian",
+    ("mixture", "pass"): "its mean weights, mixture",
+}
+LINES: Mapping[Way, Mapping[str, Any]] = {
+    PLAIN: {"color": INK, "linestyle": "-"},
+    DROPOUT: {"color": BLUE, "linestyle": (0, (1, 1))},
+    MC_DROPOUT: {"color": BLUE, "linestyle": (0, (5, 2))},
+    GAUSSIAN: {"color": VERMILION, "linestyle": "-"},
+    MIXTURE: {"color": GREEN, "linestyle": (0, (6, 2, 1, 2))},
+    ("cnn", "pass"): {"color": PURPLE, "linestyle": (0, (2, 1.5))},
+}
+
+
+def with_error(values: Sequence[float], digits: int) -> str:
+    """The mean, and its standard error if there are several values."""
+    text = f"{fmean(values):.{digits}f}"
+    if len(values) < 2:
+        return text
+    return f"{text} ± {stdev(values) / math.sqrt(len(values)):.{digits}f}"
