@@ -22,8 +22,8 @@ NAMES: Mapping[Way, str] = {
     MC_DROPOUT: "MC dropout",
     GAUSSIAN: "Bayes, Gaussian prior",
     MIXTURE: "Bayes, mixture prior",
-    ("gaussian", "pass"): "its mean weights, Gaussian",
-    ("mixture", "pass"): "its mean weights, mixture",
+    ("gaussian", "pass"): "Gaussian, mean weights",
+    ("mixture", "pass"): "mixture, mean weights",
 }
 LINES: Mapping[Way, Mapping[str, Any]] = {
     PLAIN: {"color": INK, "linestyle": "-"},

@@ -29,7 +29,7 @@ def is_calibrated(rows: Rows) -> Finding:
     errors = {way: mean(own(rows, way), "ece") for way in (PLAIN, GAUSSIAN, MIXTURE)}
     noise = {way: mean(own(rows, way), "ece", "error") for way in errors}
     shown = [f"{NAMES[w]} {100 * e:.2f} ± {100 * noise[w]:.2f} %" for w, e in errors.items()]
-    agrees = max(errors[GAUSSIAN], errors[MIXTURE]) < errors[PLAIN]
+    agrees = errors[GAUSSIAN] < errors[PLAIN]
     return Finding("; ".join(shown), "reproduces" if agrees else "worse")
 
 
@@ -63,8 +63,9 @@ CLAIMS = (
         "The Bayesian network's calibration curve is close to the diagonal, the plain network's is "
         "not.",
         "Figure 19, without numbers",
-        "ECE (15 bins, all test images) of Bayes by Backprop is below the plain network's, with "
-        "either prior; ± is a bootstrap standard error from the choice of images.",
+        "ECE (15 bins, all test images) of Bayes by Backprop with the Gaussian prior, that of the "
+        "figure, is below the plain network's; ± is a bootstrap standard error from the choice of "
+        "images.",
         is_calibrated,
     ),
     Claim(

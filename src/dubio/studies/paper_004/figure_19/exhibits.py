@@ -140,6 +140,7 @@ def draw_reliability(rows: Rows, size: Size) -> Figure:
         handles.keys(),
         loc="outside lower center",
         ncols=2 if narrow else len(handles),
+        handlelength=3.2,
         frameon=False,
     )
     return figure

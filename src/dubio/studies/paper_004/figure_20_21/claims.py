@@ -14,7 +14,7 @@ CLEAR = (0.5, 0.75, 0.9, 0.95, 0.98)  # shares at which layers are compared
 def costs(rows: Rows, share: float) -> dict[str, tuple[float, float]]:
     """What pruning adds to the error by draws, and its standard error, for each kind of network."""
     found = {}
-    for width in rows.distinct("width"):
+    for width in sorted(rows.distinct("width")):
         for method, name in PRIORS.items():
             own = rows.where(
                 metric="cost", reading="draws", share=share, method=method, width=width

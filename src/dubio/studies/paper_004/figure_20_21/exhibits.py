@@ -60,7 +60,8 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
             narrow=(5.0, 15.0),
             note="10 log₁₀ |μ|/σ. Top: the share of each layer's weights in bins of one decibel. "
             "Bottom: the share of weights below; vertical lines are where 75 and 95 % of all "
-            "weights are pruned. Of the widest network and the first restart.",
+            "weights are pruned, to a decibel. The outer bins hold all beyond. Of the "
+            "widest network and the first restart.",
         ),
         kept_table(rows),
     ]
@@ -192,7 +193,9 @@ def draw_layers(rows: Rows, size: Size) -> Figure:
     for axes in panels if narrow else panels[:1]:
         axes.set_ylabel("kept of the layer")
     handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+    figure.legend(
+        handles, labels, loc="outside lower center", ncols=2 if narrow else 4, frameon=False
+    )
     return figure
 
 
@@ -250,7 +253,9 @@ def draw_ratios(rows: Rows, size: Size) -> Figure:
         below.set_xlabel("signal-to-noise ratio (dB)")
         below.set_xlim(min(shown) - 1, max(shown) + 2)
     handles, labels = places[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+    figure.legend(
+        handles, labels, loc="outside lower center", ncols=2 if narrow else 4, frameon=False
+    )
     return figure
 
 
