@@ -29,9 +29,9 @@ LINES: Mapping[Way, Mapping[str, Any]] = {
     PLAIN: {"color": INK, "linestyle": "-"},
     DROPOUT: {"color": BLUE, "linestyle": (0, (1, 1))},
     MC_DROPOUT: {"color": BLUE, "linestyle": (0, (5, 2))},
-    GAUSSIAN: {"color": VERMILION, "linestyle": "-"},
-    MIXTURE: {"color": GREEN, "linestyle": (0, (6, 2, 1, 2))},
-    ("cnn", "pass"): {"color": PURPLE, "linestyle": (0, (2, 1.5))},
+    GAUSSIAN: {"color": PURPLE, "linestyle": "-"},
+    MIXTURE: {"color": VERMILION, "linestyle": (0, (5, 2))},
+    ("cnn", "pass"): {"color": GREEN, "linestyle": (0, (2, 1.5))},
 }
 
 

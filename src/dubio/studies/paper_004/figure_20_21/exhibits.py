@@ -18,8 +18,8 @@ from dubio.studies.study import Plot, Size, Table
 
 Numbers = NDArray[np.float64]
 READINGS = {"draws": "draws", "pass": "mean weights"}
-COLOURS = {"gaussian": VERMILION, "mixture": GREEN}
-LAYERS = {1: ("first hidden", BLUE), 2: ("second hidden", PURPLE), 3: ("output", INK)}
+COLOURS = {"gaussian": PURPLE, "mixture": VERMILION}
+LAYERS = {1: ("first hidden", BLUE), 2: ("second hidden", GREEN), 3: ("output", INK)}
 DASHES = ("-", (0, (5, 2)), (0, (1, 1)))
 NARROW = 8.0  # inches
 
