@@ -41,6 +41,17 @@ def test_bytes_become_numbers() -> None:
     assert images.tolist() == [[0, 255]]
 
 
+def test_pixels_that_are_no_bytes_have_a_gradient_and_stay() -> None:
+    pixels = torch.tensor([0.0, 100.5, 255.0], dtype=torch.float64, requires_grad=True)
+    scaled = Scaled()(pixels)
+    scaled.sum().backward()
+    torch.testing.assert_close(scaled, pixels.detach() / 126)
+    torch.testing.assert_close(pixels.grad, torch.full_like(pixels, 1 / 126))
+    images = torch.tensor([126.0])
+    assert Scaled()(images) == 1
+    assert images == 126
+
+
 def test_a_network_is_trained_once(digits: Digits, tmp_path: Path) -> None:
     made = []
 

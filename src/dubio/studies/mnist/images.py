@@ -74,6 +74,6 @@ class Scaled(nn.Module):
 
     DIVISOR = 126.0
 
-    def forward(self, images: Tensor) -> Tensor:  # uint8, any shape -> float
-        """Divide by 126."""
-        return images.to(torch.get_default_dtype()).div_(self.DIVISOR)
+    def forward(self, images: Tensor) -> Tensor:  # uint8 or float, any shape -> float
+        """Divide by 126; what is float already keeps its precision and has a gradient."""
+        return images / self.DIVISOR

@@ -1,0 +1,147 @@
+"""The fast gradient sign method against networks that never saw its gradient, and that gave it."""
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+import dubio
+from dubio import attack, metrics
+from dubio.likelihoods import Categorical
+from dubio.studies.mnist.images import CLASSES, Digits, Scaled
+from dubio.studies.mnist.training import Trained, Training, trained
+from dubio.studies.paper_004.digits import Method, Networks
+from dubio.studies.paper_004.reading import Reading, quiet, read, readings
+from dubio.studies.rows import Scalar
+from dubio.studies.study import Measurement, Piece, Seed
+
+METHODS: tuple[Method, ...] = ("mixture", "gaussian", "dropout", "plain")
+CNN = "cnn"
+EPSILONS = (0.0, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.3)  # of pixels from 0 to 1
+WHITE = 255.0
+BATCH = 1_000  # images whose gradient is computed at a time
+
+
+@dataclass(frozen=True)
+class Config(Networks):
+    """Settings of the attacks.
+
+    Attributes:
+        width: Units of a hidden layer.
+        attacked: Test images that are attacked, evenly spaced among all.
+        attack_draws: Draws that a white-box gradient goes through.
+        cnn_epochs: How often the network whose gradient is transferred goes through the images.
+    """
+
+    width: int = 1200
+    attacked: int = 10_000
+    attack_draws: int = 20
+    cnn_epochs: int = 10
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be computed."""
+        super().__post_init__()
+        for name in ("attacked", "attack_draws", "cnn_epochs"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}: expected at least 1, got {getattr(self, name)}.")
+
+
+def pieces(config: Config) -> list[Piece]:
+    """A piece for each network, and one for the convolutional network against itself."""
+    networks: list[Piece] = [
+        {"method": method, "restart": restart}
+        for method in METHODS
+        for restart in range(1, config.restarts + 1)
+    ]
+    return [*networks, {"method": CNN, "restart": 1}]
+
+
+def run(config: Config, piece: Piece, seed: Seed) -> Iterator[Measurement]:
+    """Attack a network in both ways, with changes of every size."""
+    digits = config.digits()
+    images, labels = chosen(digits, config.attacked)
+    source = convolutional(config, digits, seed.given).network
+    elsewhere = direction(source, images, labels, "pass", 1)
+    if piece["method"] == CNN:
+        yield from watched(config, source, images, labels, "pass", "white-box", elsewhere)
+        return
+    method, restart = cast(Method, piece["method"]), cast(int, piece["restart"])
+    network = config.trained(method, config.width, restart, seed.given).network
+    for reading in readings(method):
+        own = direction(network, images, labels, reading, config.attack_draws)
+        for kind, change in (("transferred", elsewhere), ("white-box", own)):
+            yield from watched(config, network, images, labels, reading, kind, change)
+
+
+def chosen(digits: Digits, count: int) -> tuple[Tensor, Tensor]:
+    """So many test images, evenly spaced: the first half of MNIST's is easier than the second."""
+    rows = torch.linspace(0, len(digits.test) - 1, min(count, len(digits.test))).round().long()
+    return digits.test[rows], digits.test_labels[rows]
+
+
+def convolutional(config: Config, digits: Digits, seed: int) -> Trained:
+    """The network whose gradient is transferred; the same for all pieces."""
+
+    def make() -> dubio.ELBO:
+        network = nn.Sequential(
+            Scaled(),
+            nn.Unflatten(1, (1, -1)),
+            nn.Conv2d(1, 16, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Conv2d(16, 32, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Flatten(),
+            nn.Linear(32 * 7 * 7, CLASSES),
+        )  # fmt: skip
+        return dubio.ELBO(network, Categorical(), num_data=len(digits.train))
+
+    identity: dict[str, Scalar] = {
+        "method": CNN,
+        "source": config.source,
+        "images": len(digits.train),
+        "test images": len(digits.test),
+        "seed": seed,
+    }
+    return trained(make, identity, digits, Training(epochs=config.cnn_epochs))
+
+
+def direction(
+    network: nn.Module, images: Tensor, labels: Tensor, reading: Reading, draws: int
+) -> Tensor:  # (B, 28, 28)
+    """η of eq. 21: the sign of the gradient of −log p(label), which does not depend on ε."""
+    read_so = copy.deepcopy(network) if reading == "draws" else quiet(network)
+    precise = read_so.double()
+    parts = []
+    for x, y in zip(images.double().split(BATCH), labels.split(BATCH), strict=True):
+        moved = attack.fgsm(
+            precise, x, y, 1.0, likelihood=Categorical(), bounds=None,
+            draws=draws if reading == "draws" else 1,
+        )  # fmt: skip
+        parts.append((moved - x).round())
+    return torch.cat(parts)
+
+
+def watched(
+    config: Config,
+    network: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    reading: Reading,
+    kind: str,
+    change: Tensor,
+) -> Iterator[Measurement]:
+    """Accuracy and entropy on images that are changed more and more."""
+    for epsilon in EPSILONS:
+        attacked = (images + epsilon * WHITE * change).clamp(0, WHITE).float()
+        predictive = read(network, attacked, reading, config.draws)
+        accuracy = float(metrics.accuracy(predictive, labels))
+        fields: Measurement = {"attack": kind, "reading": reading, "epsilon": epsilon}
+        yield {
+            **fields,
+            "metric": "accuracy",
+            "value": accuracy,
+            "error": (accuracy * (1 - accuracy) / len(labels)) ** 0.5,
+            "cases": len(labels),
+        }
+        yield {**fields, "metric": "entropy", "value": float(predictive.entropy.mean())}

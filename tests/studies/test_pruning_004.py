@@ -1,0 +1,99 @@
+"""Pruning on MNIST: ratios and shares by hand, the same noise throughout, rules that fail."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+import dubio
+from dubio.layers.bayesian import bayesian_layers
+from dubio.studies.paper_004.digits import SMOKE
+from dubio.studies.paper_004.figure_20_21.claims import CLAIMS, CLEAR
+from dubio.studies.paper_004.figure_20_21.computation import (
+    HIGHEST,
+    LOWEST,
+    SHARES,
+    Config,
+    kept_rows,
+    pieces,
+    ratio_rows,
+    run,
+)
+from dubio.studies.paper_004.reading import read
+from dubio.studies.rows import Rows
+from dubio.studies.study import Seed
+
+SEED = Seed(own=1, common=2, given=0)
+TINY = Config(**SMOKE, widths=(8,))
+
+
+def test_ratios_are_in_decibels_and_add_up() -> None:
+    network = nn.Sequential(dubio.BayesLinear(2, 1, deviation=0.1), dubio.BayesLinear(1, 1))
+    first = bayesian_layers(network)["0"]
+    with torch.no_grad():
+        first.layer.weight.copy_(torch.tensor([[1.05, -0.0105]]))  # 10.2 and −9.8 dB
+        first.layer.bias.zero_()  # −∞
+    rows = Rows(list(ratio_rows(network)))
+    own = rows.where(metric="ratios", layer=1)
+    assert {r["decibel"]: r["value"] for r in own if r["value"]} == {
+        10: 0.2, -10: 0.2, LOWEST: 0.2,
+    }  # fmt: skip
+    assert len(own) == HIGHEST - LOWEST
+    assert sum(rows.where(metric="ratios").values()) == pytest.approx(1)
+    median = rows.value(metric="median ratio", layer=1)
+    assert median == pytest.approx(10 * math.log10(0.105), abs=1e-4)
+
+
+def test_kept_shares_are_by_layer_with_biases() -> None:
+    torch.manual_seed(0)
+    network = nn.Sequential(dubio.BayesLinear(9, 4), nn.ReLU(), dubio.BayesLinear(4, 2))
+    rows = Rows(list(kept_rows(dubio.prune(network, 0.6), 0.6)))
+    assert rows.values("layer") == [1, 2]
+    left = sum(share * size for share, size in zip(rows.values(), (40, 10), strict=True))
+    assert left == pytest.approx(20)
+
+
+def test_a_network_loses_its_weights() -> None:
+    assert [p["method"] for p in pieces(TINY)] == ["mixture", "gaussian"]
+    piece = pieces(TINY)[1]
+    rows = Rows(list(run(TINY, piece, SEED)))
+    network = TINY.trained("gaussian", 8, 1, SEED.given).network
+    digits = TINY.digits()
+    generator = torch.Generator().manual_seed(SEED.own)
+    mean = read(network, digits.test, "draws", TINY.draws, generator).mean
+    wrong = float((mean.argmax(-1) != digits.test_labels).double().mean())
+    assert rows.value(metric="wrong", reading="draws", share=0.0) == pytest.approx(wrong)
+    for reading in ("draws", "pass"):
+        errors = rows.where(metric="wrong", reading=reading).values()
+        costs = rows.where(metric="cost", reading=reading)
+        assert costs.values() == pytest.approx([error - errors[0] for error in errors])
+        assert costs[0]["error"] == 0
+    assert rows.where(metric="kept", layer=1).values("share") == list(SHARES)
+    again = Rows(list(run(TINY, piece, SEED)))
+    assert again.comparable() == rows.comparable()
+
+
+def made_up(cost: float = 0.002, other: float = 0.002, output: float = 0.9) -> Rows:
+    rows = []
+    for method, lost in (("gaussian", cost), ("mixture", other)):
+        row = {"method": method, "width": 400, "restart": 1}
+        for share in (0.95, 0.98):
+            fields = {"metric": "cost", "reading": "draws", "share": share}
+            rows.append({**row, **fields, "value": lost, "error": 0.001})
+        for layer, kept in ((1, 0.1), (2, 0.2), (3, output)):
+            rows.append({**row, "metric": "median ratio", "layer": layer, "value": kept})
+            rows += [
+                {**row, "metric": "kept", "share": share, "layer": layer, "value": kept}
+                for share in CLEAR
+            ]
+    return Rows(rows)
+
+
+@pytest.mark.parametrize(
+    ("claim", "change"),
+    [(0, {"cost": 0.0031}), (1, {"other": 0.0031}), (2, {"cost": -0.0011}), (3, {"output": 0.1})],
+)
+def test_rules_hold_and_fail(claim: int, change: dict[str, float]) -> None:
+    assert CLAIMS[claim].judge(made_up()).verdict == "reproduces"
+    assert CLAIMS[claim].judge(made_up(**change)).verdict == "worse"
