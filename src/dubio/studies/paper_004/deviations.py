@@ -13,8 +13,11 @@ DEVIATIONS = (
     f"{Networks.slab_sigma:g} and {Networks.spike_sigma:g} in the mixture, half of the weights "
     f"each; b = {Networks.laplace_scale:g} for Laplace. In the paper they are N(0, 1), exp(0) and "
     f"exp(−7), and b = 0.15.",
-    "The KL has the weight 1/M in each of M minibatches, and nothing is tempered. The paper's "
-    "weights, 2^(M−i)/(2^M−1), leave next to none of it after the first ten of 468 minibatches.",
+    f"The KL has the weight 1/M in each of M minibatches, and nothing is tempered. The paper's "
+    f"weights, 2^(M−i)/(2^M−1), leave next to none of it after the first ten of 468 minibatches: "
+    f"Adam, which does not notice the scale of a gradient, then gives the KL a small part of its "
+    f"due. The variant that is called cold stands for that: its KL is multiplied by "
+    f"{Networks.cold:g}.",
     "The KL is in closed form where there is one, for the Gaussian prior and Laplace's; else it "
     "is log q(w) − log p(w) at the weights of the pass. The paper estimates it from two draws.",
     f"Pixels are divided by {Scaled.DIVISOR:g}, as by Blundell et al.; by 255 in an earlier state "

@@ -1,4 +1,4 @@
-"""The networks of section 4.2: two hidden layers on MNIST, by five methods."""
+"""The networks of section 4.2: two hidden layers on MNIST, by several methods."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,10 +13,13 @@ from dubio.studies.mnist.images import CLASSES, PIXELS, Digits, Scaled, Source, 
 from dubio.studies.mnist.training import Trained, Training, trained
 from dubio.studies.study import Piece, Seed
 
-Method = Literal["gaussian", "mixture", "laplace", "dropout", "plain"]
-"""Bayes by Backprop with one of three priors; fixed dropout; neither."""
+Method = Literal[
+    "gaussian", "mixture", "laplace", "cold gaussian", "cold mixture", "dropout", "plain"
+]
+"""Bayes by Backprop with one of three priors; the same with less weight on the KL, a variant, which
+is no posterior of the model; fixed dropout; neither."""
 
-BAYESIAN: tuple[Method, ...] = ("gaussian", "mixture", "laplace")
+BAYESIAN: tuple[Method, ...] = ("gaussian", "mixture", "laplace", "cold gaussian", "cold mixture")
 
 DROP_PIXELS, DROP_UNITS = 0.2, 0.5
 
@@ -35,7 +38,9 @@ class Networks:
         restarts: Networks of each kind, each with its own start and noise.
         epochs: How often Bayes by Backprop goes through the images.
         point_epochs: How often networks without random weights do.
+        batch_size: Images of a step of Bayes by Backprop.
         learning_rate: Of Bayes by Backprop, at the start.
+        cold: The weight of the KL in the variant that is called cold.
         prior_sigma: The deviation of the Gaussian prior.
         slab_sigma: The wide deviation of the mixture.
         spike_sigma: Its narrow one.
@@ -50,8 +55,10 @@ class Networks:
     restarts: int = 3
     epochs: int = 100
     point_epochs: int = 50
-    learning_rate: float = 1e-3
-    prior_sigma: float = 0.1
+    batch_size: int = 256
+    learning_rate: float = 2e-3
+    cold: float = 0.1
+    prior_sigma: float = 0.2
     slab_sigma: float = 0.2
     spike_sigma: float = 0.02
     laplace_scale: float = 0.05
@@ -87,16 +94,19 @@ class Networks:
         """
         digits = self.digits()
         bayesian = method in BAYESIAN
-        training = Training(
-            epochs=self.epochs if bayesian else self.point_epochs,
-            learning_rate=self.learning_rate if bayesian else 1e-3,
+        training = (
+            Training(self.epochs, self.batch_size, self.learning_rate)
+            if bayesian
+            else Training(self.point_epochs)
         )
+        kl_weight = self.cold if method.startswith("cold") else 1.0
         identity = {
             "method": method,
             "loss": loss,
             "width": width,
             "prior": repr(self.prior(method)) if bayesian else "",
             "deviation": self.deviation if bayesian else 0.0,
+            "kl weight": kl_weight,
             "source": self.source,
             "images": len(digits.train),
             "test images": len(digits.test),
@@ -108,7 +118,9 @@ class Networks:
             network = self.network(method, width)
             if loss == "double softmax":
                 network.append(nn.Softmax(-1))
-            return dubio.ELBO(network, Categorical(), num_data=len(digits.train))
+            return dubio.ELBO(
+                network, Categorical(), num_data=len(digits.train), kl_weight=kl_weight
+            )
 
         return trained(make, identity, digits, training)
 
@@ -144,7 +156,7 @@ class Networks:
 
     def prior(self, method: Method) -> Prior:
         """What a weight is beforehand."""
-        match method:
+        match method.removeprefix("cold "):
             case "mixture":
                 return ScaleMixture(0.5, self.slab_sigma, self.spike_sigma)
             case "laplace":
@@ -162,6 +174,6 @@ SMOKE: Mapping[str, Any] = {
     "point_epochs": 2,
     "draws": 3,
 }
-SMALL: Mapping[str, Any] = {"restarts": 1, "epochs": 20, "point_epochs": 20}
+SMALL: Mapping[str, Any] = {"restarts": 1, "epochs": 60, "point_epochs": 40}
 PAPER: Mapping[str, Any] = {}
 """Settings at each scale: the same in all studies, so that they find each other's networks."""

@@ -9,6 +9,8 @@ NAMES = {
     "gaussian": "Bayes, Gaussian prior",
     "mixture": "Bayes, mixture prior",
     "laplace": "Bayes, Laplace prior",
+    "cold gaussian": "cold Bayes, Gaussian prior",
+    "cold mixture": "cold Bayes, mixture prior",
     "dropout": "dropout",
     "plain": "plain",
 }

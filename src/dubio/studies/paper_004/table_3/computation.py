@@ -15,7 +15,10 @@ from dubio.studies.mnist.training import wrong
 from dubio.studies.paper_004.digits import Loss, Method, Networks
 from dubio.studies.study import Measurement, Piece, Seed
 
-METHODS: tuple[Method, ...] = ("gaussian", "mixture", "dropout", "plain")
+METHODS: tuple[Method, ...] = (
+    "gaussian", "mixture", "cold gaussian", "cold mixture", "dropout", "plain",
+)  # fmt: skip
+DOUBLE_METHODS: tuple[Method, ...] = ("gaussian", "dropout", "plain")
 
 
 @dataclass(frozen=True)
@@ -33,14 +36,13 @@ class Config(Networks):
 
 def pieces(config: Config) -> list[Piece]:
     """A piece for each network, the widest first."""
-    kinds: list[tuple[int, Loss]] = [
-        *((width, "cross-entropy") for width in config.widths),
-        *((width, "double softmax") for width in config.double_widths),
+    kinds: list[tuple[int, Loss, Method]] = [
+        *((w, "cross-entropy", method) for w in config.widths for method in METHODS),
+        *((w, "double softmax", method) for w in config.double_widths for method in DOUBLE_METHODS),
     ]
     return [
         {"method": method, "width": width, "loss": loss, "restart": restart}
-        for width, loss in sorted(kinds, key=lambda kind: -kind[0])
-        for method in METHODS
+        for width, loss, method in sorted(kinds, key=lambda kind: -kind[0])
         for restart in range(1, config.restarts + 1)
     ]
 

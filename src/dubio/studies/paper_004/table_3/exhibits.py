@@ -10,7 +10,7 @@ from dubio.ink import BLUE, INK, RULE, VERMILION, house_style
 from dubio.studies.mnist.restarts import standard_error, with_error
 from dubio.studies.paper_004.legend import NAMES, widths
 from dubio.studies.paper_004.table_3.claims import METHODS, PREDICTION, errors, numbers
-from dubio.studies.paper_004.table_3.published import AUTHORS, BLUNDELL
+from dubio.studies.paper_004.table_3.published import AUTHORS, BLUNDELL, by_width
 from dubio.studies.rows import Rows
 from dubio.studies.study import Plot, Size, Table
 
@@ -90,7 +90,7 @@ def error_table(rows: Rows) -> Table:
 
 def published(table: dict[str, dict[int, float]], method: str, width: int) -> str:
     """A number of the paper, or a dash."""
-    value = table[method].get(width)
+    value = by_width(table, method).get(width)
     return "–" if value is None else f"{value:.2f}"
 
 
@@ -107,9 +107,9 @@ def draw_errors(rows: Rows, size: Size) -> Figure:
         (AUTHORS, "authors", "s", BLUE),
     ):
         places = [
-            (table[method][width], place)
+            (by_width(table, method)[width], place)
             for place, (_, method, width) in enumerate(shown)
-            if width in table[method]
+            if width in by_width(table, method)
         ]
         axes.plot(
             [x for x, _ in places], [y for _, y in places], linestyle="none", marker=marker,

@@ -15,3 +15,8 @@ BLUNDELL = {
     "dropout": {400: 1.51, 800: 1.33, 1200: 1.36},
 }
 """Those of Blundell et al. 2015; the replication misprints 2.04 as 2.02."""
+
+
+def by_width(table: dict[str, dict[int, float]], method: str) -> dict[int, float]:
+    """The errors of a method, or of that which a variant of ours stands beside."""
+    return table[method.removeprefix("cold ")]
