@@ -21,6 +21,15 @@ def losses(stack: Stack, x: Tensor, y: Tensor, noise: dict[Place, Tensor]) -> Te
     )
 
 
+def gradients(
+    stack: Stack, x: Tensor, y: Tensor, noise: dict[Place, Tensor]
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """The losses (M,), detached, and their gradients for each stack of learned parameters."""
+    loss = losses(stack, x, y, noise)
+    found = torch.autograd.grad(loss, list(stack.learned.values()), torch.ones_like(loss))
+    return loss.detach(), found
+
+
 def watch(stack: Stack, x: Tensor, y: Tensor) -> Requests:
     """Which noise the loss of a batch needs."""
     requests = Requests()

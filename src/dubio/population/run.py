@@ -9,7 +9,7 @@ from torch import Tensor
 from dubio.objectives.elbo import ELBO
 from dubio.population.descent import Descent
 from dubio.population.feed import Feed, taken
-from dubio.population.losses import losses
+from dubio.population.recording import Steps
 from dubio.population.stack import Stack
 
 
@@ -70,6 +70,7 @@ class Run:
         self.members = torch.arange(count)  # that are computed
         self._active = torch.ones(count, dtype=torch.bool)  # and still learn
         self.stack = _learning(stack.take(self.members))
+        self._steps = Steps(self.stack)
         self._descent = Descent(list(self.stack.learned.values()), learning_rate.clone())
         self._since = torch.zeros(count, dtype=torch.long)  # validations since the best
         self._sums = torch.zeros(count)
@@ -90,9 +91,7 @@ class Run:
         if self._spoiled or self._active.sum() <= 0.75 * len(self._active):
             self._leave_out_ended()
         rows, noise = self._feed.next()
-        loss = losses(self.stack, taken(self._x, rows), taken(self._y, rows), noise)
-        gradients = torch.autograd.grad(loss.sum(), list(self.stack.learned.values()))
-        loss = loss.detach()
+        loss, gradients = self._steps(taken(self._x, rows), taken(self._y, rows), noise)
         finite = self._descent.step(gradients, loss.isfinite()).cpu()
         self._sums += loss.cpu()
         self._summed += 1
@@ -173,6 +172,7 @@ class Run:
         self.stack = self._all.take(self.members)
         self.stack.learned.update(state["learned"])
         self.stack = _learning(self.stack)
+        self._steps = Steps(self.stack)
         self._descent = self._descent.take(list(self.stack.learned.values()), self.members)
         self._descent.load_state_dict(state["descent"])
         self._feed.take(self.members)
@@ -195,6 +195,7 @@ class Run:
         """Go on without the members that learn no more."""
         rest = self._active.nonzero().flatten()
         self.stack = _learning(self.stack.take(rest))
+        self._steps = Steps(self.stack)
         self._descent = self._descent.take(list(self.stack.learned.values()), rest)
         self._feed.take(rest)
         self.members, self._active = self.members[rest], self._active[rest]

@@ -59,7 +59,7 @@ class Stack:
         layout = _layout(modules[0], tensors[0])
         for index, (own, parts) in enumerate(zip(modules, tensors, strict=True)):
             _check_same(layout, _layout(own, parts), index)
-        settings = [dict(_settings(own)) for own in modules]
+        settings = [dict(settings_of(own)) for own in modules]
         like = next(first.parameters())
         numbers = {
             path: torch.tensor([s[path] for s in settings], dtype=like.dtype, device=like.device)
@@ -193,7 +193,7 @@ def _check_supported(member: nn.Module) -> None:
         )
 
 
-def _settings(modules: Mapping[str, nn.Module]) -> Iterator[tuple[str, Any]]:
+def settings_of(modules: Mapping[str, nn.Module]) -> Iterator[tuple[str, Any]]:
     """Attributes of modules that are no tensors of theirs, and of plain values in them."""
     for name, module in modules.items():
         skipped = _OF_MODULES | _OF_OBJECTIVES if isinstance(module, ELBO) else _OF_MODULES

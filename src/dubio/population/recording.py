@@ -1,0 +1,163 @@
+"""A step of all members, recorded as a flat list of tensor operations and played again.
+
+Of the time that a step of small networks takes, most is Python's: `torch.vmap`, modules, the ELBO,
+autograd. Yet every step does the same tensor operations in the same order, those of the gradients
+included, since under `torch.vmap` no decision can hang on values. So after some steps one is traced
+by `make_fx`, and further ones are its operations alone: of the same kernels, with the same bits.
+
+What is no tensor becomes a constant of the recording. So it is made only where all code of a step
+is torch's or dubio's, which is known to keep no other state than the step of a schedule; everything
+else is computed as the first steps are. See `_repeats`.
+"""
+
+from collections.abc import Sequence
+from types import BuiltinFunctionType, FunctionType
+from typing import Any, TypeAlias, final
+
+import torch
+from torch import Tensor, nn
+from torch.fx import GraphModule, Node
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.node import map_arg
+
+from dubio.objectives.elbo import ELBO
+from dubio.population.given import Place
+from dubio.population.losses import gradients
+from dubio.population.stack import Stack, settings_of
+
+Gradients: TypeAlias = tuple[Tensor, Sequence[Tensor]]  # losses (M,), and (M, …) for each parameter
+
+_STEPS_BEFORE = 100  # take about as long as a recording is in the making
+_PLAIN = (bool, int, float, str, Tensor, torch.Size, torch.Generator, torch.dtype, torch.device)
+_ATEN = torch.ops.aten
+_IDENTITIES = {_ATEN.clone.default: (), _ATEN.mul.Scalar: (1,), _ATEN.pow.Tensor_Scalar: (1,)}
+
+
+@final
+class Steps:
+    """Computes losses and gradients of a stack, step after step.
+
+    Args:
+        stack: Members, whose learned tensors are written over between steps.
+    """
+
+    def __init__(self, stack: Stack) -> None:
+        self._stack = stack
+        self._learned = list(stack.learned.values())
+        self._before = _STEPS_BEFORE if _repeats(stack.skeleton) else -1
+        self._recording: GraphModule | None = None
+        self._layout: list[tuple[int, ...]] = []
+
+    def __call__(self, x: Tensor, y: Tensor, noise: dict[Place, Tensor]) -> Gradients:
+        """Losses on batches, and gradients."""
+        given = [x, y, *noise.values()]
+        if self._recording is not None and self._layout == [t.stride() for t in given]:
+            with torch.no_grad():
+                loss, *found = self._recording.forward(*self._learned, *given)
+            return loss, found
+        computed = gradients(self._stack, x, y, noise)
+        self._before -= 1
+        if self._before == 0 or self._recording is not None:
+            self._layout = [t.stride() for t in given]
+            self._recording = self._record(given, list(noise), computed)
+        return computed
+
+    def _record(
+        self, given: list[Tensor], places: list[Place], computed: Gradients
+    ) -> GraphModule | None:
+        """A step like the one that was computed; None if it would be another."""
+        copy = self._stack.take(torch.arange(len(self._stack)))
+        copy.skeleton.train()
+
+        def step(*tensors: Tensor) -> list[Tensor]:
+            learned = [t.detach().requires_grad_() for t in tensors[: len(self._learned)]]
+            x, y, *noise = tensors[len(self._learned) :]
+            named = dict(zip(copy.learned, learned, strict=True))
+            stack = Stack(copy.skeleton, named, copy.fixed, copy.numbers)
+            loss, found = gradients(stack, x, y, dict(zip(places, noise, strict=True)))
+            return [loss, *found]
+
+        tensors = [t.detach() for t in (*self._learned, *given)]
+        try:
+            recording: GraphModule = make_fx(step)(*tensors)
+        except Exception:  # of an operation that cannot be traced: steps go on as before
+            return None
+        if any(_acts(node) for node in recording.graph.nodes):
+            return None
+        _simplify(recording, tensors)
+        with torch.no_grad():
+            again = recording.forward(*tensors)
+        same = zip(again, (computed[0], *computed[1]), strict=True)
+        return recording if all(torch.equal(one, other) for one, other in same) else None
+
+
+def _repeats(skeleton: nn.Module) -> bool:
+    """Whether a pass is known to depend on tensors and on what stays the same.
+
+    So it is if no code but torch's and dubio's takes part, be it as a module, a hook, a function
+    or an object that is an attribute, and the weight of the KL has no schedule.
+    """
+    modules = dict(skeleton.named_modules())
+    return (
+        not any(isinstance(module, ELBO) and module.scheduled for module in modules.values())
+        and not any(m._forward_hooks or m._forward_pre_hooks for m in modules.values())
+        and all(_known(type(module)) for module in modules.values())
+        and all(_known(value) for _, value in settings_of(modules))
+    )
+
+
+def _known(value: Any) -> bool:
+    """Whether a setting brings no code of others with it."""
+    if value is None or type(value) in _PLAIN:
+        return True
+    if isinstance(value, list | tuple | set | frozenset):
+        return all(map(_known, value))
+    if isinstance(value, dict):
+        return all(map(_known, value.values()))
+    code = value if isinstance(value, type | FunctionType | BuiltinFunctionType) else type(value)
+    return str(code.__module__).partition(".")[0] in ("torch", "dubio")
+
+
+def _acts(node: Node) -> bool:
+    """Whether an operation does more than to return a function of its arguments."""
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return False
+    random = torch.Tag.nondeterministic_seeded in node.target.tags
+    return random or node.target._schema.is_mutable
+
+
+@torch.no_grad()
+def _simplify(recording: GraphModule, tensors: Sequence[Tensor]) -> None:
+    """Compute once what does not depend on the tensors given, and leave out what does nothing."""
+    graph, inputs = recording.graph, iter(tensors)
+    values: dict[Node, Any] = {}
+    constant: set[Node] = set()
+    for node in graph.nodes:
+        if node.op == "placeholder":
+            values[node] = next(inputs)
+        elif node.op == "get_attr":
+            values[node] = getattr(recording, str(node.target))
+            constant.add(node)
+        elif node.op == "call_function":
+            args, kwargs = map_arg((node.args, node.kwargs), values.__getitem__)
+            values[node] = node.target(*args, **kwargs)
+            if constant.issuperset(node.all_input_nodes):
+                constant.add(node)
+            elif _does_nothing(node, args, values[node]):
+                node.replace_all_uses_with(node.args[0])
+    for index, node in enumerate(n for n in graph.nodes if n in constant):
+        if node.op == "call_function" and not constant.issuperset(node.users):
+            recording.register_buffer(f"_known_{index}", values[node])
+            with graph.inserting_before(node):
+                node.replace_all_uses_with(graph.get_attr(f"_known_{index}"))
+    graph.eliminate_dead_code()
+    recording.recompile()
+
+
+def _does_nothing(node: Node, args: tuple[Any, ...], result: Any) -> bool:
+    """Whether an operation returns its first argument, as a view of all of it or as a copy."""
+    if not isinstance(result, Tensor) or not isinstance(args[0], Tensor):
+        return False
+    layouts = [(t.shape, t.stride(), t.dtype) for t in (args[0], result)]
+    copies = _IDENTITIES.get(node.target) == tuple(args[1:])
+    return layouts[0] == layouts[1] and (copies or args[0].data_ptr() == result.data_ptr())
