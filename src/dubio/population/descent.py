@@ -1,11 +1,12 @@
 """Adam for stacked parameters, with a learning rate for every member."""
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, final
 
 import torch
 from torch import Tensor
-from torch.optim import Adam
+from torch.optim.adam import adam
 
 
 @final
@@ -21,10 +22,16 @@ class Descent:
     """
 
     def __init__(self, parameters: Sequence[Tensor], learning_rate: Tensor) -> None:
-        self._parameters = list(parameters)
+        self._parameters = [parameter.detach() for parameter in parameters]
         self._rate = learning_rate
-        self._moves = [torch.zeros_like(p, requires_grad=False) for p in parameters]
-        self._adam = Adam(self._moves, lr=1.0, fused=True)
+        self._moves, self._means, self._squares = (
+            [torch.zeros_like(p, memory_format=torch.contiguous_format) for p in self._parameters]
+            for _ in range(3)
+        )
+        self._steps = [
+            torch.zeros((), dtype=torch.float32, device=p.device) for p in self._parameters
+        ]
+        self._by_member = [move.view(len(move), -1) for move in self._moves]
 
     @torch.no_grad()
     def step(self, gradients: Sequence[Tensor], fine: Tensor) -> Tensor:  # (M,)
@@ -37,41 +44,59 @@ class Descent:
         Returns:
             Whether each member is still fine: its step is finite.
         """
-        for move, gradient in zip(self._moves, gradients, strict=True):
-            move.zero_()
-            move.grad = gradient.contiguous()  # which fused Adam takes for granted
-        self._adam.step()
-        finite = (
-            torch.stack([m.reshape(len(m), -1).sum(1) for m in self._moves]).sum(0).isfinite()
-            & fine
+        torch._foreach_zero_(self._moves)
+        adam(
+            self._moves,
+            [gradient.contiguous() for gradient in gradients],  # which fused Adam takes for granted
+            self._means,
+            self._squares,
+            [],
+            self._steps,
+            fused=True,
+            amsgrad=False,
+            beta1=0.9,
+            beta2=0.999,
+            lr=1.0,
+            weight_decay=0.0,
+            eps=1e-8,
+            maximize=False,
         )
-        all_finite = bool(finite.all())
-        for parameter, move in zip(self._parameters, self._moves, strict=True):
-            if not all_finite:
+        finite = torch.stack([m.sum(1) for m in self._by_member]).sum(0).isfinite() & fine
+        if not bool(finite.all()):
+            for move in self._moves:
                 move[~finite] = 0
-            rate = self._rate.to(move.dtype).view(-1, *[1] * (move.dim() - 1))
-            parameter.addcmul_(move, rate)
+        torch._foreach_addcmul_(self._parameters, self._moves, self._rates)
         return finite
+
+    @cached_property
+    def _rates(self) -> list[Tensor]:
+        """The learning rates in the shape of each stack: (M, 1, …)."""
+        return [self._rate.to(m.dtype).view(-1, *[1] * (m.dim() - 1)) for m in self._moves]
 
     def halt(self, members: Tensor) -> None:
         """Let some members stay where they are from now on."""
         self._rate[members] = 0
+        self.__dict__.pop("_rates", None)
 
     def state_dict(self) -> dict[str, Any]:
         """Learning rates, and the moments of Adam."""
-        return {"rate": self._rate, "adam": self._adam.state_dict()}
+        return {
+            "rate": self._rate,
+            "means": self._means,
+            "squares": self._squares,
+            "steps": self._steps,
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there, with the same members."""
-        self._rate = state["rate"]
-        self._adam.load_state_dict(state["adam"])
+        self._rate, self._steps = state["rate"], state["steps"]
+        self._means, self._squares = state["means"], state["squares"]
+        self.__dict__.pop("_rates", None)
 
     def take(self, parameters: Sequence[Tensor], members: Tensor) -> "Descent":
         """Go on with some members, whose parameters these are."""
         part = Descent(parameters, self._rate[members])
-        for new, old in zip(part._moves, self._moves, strict=True):
-            part._adam.state[new] = {
-                name: value if value.dim() == 0 else value[members]
-                for name, value in self._adam.state[old].items()
-            }
+        part._means = [mean[members] for mean in self._means]
+        part._squares = [square[members] for square in self._squares]
+        part._steps = self._steps
         return part

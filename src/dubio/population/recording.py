@@ -16,6 +16,8 @@ from typing import Any, TypeAlias, final
 
 import torch
 from torch import Tensor, nn
+from torch._ops import OpOverload
+from torch.func import functionalize
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.node import map_arg
@@ -27,7 +29,8 @@ from dubio.population.stack import Stack, settings_of
 
 Gradients: TypeAlias = tuple[Tensor, Sequence[Tensor]]  # losses (M,), and (M, …) for each parameter
 
-_STEPS_BEFORE = 100  # take about as long as a recording is in the making
+_STEPS_BEFORE = 200  # take about as long as a recording is in the making
+_LARGE_BLOCK = 2**25 - 2**16  # bytes; from 2**25 on glibc learns nothing
 _PLAIN = (bool, int, float, str, Tensor, torch.Size, torch.Generator, torch.dtype, torch.device)
 _ATEN = torch.ops.aten
 _IDENTITIES = {_ATEN.clone.default: (), _ATEN.mul.Scalar: (1,), _ATEN.pow.Tensor_Scalar: (1,)}
@@ -47,6 +50,9 @@ class Steps:
         self._before = _STEPS_BEFORE if _repeats(stack.skeleton) else -1
         self._recording: GraphModule | None = None
         self._layout: list[tuple[int, ...]] = []
+        # glibc returns memory to the system, and faults it in again, at every step, unless it has
+        # seen a large block freed: then it keeps twice as much (see M_MMAP_THRESHOLD in mallopt)
+        torch.empty(_LARGE_BLOCK, dtype=torch.uint8)
 
     def __call__(self, x: Tensor, y: Tensor, noise: dict[Place, Tensor]) -> Gradients:
         """Losses on batches, and gradients."""
@@ -80,9 +86,11 @@ class Steps:
         tensors = [t.detach() for t in (*self._learned, *given)]
         try:
             recording: GraphModule = make_fx(step)(*tensors)
+            if _acts(recording):
+                recording = make_fx(functionalize(recording))(*tensors)  # writes over nothing
         except Exception:  # of an operation that cannot be traced: steps go on as before
             return None
-        if any(_acts(node) for node in recording.graph.nodes):
+        if _acts(recording):
             return None
         _simplify(recording, tensors)
         with torch.no_grad():
@@ -118,12 +126,11 @@ def _known(value: Any) -> bool:
     return str(code.__module__).partition(".")[0] in ("torch", "dubio")
 
 
-def _acts(node: Node) -> bool:
+def _acts(recording: GraphModule) -> bool:
     """Whether an operation does more than to return a function of its arguments."""
-    if not isinstance(node.target, torch._ops.OpOverload):
-        return False
-    random = torch.Tag.nondeterministic_seeded in node.target.tags
-    return random or node.target._schema.is_mutable
+    operations = [n.target for n in recording.graph.nodes if isinstance(n.target, OpOverload)]
+    random = torch.Tag.nondeterministic_seeded
+    return any(random in one.tags or one._schema.is_mutable for one in operations)
 
 
 @torch.no_grad()

@@ -128,11 +128,17 @@ class Stack:
 
 @contextmanager
 def _notes_undone(objects: Sequence[Any]) -> Iterator[None]:
-    """Take back attributes that became tensors: those of a vmap mean nothing after it."""
+    """Take back attributes that became tensors: those of a vmap mean nothing after it.
+
+    Parameters too: torch puts those back only once that two tied modules hold in one dictionary.
+    """
     before = [(owner, dict(vars(owner))) for owner in objects]
+    parameters = [(o._parameters, dict(o._parameters)) for o in objects if isinstance(o, nn.Module)]
     try:
         yield
     finally:
+        for held, own in parameters:
+            held.update(own)
         for owner, old in before:
             for name, value in vars(owner).items():
                 if isinstance(value, Tensor) and value is not old.get(name):

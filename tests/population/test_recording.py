@@ -1,0 +1,141 @@
+"""Steps that are played again from a recording are the steps that would have been computed."""
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import dubio
+from alone import BATCH, MEMBERS, N, assert_same, data, objectives, train_alone
+from dubio.population import recording
+from dubio.population.recording import Steps
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Record the second step of every stack; whether there was a recording, one by one."""
+    monkeypatch.setattr(recording, "_STEPS_BEFORE", 2)
+    found: list[bool] = []
+    record = Steps._record
+
+    def spied(*args: Any) -> Any:
+        result = record(*args)
+        found.append(result is not None)
+        return result
+
+    monkeypatch.setattr(Steps, "_record", spied)
+    return found
+
+
+def _fit(members: list[nn.Module], **options: Any) -> Any:
+    x, y = data()
+    settings = {"steps": 6, "batch_size": BATCH, "learning_rate": 1e-2} | options
+    return dubio.Population(members, range(MEMBERS)).fit(x, y, **settings)
+
+
+@pytest.mark.parametrize("kind", ["dropout", "bernoulli", "learnable", "tied", "bayes mixture"])
+def test_the_same_bits_as_without(
+    kind: str, made: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played, computed = objectives(kind), objectives(kind)
+    outcome = _fit(played)
+    assert made == [True]
+    monkeypatch.setattr(recording, "_STEPS_BEFORE", 10**9)
+    assert torch.equal(_fit(computed).loss, outcome.loss)
+    assert made == [True]
+    for one, other in zip(played, computed, strict=True):
+        for p, q in zip(one.parameters(), other.parameters(), strict=True):
+            assert torch.equal(p, q)
+
+
+def test_those_who_stay_are_recorded_anew(
+    made: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [torch.arange(n) for n in (10, 60, 40)]
+    played, computed = (objectives("tied", rows=[10, 60, 40]) for _ in range(2))
+    options = {"rows": rows, "steps": None, "epochs": 3}
+    assert _fit(played, **options).steps.tolist() == [2, 12, 8]
+    assert made == [True] * 3
+    monkeypatch.setattr(recording, "_STEPS_BEFORE", 10**9)
+    _fit(computed, **options)
+    for one, other in zip(played, computed, strict=True):
+        assert_same(one, other)
+
+
+def test_a_schedule_is_followed(made: list[bool]) -> None:
+    members = objectives("bernoulli")
+    for member in members:
+        member._kl_weight = dubio.schedules.warm_up(10)
+    alone = copy.deepcopy(members)
+    _fit(members)
+    assert made == []
+    for m, twin in enumerate(alone):
+        train_alone(twin, m, np.arange(N), 1e-2, 6)
+        assert_same(twin, members[m])
+
+
+class Annealed(nn.Module):
+    """Depends on how often it was called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Linear(4, 1)
+        self.calls = 0
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        self.calls += 1
+        return (self.net(x) - y).square().mean() / self.calls
+
+
+def _with_hook(member: nn.Module) -> None:
+    member.model.register_forward_hook(lambda module, args, output: 2 * output)
+
+
+def _with_selection(member: nn.Module) -> None:
+    member.select = lambda output: output
+
+
+@pytest.mark.parametrize("change", [_with_hook, _with_selection])
+def test_code_of_others_is_called_in_every_step(change: Any, made: list[bool]) -> None:
+    members = objectives("plain")
+    for member in members:
+        change(member)
+    _fit(members)
+    _fit([Annealed() for _ in range(MEMBERS)])
+    assert made == []
+
+
+def test_a_step_that_writes_over_buffers_is_not_recorded(made: list[bool]) -> None:
+    torch.manual_seed(0)
+    members = objectives("plain")
+    for member in members:
+        nn.utils.parametrizations.spectral_norm(member.model[0])
+    before = copy.deepcopy(members)
+    _fit(members)
+    assert made == [False]
+    name = "model.0.parametrizations.weight.0._u"
+    assert not torch.equal(members[0].state_dict()[name], before[0].state_dict()[name])
+
+
+def test_other_strides_of_the_noise_are_recorded_anew(
+    made: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stack_steps: list[Tensor] = []
+    call = Steps.__call__
+
+    def laid_out_anew(self: Steps, x: Tensor, y: Tensor, noise: Any) -> Any:
+        stack_steps.append(x)
+        if len(stack_steps) > 3:
+            noise = {k: v.transpose(0, 1).contiguous().transpose(0, 1) for k, v in noise.items()}
+        return call(self, x, y, noise)
+
+    expected, members = objectives("bernoulli"), objectives("bernoulli")
+    _fit(expected)
+    monkeypatch.setattr(Steps, "__call__", laid_out_anew)
+    _fit(members)
+    assert made == [True, True, True]
+    for one, other in zip(expected, members, strict=True):
+        assert_same(one, other)
