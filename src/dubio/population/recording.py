@@ -33,7 +33,11 @@ _STEPS_BEFORE = 200  # take about as long as a recording is in the making
 _LARGE_BLOCK = 2**25 - 2**16  # bytes; from 2**25 on glibc learns nothing
 _PLAIN = (bool, int, float, str, Tensor, torch.Size, torch.Generator, torch.dtype, torch.device)
 _ATEN = torch.ops.aten
-_IDENTITIES = {_ATEN.clone.default: (), _ATEN.mul.Scalar: (1,), _ATEN.pow.Tensor_Scalar: (1,)}
+_IDENTITIES: dict[Any, tuple[int, ...]] = {
+    _ATEN.clone.default: (),
+    _ATEN.mul.Scalar: (1,),
+    _ATEN.pow.Tensor_Scalar: (1,),
+}
 
 
 @final
