@@ -174,6 +174,6 @@ SMOKE: Mapping[str, Any] = {
     "point_epochs": 2,
     "draws": 3,
 }
-SMALL: Mapping[str, Any] = {"restarts": 1, "epochs": 60, "point_epochs": 40}
+SMALL: Mapping[str, Any] = {"restarts": 1, "epochs": 40, "point_epochs": 40}
 PAPER: Mapping[str, Any] = {}
 """Settings at each scale: the same in all studies, so that they find each other's networks."""
