@@ -1,10 +1,10 @@
 """Networks that are trained once, for every study that wants them."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import final
+from typing import Any, final
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,7 @@ from torch.optim.lr_scheduler import CosineAnnealingLR
 
 import dubio
 from dubio.data.download import cache_directory
+from dubio.masks.mask import LearnedRate
 from dubio.studies.mnist.images import Digits
 from dubio.studies.recipe import digest
 from dubio.studies.rows import Scalar
@@ -30,11 +31,14 @@ class Training:
         epochs: How often it goes through the images.
         batch_size: Images of a step.
         learning_rate: The rate at the start.
+        drop_learning_rate: That of the logits of learned dropout rates, if it is another: by
+            Adam they move no further in a step than this.
     """
 
     epochs: int
     batch_size: int = 128
     learning_rate: float = 1e-3
+    drop_learning_rate: float | None = None
 
 
 @final
@@ -69,7 +73,8 @@ def trained(
         digits: What it learns, and what it is watched on.
         training: How.
     """
-    key = digest([REVISION, dict(identity), dataclasses.asdict(training), torch.__version__])
+    settings = {k: v for k, v in dataclasses.asdict(training).items() if v is not None}
+    key = digest([REVISION, dict(identity), settings, torch.__version__])
     torch.manual_seed(int(key[:8], 16))
     objective = make()
     steps = training.epochs * -(-len(digits.train) // training.batch_size)
@@ -78,7 +83,7 @@ def trained(
         (digits.train, digits.train_labels),
         epochs=training.epochs,
         batch_size=training.batch_size,
-        optimizer=partial(Adam, lr=training.learning_rate, fused=True),
+        optimizer=partial(adam, training, objective),
         schedule=partial(CosineAnnealingLR, T_max=steps),
         schedule_every="step",
         validate=lambda: wrong(objective.model(digits.test), digits.test_labels),
@@ -86,6 +91,19 @@ def trained(
         progress=False,
     )
     return Trained(objective.model.eval(), history)
+
+
+def adam(training: Training, objective: nn.Module, parameters: Sequence[nn.Parameter]) -> Adam:
+    """The optimizer, with a group of its own for dropout rates that learn at another pace."""
+    groups: list[dict[str, Any]] = [{"params": list(parameters)}]
+    if training.drop_learning_rate is not None:
+        logits = [mask.logit for mask in objective.modules() if isinstance(mask, LearnedRate)]
+        known = set(logits)
+        groups = [
+            {"params": [parameter for parameter in parameters if parameter not in known]},
+            {"params": logits, "lr": training.drop_learning_rate},
+        ]
+    return Adam(groups, lr=training.learning_rate, fused=True)
 
 
 def wrong(logits: Tensor, labels: Tensor) -> Tensor:  # (B, C), (B,) -> ()

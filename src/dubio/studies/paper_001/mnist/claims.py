@@ -1,0 +1,253 @@
+"""What paper 001 says of MNIST, and rules that decide whether our rows agree."""
+
+from collections.abc import Callable, Iterable
+from itertools import pairwise
+from statistics import fmean
+from typing import Any
+
+from dubio.studies.rows import Rows
+from dubio.studies.study import Claim, Finding
+
+NAMES = {
+    "concrete": "Concrete",
+    "bernoulli": "learnable Bernoulli",
+    "mc": "MC dropout, rates by hand",
+}
+LEARNED = ("concrete", "bernoulli")
+LAYERS = ("pixels", "hidden 1", "hidden 2", "hidden 3")
+PUBLISHED = 0.986
+TOLERATED = 0.002  # of accuracy: about two standard errors of 10,000 images at 98.6 %
+NEAR_ZERO = 0.05
+CONVERGED = 0.05  # what rates may differ by between starts
+SLACK = 0.01  # by which a trend may be broken from one point to the next
+LEVEL = 0.01  # nats by which log-likelihoods are as good as equal
+
+
+def most(rows: Rows) -> int:
+    """The number of images outside the sweep over it."""
+    return max(rows.distinct("size"))
+
+
+def swept_by_size(rows: Rows) -> Rows:
+    """The networks that differ in the number of images."""
+    fewer = rows.where(size=min(rows.distinct("size")))[0]
+    return rows.where(width=fewer["width"], length_scale=fewer["length_scale"])
+
+
+def swept_by_width(rows: Rows) -> Rows:
+    """The networks that differ in width."""
+    return rows.where(size=most(rows), length_scale=usual_length_scale(rows))
+
+
+def swept_by_length_scale(rows: Rows) -> Rows:
+    """The networks that differ in the length scale of the prior, from the first start."""
+    own = rows.where(size=most(rows), width=swept_by_size(rows)[0]["width"])
+    first = min(start for start in rows.distinct("start") if start is not None)
+    return Rows([row for row in own if row["start"] in (first, None)])
+
+
+def usual_length_scale(rows: Rows) -> float:
+    """That of the other sweeps: of the networks that were trained on fewer images."""
+    return float(rows.where(size=min(rows.distinct("size")))[0]["length_scale"])
+
+
+def accuracy(rows: Rows, method: str) -> float:
+    """Of the widest networks with the usual prior, which have seen all images."""
+    widest = swept_by_width(rows).where(width=max(rows.distinct("width")))
+    return fmean(widest.where(method=method, metric="accuracy").values())
+
+
+def drops(rows: Rows, method: str, by: str, layers: Iterable[int]) -> dict[Any, float]:
+    """Rates against a field, means over layers, starts and restarts."""
+    own = rows.where(method=method, metric="drop")
+    return {
+        key: fmean(value for k in layers for value in own.where(layer=k, **{by: key}).values())
+        for key in sorted(own.distinct(by))
+    }
+
+
+def is_as_accurate(rows: Rows) -> Finding:
+    """Accuracy of Concrete dropout against the published one."""
+    found = accuracy(rows, "concrete")
+    text = f"{found:.2%}; {NAMES['bernoulli']} {accuracy(rows, 'bernoulli'):.2%}"
+    if found > PUBLISHED + TOLERATED:
+        return Finding(text, "better")
+    return Finding(text, "reproduces" if found >= PUBLISHED - TOLERATED else "worse")
+
+
+def matches_tuned_dropout(rows: Rows) -> Finding:
+    """Accuracy of learned rates against those by hand."""
+    tuned = accuracy(rows, "mc")
+    ours = {method: accuracy(rows, method) for method in LEARNED}
+    text = ", ".join(f"{NAMES[method]} {value:.2%}" for method, value in ours.items())
+    failures = [method for method, value in ours.items() if value < tuned - TOLERATED]
+    return judged(f"by hand {tuned:.2%}; {text}", failures)
+
+
+def rates_fall(rows: Rows) -> Finding:
+    """The mean rate of all layers against the number of images."""
+
+    def falls(values: list[float]) -> bool:
+        return follows([-value for value in values])
+
+    return trend(swept_by_size(rows), "size", range(len(LAYERS)), falls)
+
+
+def rates_rise(rows: Rows) -> Finding:
+    """The mean rate behind hidden layers against their width."""
+    return trend(swept_by_width(rows), "width", range(1, len(LAYERS)), follows)
+
+
+def follows(values: list[float]) -> bool:
+    """Whether values rise, but for a little, and in all."""
+    steps = all(later > earlier - SLACK for earlier, later in pairwise(values))
+    return steps and values[-1] > values[0]
+
+
+def trend(
+    chosen: Rows, by: str, layers: Iterable[int], holds: Callable[[list[float]], bool]
+) -> Finding:
+    """Whether the rates of both methods go the way that the paper says."""
+    texts, failures = [], []
+    for method in LEARNED:
+        values = drops(chosen, method, by, list(layers))
+        shown = ", ".join(f"{value:.3f} ({key:,})" for key, value in values.items())
+        texts.append(f"{NAMES[method]}: {shown}")
+        failures += [] if holds(list(values.values())) else [method]
+    return judged("; ".join(texts), failures)
+
+
+def first_layers_vanish(rows: Rows) -> Finding:
+    """Rates by layer with the most images."""
+    texts, failures = [], []
+    chosen = swept_by_size(rows).where(size=most(rows))
+    for method in LEARNED:
+        values = [drops(chosen, method, "size", [layer])[most(rows)] for layer in range(4)]
+        shown = (f"{name} {v:.3f}" for name, v in zip(LAYERS, values, strict=True))
+        texts.append(f"{NAMES[method]}: {', '.join(shown)}")
+        vanish = max(values[:2]) < NEAR_ZERO and max(values[:2]) < min(values[2:])
+        failures += [] if vanish else [method]
+    return judged("; ".join(texts), failures)
+
+
+def pixels_stay(rows: Rows) -> Finding:
+    """The rate of the pixels against width."""
+
+    def small(values: list[float]) -> bool:
+        return max(values) < NEAR_ZERO
+
+    return trend(swept_by_width(rows), "width", [0], small)
+
+
+def length_scale_is_good(rows: Rows) -> Finding:
+    """Log-likelihood and accuracy at the paper's length scale against the best ones."""
+    texts, failures = [], []
+    chosen = swept_by_length_scale(rows)
+    usual = usual_length_scale(rows)
+    for method in LEARNED:
+        by = {
+            metric: {
+                scale: fmean(
+                    chosen.where(method=method, metric=metric, length_scale=scale).values()
+                )
+                for scale in sorted(chosen.distinct("length_scale"))
+            }
+            for metric in ("log-likelihood", "accuracy")
+        }
+        likelihood, hits = by["log-likelihood"], by["accuracy"]
+        shown = ", ".join(f"{likelihood[k]:.3f} and {hits[k]:.2%} ({k:g})" for k in likelihood)
+        texts.append(f"{NAMES[method]}: {shown}")
+        good = (
+            likelihood[usual] > max(likelihood.values()) - LEVEL
+            and hits[usual] > max(hits.values()) - TOLERATED
+        )
+        failures += [] if good else [method]
+    return judged("; ".join(texts), failures)
+
+
+def has_converged(rows: Rows) -> Finding:
+    """The largest difference of a rate between starts."""
+    texts, failures = [], []
+    for method in LEARNED:
+        widest, where = max(differences(rows, method))
+        texts.append(f"{NAMES[method]} {widest:.3f} ({where})")
+        failures += [] if widest < CONVERGED else [method]
+    return judged(f"largest difference between starts: {'; '.join(texts)}", failures)
+
+
+def differences(rows: Rows, method: str) -> list[tuple[float, str]]:
+    """How far apart starts end, layer by layer, wherever there are several."""
+    found = []
+    own = rows.where(method=method, metric="drop", length_scale=usual_length_scale(rows))
+    for size in own.distinct("size"):
+        for width in own.where(size=size).distinct("width"):
+            for layer, name in enumerate(LAYERS):
+                ends = own.where(size=size, width=width, layer=layer)
+                by_start = [fmean(ends.where(start=s).values()) for s in ends.distinct("start")]
+                place = f"{name}, {size:,} images, {width} units"
+                found.append((max(by_start) - min(by_start), place))
+    return found
+
+
+def judged(ours: str, failures: list[str]) -> Finding:
+    """Our numbers, and for which methods the rule does not hold."""
+    if not failures:
+        return Finding(f"{ours}.", "reproduces")
+    return Finding(f"{ours}. Not so: {', '.join(NAMES[m] for m in failures)}.", "worse")
+
+
+CLAIMS = (
+    Claim(
+        "Concrete dropout achieves an accuracy of 98.6 %.",
+        "98.6 % (section 4.3), three hidden layers of 512",
+        "The widest network with all images is within 0.2 points of it, or better.",
+        is_as_accurate,
+    ),
+    Claim(
+        "This matches hand-tuned dropout.",
+        "section 4.3; figure 11, right",
+        "Learned rates are at most 0.2 points less accurate than rates by hand, both methods.",
+        matches_tuned_dropout,
+    ),
+    Claim(
+        "Converged dropout probabilities decrease as the size of data increases.",
+        "figure 5",
+        "The mean rate of the four layers does not rise by more than 0.01 from one number of "
+        "images to the next, and falls in all, for both methods.",
+        rates_fall,
+    ),
+    Claim(
+        "They converge to zero in the first two layers, not in the third hidden and output layers.",
+        "figure 5",
+        "With all images, rates of pixels and of the first hidden layer are below 0.05 and below "
+        "those of the other two, for both methods.",
+        first_layers_vanish,
+    ),
+    Claim(
+        "The dropout probabilities in the first layer stay close to zero at any model size.",
+        "figure 6",
+        "That of the pixels is below 0.05 at every width, for both methods.",
+        pixels_stay,
+    ),
+    Claim(
+        "The others steadily increase with the model size.",
+        "figure 6",
+        "Their mean does not fall by more than 0.01 from one width to the next, and rises in all, "
+        "for both methods.",
+        rates_rise,
+    ),
+    Claim(
+        "Of all length scales, l = 10⁻² has the best balance of log-likelihood and accuracy.",
+        "appendix D.1, figure 11",
+        "At it the log-likelihood is within 0.01 nats, and the accuracy within 0.2 points, of the "
+        "best of all l, for both methods.",
+        length_scale_is_good,
+    ),
+    Claim(
+        "The rates have converged.",
+        "section 4.3: 500 epochs, three random starts",
+        "Runs from different starts end with rates that differ by less than 0.05 everywhere, for "
+        "both methods.",
+        has_converged,
+    ),
+)

@@ -1,0 +1,191 @@
+"""The numbers of section 4.3: dropout rates that digits teach, and what they are worth."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from torch import nn
+
+import dubio
+from dubio import metrics
+from dubio.likelihoods import Categorical
+from dubio.masks import Bernoulli, Concrete, LearnableBernoulli, Mask
+from dubio.studies.mnist.images import CLASSES, PIXELS, Digits, Scaled, Source, load
+from dubio.studies.mnist.training import Training, trained
+from dubio.studies.study import Measurement, Piece, Seed
+
+Method = Literal["bernoulli", "concrete", "mc"]
+"""Learnable Bernoulli dropout, Concrete dropout, and dropout at rates chosen by hand."""
+
+LEARNED: tuple[Method, ...] = ("bernoulli", "concrete")
+
+DROP_PIXELS, DROP_UNITS = 0.2, 0.5  # by hand
+BATCH = 500  # images that are predicted at a time
+WATCHED = 200  # images that training is watched on: there may be a thousand short epochs
+
+
+@dataclass(frozen=True)
+class Config:
+    """Settings of the networks and of the three sweeps.
+
+    Attributes:
+        source: mnist; or digits, those of scikit-learn, for a trial without any data.
+        restarts: Networks of each kind, each with its own start and noise.
+        sizes: Numbers of images to learn from; the last is that of the other sweeps.
+        widths: Units of each hidden layer; the last is that of the network whose accuracy counts.
+        width: Units of each hidden layer in the sweeps over sizes and length scales.
+        length_scales: Values of l; the prior of a weight is N(0, 1/ℓ²), ℓ = l·√inputs of its layer.
+        length_scale: The l of the other sweeps.
+        starts: Rates to start from; where runs have converged they end alike.
+        steps: Of training, at least, whatever the number of images.
+        batch_size: Images of a step.
+        learning_rate: Of weights, at the start.
+        drop_learning_rate: Of the logits of rates, at the start.
+        test_images: Images to recognise.
+        draws: Stochastic passes for a prediction.
+    """
+
+    source: Source = "mnist"
+    restarts: int = 3
+    sizes: tuple[int, ...] = (1_000, 3_000, 10_000, 50_000)
+    widths: tuple[int, ...] = (64, 128, 256, 512)
+    width: int = 512
+    length_scales: tuple[float, ...] = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 2.0)
+    length_scale: float = 1e-2
+    starts: tuple[float, ...] = (0.1, 0.5)
+    steps: int = 200_000
+    batch_size: int = 128
+    learning_rate: float = 1e-3
+    drop_learning_rate: float = 1e-2
+    test_images: int = 10_000
+    draws: int = 200
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be computed."""
+        counts = {
+            "restarts": self.restarts, "sizes": min(self.sizes), "widths": min(self.widths),
+            "width": self.width, "steps": self.steps, "batch_size": self.batch_size,
+            "test_images": self.test_images, "draws": self.draws,
+        }  # fmt: skip
+        for name, count in counts.items():
+            if count < 1:
+                raise ValueError(f"{name}: expected at least 1, got {count}.")
+        if not all(0.0 < start < 1.0 for start in self.starts):
+            raise ValueError(f"starts: expected rates in (0, 1), got {self.starts}.")
+        for name in ("sizes", "widths"):
+            values = getattr(self, name)
+            if len(values) < 2 or list(values) != sorted(values):
+                raise ValueError(f"{name}: expected two or more that grow, got {values}.")
+
+
+def pieces(config: Config) -> list[Piece]:
+    """A piece for each network; one that stands in several sweeps is trained once.
+
+    Rates start from every start, but in the sweep over length scales from the first alone.
+    """
+    most, widest = config.sizes[-1], config.widths[-1]
+    everywhere = [
+        *((most, width, config.length_scale) for width in reversed(config.widths)),
+        *((size, config.width, config.length_scale) for size in config.sizes),
+    ]
+    kinds: list[tuple[Method, int, int, float, float | None]] = [
+        *((m, *kind, start) for kind in everywhere for m in LEARNED for start in config.starts),
+        *(
+            (method, most, config.width, length_scale, config.starts[0])
+            for length_scale in config.length_scales
+            for method in LEARNED
+        ),
+        *(("mc", most, width, config.length_scale, None) for width in {widest, config.width}),
+    ]
+    fields = ("method", "size", "width", "length_scale", "start")
+    return [
+        {**dict(zip(fields, kind, strict=True)), "restart": restart}
+        for kind in dict.fromkeys(kinds)
+        for restart in range(1, config.restarts + 1)
+    ]
+
+
+def run(config: Config, piece: Piece, seed: Seed) -> Iterator[Measurement]:
+    """Train, write the rates down, then predict the test images."""
+    size, start = cast(int, piece["size"]), cast(float | None, piece["start"])
+    digits = load(config.source, size, config.test_images, seed=0)
+    batches = math.ceil(len(digits.train) / config.batch_size)
+    training = Training(
+        epochs=math.ceil(config.steps / batches),
+        batch_size=config.batch_size,
+        learning_rate=config.learning_rate,
+        drop_learning_rate=None if start is None else config.drop_learning_rate,
+    )
+
+    def make() -> dubio.ELBO:
+        made = network(
+            cast(Method, piece["method"]),
+            cast(int, piece["width"]),
+            cast(float, piece["length_scale"]),
+            start,
+        )
+        return dubio.ELBO(made, Categorical(), num_data=len(digits.train))
+
+    identity = {
+        **piece,
+        "network": "three hidden layers",
+        "source": config.source,
+        "images": len(digits.train),
+        "seed": seed.given,
+    }
+    watched = digits._replace(
+        test=digits.test[:WATCHED], test_labels=digits.test_labels[:WATCHED]
+    )
+    made = trained(make, identity, watched, training).network
+    masks = [module for module in made.modules() if isinstance(module, Mask)]
+    for layer, mask in enumerate(masks):
+        yield {"metric": "drop", "layer": layer, "value": float(mask.drop)}
+    yield from judged(made, digits, config.draws)
+
+
+def network(
+    method: Method, width: int, length_scale: float, start: float | None
+) -> nn.Sequential:
+    """Bytes – width – width – width – 10 with ReLU, and a mask before each of the four layers.
+
+    Args:
+        method: What the masks are.
+        width: Units of each hidden layer.
+        length_scale: l; that of the prior is l·√inputs, layer by layer.
+        start: The rate that learning starts from; None for rates by hand.
+    """
+
+    def layer(inputs: int, outputs: int) -> nn.Module:
+        if start is None:
+            mask: Mask = Bernoulli(drop=DROP_PIXELS if inputs == PIXELS else DROP_UNITS)
+        else:
+            mask = (Concrete if method == "concrete" else LearnableBernoulli)(drop=start)
+        plain = nn.Linear(inputs, outputs)
+        return dubio.Masked(plain, mask, length_scale=length_scale * math.sqrt(inputs))
+
+    return nn.Sequential(
+        Scaled(),
+        nn.Flatten(),
+        layer(PIXELS, width),
+        nn.ReLU(),
+        layer(width, width),
+        nn.ReLU(),
+        layer(width, width),
+        nn.ReLU(),
+        layer(width, CLASSES),
+    )
+
+
+def judged(network: nn.Module, digits: Digits, draws: int) -> Iterator[Measurement]:
+    """Accuracy and mean log-likelihood on the test images."""
+    accuracy, nll = metrics.Accuracy(), metrics.NLL()
+    for images, labels in zip(
+        digits.test.split(BATCH), digits.test_labels.split(BATCH), strict=True
+    ):
+        predictive = dubio.predict(network, images, draws=draws, likelihood=Categorical())
+        accuracy.update(predictive, labels)
+        nll.update(predictive, labels)
+    cases = len(digits.test)
+    yield {"metric": "accuracy", "value": float(accuracy.compute()), "cases": cases}
+    yield {"metric": "log-likelihood", "value": -float(nll.compute()), "cases": cases}
