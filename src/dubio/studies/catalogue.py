@@ -147,6 +147,9 @@ ENTRIES = [
         "Concrete dropout on MNIST",
         "Accuracy; converged rates against data and width; log-likelihood against length scale.",
         ("figure 5", "figure 6", "figure 11"),
+        "dubio.studies.paper_001.mnist",
+        {"smoke": "10 s", "small": "25 min", "paper": "5 days"},
+        ("mnist",),
     ),
     Entry(
         "001/table-1",
@@ -216,6 +219,9 @@ ENTRIES = [
         "A digit 1, turned",
         "100 passes of the softmax input and output of a dropout LeNet on a rotated digit.",
         ("figure 4",),
+        "dubio.studies.paper_002.figure_4",
+        {"smoke": "5 s", "small": "10 min", "paper": "5 h"},
+        ("mnist",),
     ),
     Entry(
         "002/table-1",

@@ -21,8 +21,8 @@ STUDY = Study(
             length_scales=(1e-2, 1.0), steps=30, test_images=100, draws=5,
         ),
         "small": Config(
-            restarts=1, width=128, widths=(64, 128, 256, 512), length_scales=(1e-3, 1e-2, 1e-1, 1.0),
-            steps=4_000, draws=50,
+            restarts=1, width=128, length_scales=(1e-3, 1e-2, 1e-1, 1.0), steps=4_000,
+            drop_learning_rate=3e-2, draws=50,
         ),
         "paper": Config(),
     },

@@ -25,7 +25,7 @@ LEVEL = 0.01  # nats by which log-likelihoods are as good as equal
 
 def most(rows: Rows) -> int:
     """The number of images outside the sweep over it."""
-    return max(rows.distinct("size"))
+    return max(map(int, rows.distinct("size")))
 
 
 def swept_by_size(rows: Rows) -> Rows:

@@ -134,9 +134,7 @@ def run(config: Config, piece: Piece, seed: Seed) -> Iterator[Measurement]:
         "images": len(digits.train),
         "seed": seed.given,
     }
-    watched = digits._replace(
-        test=digits.test[:WATCHED], test_labels=digits.test_labels[:WATCHED]
-    )
+    watched = digits._replace(test=digits.test[:WATCHED], test_labels=digits.test_labels[:WATCHED])
     made = trained(make, identity, watched, training).network
     masks = [module for module in made.modules() if isinstance(module, Mask)]
     for layer, mask in enumerate(masks):
@@ -144,9 +142,7 @@ def run(config: Config, piece: Piece, seed: Seed) -> Iterator[Measurement]:
     yield from judged(made, digits, config.draws)
 
 
-def network(
-    method: Method, width: int, length_scale: float, start: float | None
-) -> nn.Sequential:
+def network(method: Method, width: int, length_scale: float, start: float | None) -> nn.Sequential:
     """Bytes – width – width – width – 10 with ReLU, and a mask before each of the four layers.
 
     Args:

@@ -82,9 +82,7 @@ def accuracy_table(rows: Rows) -> Table:
     def cells(method: str) -> list[str]:
         own = widest.where(method=method)
         likelihood = fmean(own.where(metric="log-likelihood").values())
-        own_drops = (
-            own.where(metric="drop", layer=layer).values() for layer in range(len(LAYERS))
-        )
+        own_drops = (own.where(metric="drop", layer=layer).values() for layer in range(len(LAYERS)))
         return [
             NAMES[method],
             f"{accuracy(rows, method):.2%}",
@@ -106,9 +104,7 @@ def accuracy_table(rows: Rows) -> Table:
 
 def convergence_table(rows: Rows) -> Table:
     """Where the ends of different starts are furthest apart."""
-    found = {
-        method: {place: gap for gap, place in differences(rows, method)} for method in LEARNED
-    }
+    found = {method: {place: gap for gap, place in differences(rows, method)} for method in LEARNED}
     places = list(dict.fromkeys(place.partition(", ")[2] for place in found[LEARNED[0]]))
     starts = " and ".join(f"{start:g}" for start in rows.distinct("start") if start is not None)
     return Table(
@@ -147,8 +143,8 @@ def draw_rates(rows: Rows, by: str, label: str, size: Size) -> Figure:
         panel.grid(axis="y", color=RULE, linewidth=0.6)
     handles, labels = panels[0].get_legend_handles_labels()
     for start in sorted(start for start in rows.distinct("start") if start is not None):
-        style = "full" if start == first else "none"
-        handles.append(Line2D([], [], color=INK, marker="o", linestyle="none", fillstyle=style))
+        inside = INK if start == first else "none"
+        handles.append(Line2D([], [], color=INK, marker="o", linestyle="none", mfc=inside))
         labels.append(f"from {start:g}")
     columns = 3 if size[0] < NARROW else len(labels)
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
