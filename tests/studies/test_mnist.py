@@ -7,8 +7,10 @@ import torch
 from torch import nn
 
 import dubio
+from dubio.masks import Concrete
 from dubio.studies.mnist.images import CLASSES, PIXELS, Digits, Scaled, load
-from dubio.studies.mnist.training import Training, trained
+from dubio.studies.mnist.training import REVISION, Training, trained
+from dubio.studies.recipe import digest
 
 
 @pytest.fixture(scope="module")
@@ -75,3 +77,27 @@ def test_a_network_is_trained_once(digits: Digits, tmp_path: Path) -> None:
     share = (first.network(x).argmax(-1) != digits.test_labels).float().mean()
     assert first.history[-1].validation == pytest.approx(float(share))
     assert len(list((tmp_path / "cache" / "networks").iterdir())) == 2
+
+
+def test_dropout_rates_may_learn_at_a_pace_of_their_own(digits: Digits) -> None:
+    def make() -> dubio.ELBO:
+        layer = dubio.Masked(nn.Linear(PIXELS, CLASSES), Concrete(drop=0.5))
+        network = nn.Sequential(Scaled(), nn.Flatten(), layer)
+        return dubio.ELBO(network, dubio.likelihoods.Categorical(), num_data=200)
+
+    moved = {}
+    for pace in (None, 0.2):
+        training = Training(epochs=1, batch_size=200, drop_learning_rate=pace)
+        network = trained(make, {"kind": "masked"}, digits, training).network
+        (mask,) = (module for module in network.modules() if isinstance(module, Concrete))
+        moved[pace] = abs(float(mask.logit.detach()))
+    # Adam's first step is as long as the learning rate
+    assert moved == {None: pytest.approx(1e-3, rel=1e-3), 0.2: pytest.approx(0.2, rel=1e-3)}
+
+
+def test_a_pace_that_is_not_given_changes_no_key(digits: Digits, tmp_path: Path) -> None:
+    training, identity = Training(epochs=1, batch_size=200), {"kind": "linear"}
+    trained(_objective, identity, digits, training)
+    settings = {"epochs": 1, "batch_size": 200, "learning_rate": 1e-3}
+    key = digest([REVISION, identity, settings, torch.__version__])
+    assert (tmp_path / "cache" / "networks" / f"{key[:16]}.pt").exists()

@@ -22,7 +22,7 @@ STUDY = Study(
         ),
         "small": Config(
             restarts=1, width=128, length_scales=(1e-3, 1e-2, 1e-1, 1.0), steps=4_000,
-            drop_learning_rate=3e-2, draws=50,
+            drop_learning_rate=3e-2, draws=20,
         ),
         "paper": Config(),
     },

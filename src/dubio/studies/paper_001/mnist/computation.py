@@ -96,7 +96,10 @@ def pieces(config: Config) -> list[Piece]:
             for length_scale in config.length_scales
             for method in LEARNED
         ),
-        *(("mc", most, width, config.length_scale, None) for width in {widest, config.width}),
+        *(
+            ("mc", most, width, config.length_scale, None)
+            for width in sorted({widest, config.width})
+        ),
     ]
     fields = ("method", "size", "width", "length_scale", "start")
     return [

@@ -94,10 +94,10 @@ def draw_scatter(rows: Rows, size: Size) -> Figure:
     titles = {"input": "(a) softmax input", "output": "(b) softmax output"}
     for panel, strip, (kind, title) in zip(panels, strips, titles.items(), strict=True):
         for place, (shown, colour) in enumerate(CLASS_COLOURS.items()):
-            shift = 0.2 * (place - 0.5 * (len(SHOWN) - 1))
+            shift = 0.17 * (place - 0.5 * (len(SHOWN) - 1))
             panel.plot(
                 [row["image"] + shift for row in draws], draws.values(f"{kind} {shown}"), "_",
-                color=colour, alpha=0.4, markersize=5 if narrow else 8, label=f"class {shown}",
+                color=colour, alpha=0.4, markersize=4 if narrow else 7, label=f"class {shown}",
             )  # fmt: skip
         panel.set_title(title)
         panel.grid(axis="y", color=RULE, linewidth=0.6)
