@@ -17,8 +17,8 @@ STUDY = Study(
     "over draws. Claims and rules were written before the run.",
     scales={
         "smoke": Config(
-            source="digits", restarts=1, sizes=(100, 1_000), widths=(8, 16), width=8,
-            length_scales=(1e-2, 1.0), steps=30, test_images=100, draws=5,
+            source="digits", restarts=1, sizes=(100, 300), widths=(8, 16), width=8,
+            length_scales=(1e-2, 1.0), steps=8, test_images=100, draws=5,
         ),
         "small": Config(
             restarts=1, width=128, length_scales=(1e-3, 1e-2, 1e-1, 1.0), steps=4_000,
