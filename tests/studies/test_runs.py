@@ -9,6 +9,7 @@ import random
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -159,6 +160,37 @@ def test_killed_ten_times_at_random_moments(
     resumed = read_rows(folder)
     assert resumed is not None
     assert resumed.comparable() == fresh.rows.comparable()
+
+
+def test_workers_of_a_killed_run_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    log = tmp_path / "log"
+    log.touch()
+    words = ["run", practice.ID, "--size", "4", "--jobs", "2", "--log", str(log), "--pause", "2"]
+    process = multiprocessing.get_context("spawn").Process(
+        target=practice.command, args=([*words, "--output", str(tmp_path)],)
+    )
+    process.start()
+    while len(log.read_text().splitlines()) < 2:  # both workers have begun their second piece
+        assert process.is_alive()
+        time.sleep(0.05)
+    workers = {int(line.split()[0]) for line in log.read_text().splitlines()}
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    deadline = time.monotonic() + 60.0  # seconds; that a piece takes two does not end them
+    while any(map(_is_running, workers)):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert len(log.read_text().splitlines()) < 4
+
+
+def _is_running(process: int) -> bool:
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
 
 
 def cut(path: Path) -> None:

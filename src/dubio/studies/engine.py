@@ -6,6 +6,7 @@ but no shared disk.
 """
 
 import math
+import os
 import platform
 import threading
 import time
@@ -13,6 +14,7 @@ import traceback
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any, final
 
 import numpy as np
@@ -145,15 +147,35 @@ def over_joblib(calls: Sequence[Call], engine: Engine, jobs: int) -> Iterator[Ou
     from joblib import Parallel, delayed, parallel_config
 
     with ExitStack() as stack:
+        task = compute
         if engine.name == "dask":
             stack.enter_context(dask_client(engine.address, jobs))
             stack.enter_context(parallel_config(backend="dask", n_jobs=-1))
         else:
+            task = partial(compute_under, os.getpid())
             stack.enter_context(
                 parallel_config(backend="loky", n_jobs=jobs, inner_max_num_threads=1)
             )
         parallel = Parallel(return_as="generator_unordered", batch_size=1)
-        yield from parallel(delayed(compute)(*call) for call in calls)
+        yield from parallel(delayed(task)(*call) for call in calls)
+
+
+def compute_under(parent: int, *call: Any) -> Outcome:
+    """Do one piece in a worker process that ends when the process which started it is killed."""
+    end_with(parent)
+    return compute(*call)
+
+
+@cache
+def end_with(parent: int) -> None:
+    """Watch the parent from a thread; where orphans keep the number of their parent, in vain."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def over_ray(calls: Sequence[Call], engine: Engine, jobs: int) -> Iterator[Outcome]:
