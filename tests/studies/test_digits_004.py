@@ -1,5 +1,6 @@
 """Section 4.2 of paper 004: numbers against scikit-learn and scipy, shared networks, rules."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -13,10 +14,11 @@ from sklearn.metrics import log_loss
 from torch import nn
 
 import dubio
-from dubio.studies.mnist.training import Trained
+from dubio.studies.mnist.images import Digits
+from dubio.studies.mnist.training import Trained, Training
 from dubio.studies.options import explanations
-from dubio.studies.paper_004 import figure_16_17, figure_18, table_3
-from dubio.studies.paper_004.digits import SMOKE, Networks
+from dubio.studies.paper_004 import digits, figure_16_17, figure_18, table_3
+from dubio.studies.paper_004.digits import SMOKE, Method, Networks
 from dubio.studies.paper_004.figure_16_17.claims import CLAIMS as WEIGHTS
 from dubio.studies.paper_004.figure_16_17.computation import (
     drawn_weights,
@@ -37,6 +39,7 @@ from dubio.training.history import Epoch, History
 
 SEED = Seed(own=1, common=2, given=0)
 TINY = Config(**SMOKE, widths=(16,), double_widths=(16,))
+COLD: tuple[Method, ...] = ("cold gaussian", "cold mixture")
 
 
 def rows_of(study: Study[Any]) -> Rows:
@@ -92,24 +95,55 @@ def test_pieces_are_all_networks_of_the_table() -> None:
     named = {(p["loss"], p["width"], p["method"], p["restart"]) for p in found}
     assert len(named) == len(found)
     assert named == {
-        *product(("cross-entropy",), (400, 800), AUTHORS, (1, 2)),
-        *product(("double softmax",), (400,), AUTHORS, (1, 2)),
+        *product(("cross-entropy",), (400, 800), [*AUTHORS, *COLD], (1, 2)),
+        *product(("double softmax",), (400,), ("gaussian", "dropout", "plain"), (1, 2)),
     }
+
+
+@pytest.mark.parametrize("prior", ["gaussian", "mixture"])
+def test_cold_networks_differ_in_the_weight_of_the_kl_alone(
+    monkeypatch: pytest.MonkeyPatch, prior: Method
+) -> None:
+    kept: list[tuple[dubio.ELBO, dict[str, Any], Training]] = []
+
+    def watching(
+        make: Callable[[], dubio.ELBO], identity: dict[str, Any], _: Digits, training: Training
+    ) -> Trained:
+        torch.manual_seed(0)
+        kept.append((make(), identity, training))
+        return Trained(nn.Identity(), History())
+
+    monkeypatch.setattr(digits, "trained", watching)
+    for method in (prior, COLD[prior == "mixture"]):
+        TINY.trained(method, 16, 1, 0)
+    (warm, identity, training), (cold, cold_identity, cold_training) = kept
+    assert training == cold_training
+    changed = {name for name in identity if identity[name] != cold_identity[name]}
+    assert changed == {"method", "kl weight"}
+    assert (identity["kl weight"], cold_identity["kl weight"]) == (1, Networks.cold)
+    shown = TINY.digits()
+    penalties = []
+    for objective in (warm, cold):
+        torch.manual_seed(1)  # the same noise, too
+        loss = objective(shown.test, shown.test_labels)
+        penalties.append(float(loss.detach() - objective.nll) * objective.num_data)
+    assert penalties[0] == pytest.approx(float(warm.kl), rel=1e-4)
+    assert penalties[1] == pytest.approx(Networks.cold * float(warm.kl), rel=1e-3)
 
 
 def test_one_pass_is_scored_as_by_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     network = TINY.network("dropout", 16).eval()
-    digits = TINY.digits()
+    shown = TINY.digits()
     with torch.no_grad():
-        outputs = network(digits.test).double().softmax(-1)
-    labels = digits.test_labels
+        outputs = network(shown.test).double().softmax(-1)
+    labels = shown.test_labels
     piece = {"method": "dropout", "width": 16, "restart": 1}
-    for loss, shown in (
+    for loss, trained in (
         ("cross-entropy", network),
         ("double softmax", nn.Sequential(*network, nn.Softmax(-1))),
     ):
-        given(monkeypatch, shown)
+        given(monkeypatch, trained)
         rows = Rows(list(run(TINY, {**piece, "loss": loss}, SEED)))
         assert rows.distinct("prediction") == ["one pass", "draws"]
         error = float((outputs.argmax(-1) != labels).double().mean())
@@ -203,8 +237,8 @@ def test_rules_of_table_3() -> None:
                     "value": (value + changes.get(method, 0.0)) / 100
                     if loss == "cross-entropy" and prediction == PREDICTION[method] else 0.9,
                 }
-                for method, by_width in AUTHORS.items()
-                for width, value in by_width.items()
+                for method in PREDICTION
+                for width, value in AUTHORS[method.removeprefix("cold ")].items()
                 for loss in ("cross-entropy", "double softmax")
                 for prediction in ("one pass", "draws")
             ]
@@ -215,19 +249,25 @@ def test_rules_of_table_3() -> None:
     def published(made: Rows) -> list[str]:
         return verdicts(ERRORS, made)
 
-    nearly = dict.fromkeys(AUTHORS, -1e-09)
-    assert published(rows(**nearly)) == [*same, *["better"] * 4]
-    assert published(rows(**nearly | {"plain": 0.05}))[3:] == [
-        "better", "better", "reproduces", "better",
-    ]  # fmt: skip
-    assert published(rows(**nearly | {"dropout": 0.11}))[-1] == "worse"
+    nearly = dict.fromkeys(PREDICTION, -1e-09)
+    place = {method: k for k, method in enumerate(PREDICTION, start=3)}
+    assert published(rows(**nearly)) == [*same, *["better"] * 6]
+    slightly = published(rows(**nearly | {"plain": 0.05}))
+    assert slightly.pop(place["plain"]) == "reproduces"
+    assert slightly == [*same, *["better"] * 5]
+    assert published(rows(**nearly | {"dropout": 0.11}))[place["dropout"]] == "worse"
     worse = published(rows(**nearly | {"plain": -0.5}))
     assert worse[0] == "worse"
-    assert worse[5] == "better"
+    assert worse[place["plain"]] == "better"
     assert published(rows(**nearly | {"dropout": -0.2}))[1] == "worse"
     assert published(rows(**nearly | {"mixture": -0.12}))[2] == "worse"
+    for method in COLD:  # a variant is judged by itself alone
+        for change in (-0.5, 0.5):
+            found = published(rows(**nearly | {method: change}))
+            assert found.pop(place[method]) == ("better" if change < 0 else "worse")
+            assert found == [*same, *["better"] * 5]
     elsewhere = Rows([{**row, "width": row["width"] + 1} for row in rows(**nearly)])
-    assert published(elsewhere) == [*same, *["worse"] * 4]
+    assert published(elsewhere) == [*same, *["worse"] * 6]
 
 
 @pytest.mark.parametrize(
