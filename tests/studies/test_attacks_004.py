@@ -111,7 +111,9 @@ def test_attacked_images_are_evenly_spaced(digits: Digits) -> None:
 
 
 def test_rows_of_a_network() -> None:
-    assert [p["method"] for p in pieces(TINY)] == ["mixture", "gaussian", "dropout", "plain", "cnn"]
+    assert [p["method"] for p in pieces(TINY)] == [
+        "mixture", "cold mixture", "gaussian", "cold gaussian", "dropout", "plain", "cnn",
+    ]  # fmt: skip
     piece: Piece = {"method": "dropout", "restart": 1}
     rows = Rows(list(run(TINY, piece, SEED)))
     assert rows.distinct("attack") == ["transferred", "white-box"]
@@ -124,13 +126,20 @@ def test_rows_of_a_network() -> None:
         Config(attack_draws=0)
 
 
-PAPER = {"plain": (0.98, 0.86, 0.5), "dropout": (0.98, 0.92, 0.6), "gaussian": (0.98, 0.96, 0.84)}
+PAPER = {
+    "plain": (0.98, 0.86, 0.5),
+    "dropout": (0.98, 0.92, 0.6),
+    "gaussian": (0.98, 0.96, 0.84),
+    "mixture": (0.98, 0.95, 0.8),
+    "cold gaussian": (0.98, 0.9, 0.55),
+    "cold mixture": (0.98, 0.9, 0.55),
+}
 
 
 def made_up(**changes: tuple[float, float, float]) -> Rows:
     rows = []
-    for method, curve in {**PAPER, "mixture": (0.98, 0.95, 0.8), **changes}.items():
-        reading = "draws" if method in ("gaussian", "mixture") else "pass"
+    for method, curve in (PAPER | changes).items():
+        reading = "pass" if method in ("plain", "dropout") else "draws"
         for kind in ("transferred", "white-box"):
             rows += [
                 {"metric": "accuracy", "method": method, "reading": reading, "restart": 1,
@@ -151,3 +160,11 @@ def test_rules_hold_and_fail(claim: int, curve: tuple[float, float, float]) -> N
 
 def test_more_than_the_paper_is_better() -> None:
     assert CLAIMS[2].judge(made_up(gaussian=(0.98, 0.97, 0.87))).verdict == "better"
+
+
+@pytest.mark.parametrize("claim", range(4))
+def test_cold_networks_are_shown_and_not_judged(claim: int) -> None:
+    for curve in ((0.98, 0.1, 0.1), (0.98, 0.98, 0.98)):
+        found = CLAIMS[claim].judge(made_up(**{"cold gaussian": curve, "cold mixture": curve}))
+        assert found.verdict == "reproduces"
+        assert "cold Bayes, Gaussian prior" in found.ours

@@ -19,6 +19,14 @@ from dubio.studies.paper_004.figure_19.computation import (
     pieces,
     run,
 )
+from dubio.studies.paper_004.legend import (
+    COLD_GAUSSIAN,
+    COLD_MIXTURE,
+    DROPOUT,
+    GAUSSIAN,
+    MIXTURE,
+    PLAIN,
+)
 from dubio.studies.rows import Rows
 from dubio.studies.study import Seed
 
@@ -76,8 +84,10 @@ def test_two_softmaxes_are_read_as_outputs_and_as_the_loss_reads_them() -> None:
 
 
 def test_every_network_is_a_piece_and_is_read_in_all_ways() -> None:
-    assert len(pieces(STUDY.scales["small"])) == 7
-    assert len(pieces(dataclasses.replace(TINY, restarts=2))) == 14
+    found = [(p["method"], p["loss"]) for p in pieces(STUDY.scales["small"])]
+    assert len(found) == len(set(found)) == 9
+    assert {("cold gaussian", "cross-entropy"), ("cold mixture", "cross-entropy")} <= set(found)
+    assert len(pieces(dataclasses.replace(TINY, restarts=2))) == 18
     piece = {"method": "gaussian", "loss": "cross-entropy", "restart": 1}
     rows = Rows(list(run(TINY, piece, SEED)))
     assert rows.distinct("reading") == ["draws", "pass"]
@@ -94,9 +104,7 @@ def made_up(**changes: float) -> Rows:
     numbers = {"ece_plain": 0.02, "ece_gaussian": 0.01, "excess": 0.01, "sure_gaussian": 1.0}
     numbers |= changes
     rows = []
-    for method, reading in (
-        ("plain", "pass"), ("dropout", "pass"), ("gaussian", "draws"), ("mixture", "draws"),
-    ):  # fmt: skip
+    for method, reading in (PLAIN, DROPOUT, GAUSSIAN, MIXTURE, COLD_GAUSSIAN, COLD_MIXTURE):
         row = {"method": method, "reading": reading, "loss": "cross-entropy", "softmaxes": 1}
         row["restart"] = 1
         ece, sure = numbers.get(f"ece_{method}", 0.01), numbers.get(f"sure_{method}", 0.9)
@@ -115,3 +123,22 @@ def made_up(**changes: float) -> Rows:
 def test_rules_hold_and_fail(claim: int, change: dict[str, float]) -> None:
     assert CLAIMS[claim].judge(made_up()).verdict == "reproduces"
     assert CLAIMS[claim].judge(made_up(**change)).verdict == "worse"
+
+
+@pytest.mark.parametrize("claim", [0, 2])
+def test_cold_networks_are_shown_and_not_judged(claim: int) -> None:
+    bad = {"ece_cold gaussian": 0.5, "ece_cold mixture": 0.5, "sure_cold gaussian": 0.1}
+    good = {"ece_cold gaussian": 0.0, "ece_cold mixture": 0.0, "sure_cold gaussian": 1.0}
+    fails = {"ece_gaussian": 0.03, "sure_gaussian": 0.5}
+    found = CLAIMS[claim].judge(made_up(**bad))
+    assert found.verdict == "reproduces"
+    assert "cold Bayes, Gaussian prior" in found.ours
+    assert CLAIMS[claim].judge(made_up(**good, **fails)).verdict == "worse"
+
+
+def test_all_networks_below_the_plain_one_are_named() -> None:
+    found = CLAIMS[0].judge(made_up(**{"ece_mixture": 0.021, "ece_cold gaussian": 0.021}))
+    assert found.ours.endswith(": Bayes, Gaussian prior, cold Bayes, mixture prior")
+    others = ("gaussian", "mixture", "cold gaussian", "cold mixture")
+    none = CLAIMS[0].judge(made_up(**{f"ece_{method}": 0.02 for method in others}))
+    assert none.ours.endswith(": none")

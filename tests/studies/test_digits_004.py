@@ -261,6 +261,7 @@ def test_rules_of_table_3() -> None:
     assert worse[place["plain"]] == "better"
     assert published(rows(**nearly | {"dropout": -0.2}))[1] == "worse"
     assert published(rows(**nearly | {"mixture": -0.12}))[2] == "worse"
+    assert "cold Bayes, mixture prior 1.42 (400" in ERRORS[2].judge(rows(**nearly)).ours
     for method in COLD:  # a variant is judged by itself alone
         for change in (-0.5, 0.5):
             found = published(rows(**nearly | {method: change}))
@@ -282,16 +283,21 @@ def test_rules_of_table_3() -> None:
     ],
 )
 def test_rules_of_figures_16_and_17(change: dict[str, float], failing: set[int]) -> None:
-    spreads = {"plain": 0.1, "dropout": 0.2, "gaussian": 0.3, "mixture": 0.1, "laplace": 0.25}
+    spreads = {
+        "plain": 0.1, "dropout": 0.2, "gaussian": 0.3, "mixture": 0.1, "laplace": 0.25,
+        "cold gaussian": 0.15, "cold mixture": 0.35,
+    }  # fmt: skip
     made = []
     for method, value in (spreads | change).items():
         row = {"method": method, "restart": 1, "metric": "width"}
-        bayesian = method in ("gaussian", "mixture", "laplace")
+        bayesian = method not in ("plain", "dropout")
         for width, which in product((400, 800), ("drawn", "means") if bayesian else ("trained",)):
             shown = 0.01 if which == "means" else value if width == 800 else spreads[method]
             made.append({**row, "width": width, "weights": which, "value": shown})
-    found = verdicts(WEIGHTS, Rows(made))
-    assert {k for k, verdict in enumerate(found) if verdict == "worse"} == failing
+    found = [claim.judge(Rows(made)) for claim in WEIGHTS]
+    assert {k for k, finding in enumerate(found) if finding.verdict == "worse"} == failing
+    for finding in found[:2]:
+        assert "cold Bayes, Gaussian prior 0.150" in finding.ours
 
 
 @pytest.mark.parametrize(
@@ -309,6 +315,7 @@ def test_rules_of_figure_18(change: dict[str, list[float]], failing: set[int]) -
         "plain": [5.0, 1.9, 1.9, 1.9],
         "dropout": [5.0, 3.0, 1.4, 1.3],
         "gaussian": [5.0, 3.0, 2.0, 1.3],
+        "cold gaussian": [9.0, 9.0, 9.0, 9.0],
     }
     made = [
         {
@@ -319,5 +326,6 @@ def test_rules_of_figure_18(change: dict[str, list[float]], failing: set[int]) -
         for method, curve in (curves | (change if width == 800 else {})).items()
         for epoch, error in enumerate(curve, start=1)
     ]  # fmt: skip
-    found = verdicts(CURVES, Rows(made))
-    assert {k for k, verdict in enumerate(found) if verdict == "worse"} == failing
+    found = [claim.judge(Rows(made)) for claim in CURVES]
+    assert {k for k, finding in enumerate(found) if finding.verdict == "worse"} == failing
+    assert all("cold Bayes, Gaussian prior" in finding.ours for finding in found)

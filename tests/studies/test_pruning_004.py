@@ -55,8 +55,9 @@ def test_kept_shares_are_by_layer_with_biases() -> None:
 
 
 def test_a_network_loses_its_weights() -> None:
-    assert [p["method"] for p in pieces(TINY)] == ["mixture", "gaussian"]
-    piece = pieces(TINY)[1]
+    methods = ["mixture", "cold mixture", "gaussian", "cold gaussian"]
+    assert [p["method"] for p in pieces(TINY)] == methods
+    piece = pieces(TINY)[2]
     rows = Rows(list(run(TINY, piece, SEED)))
     network = TINY.trained("gaussian", 8, 1, SEED.given).network
     digits = TINY.digits()
@@ -74,14 +75,25 @@ def test_a_network_loses_its_weights() -> None:
     assert again.comparable() == rows.comparable()
 
 
-def made_up(cost: float = 0.002, other: float = 0.002, output: float = 0.9) -> Rows:
+def made_up(
+    cost: float = 0.002,
+    other: float = 0.002,
+    cold: float = 0.002,
+    output: float = 0.9,
+    cold_output: float = 0.9,
+) -> Rows:
     rows = []
-    for method, lost in (("gaussian", cost), ("mixture", other)):
+    for method, lost, top in (
+        ("gaussian", cost, output),
+        ("mixture", other, output),
+        ("cold gaussian", cold, cold_output),
+        ("cold mixture", cold, cold_output),
+    ):
         row = {"method": method, "width": 400, "restart": 1}
         for share in (0.95, 0.98):
             fields = {"metric": "cost", "reading": "draws", "share": share}
             rows.append({**row, **fields, "value": lost, "error": 0.001})
-        for layer, kept in ((1, 0.1), (2, 0.2), (3, output)):
+        for layer, kept in ((1, 0.1), (2, 0.2), (3, top)):
             rows.append({**row, "metric": "median ratio", "layer": layer, "value": kept})
             rows += [
                 {**row, "metric": "kept", "share": share, "layer": layer, "value": kept}
@@ -97,3 +109,20 @@ def made_up(cost: float = 0.002, other: float = 0.002, output: float = 0.9) -> R
 def test_rules_hold_and_fail(claim: int, change: dict[str, float]) -> None:
     assert CLAIMS[claim].judge(made_up()).verdict == "reproduces"
     assert CLAIMS[claim].judge(made_up(**change)).verdict == "worse"
+
+
+@pytest.mark.parametrize("claim", range(4))
+def test_cold_networks_are_shown_and_not_judged(claim: int) -> None:
+    found = CLAIMS[claim].judge(made_up(cold=0.5, cold_output=0.0))
+    assert found.verdict == "reproduces"
+    assert "cold Bayes, Gaussian prior" in found.ours
+    assert "cold Bayes, mixture prior" in found.ours
+
+
+@pytest.mark.parametrize("claim", [0, 1])
+def test_the_finding_says_for_which_networks_pruning_is_cheap(claim: int) -> None:
+    parts = CLAIMS[claim].judge(made_up(other=0.0031, cold=0.0029)).ours.split("; ")
+    assert [part.rpartition(", which ")[2] for part in parts] == [
+        "holds", "does not", "holds", "holds",
+    ]  # fmt: skip
+    assert parts[1].startswith("Bayes, mixture prior, 400 units +0.31 ± 0.10")

@@ -1,11 +1,23 @@
-"""How the networks of section 4.2 are named and drawn. Nothing here computes."""
+"""How the networks of section 4.2, and the ways to read them, are named and drawn.
 
+A colour is a method or a prior, and a cold variant has that of its prior, paler. Every line of a
+figure has dashes of its own, so that they can be told apart without colours.
+"""
+
+from collections.abc import Mapping
 from typing import Any
 
 from dubio.ink import BLUE, GREEN, INK, PURPLE, VERMILION
 from dubio.studies.rows import Rows
 
-NAMES = {
+Line = Mapping[str, Any]
+Way = tuple[str, str]
+"""A method, and how its networks are read: averaged over draws, or by a pass without noise."""
+
+PALE = 0.6  # opacity
+NARROW = 8.0  # inches: panels of figures that are less wide stand one upon the other
+
+NAMES: Mapping[str, str] = {
     "gaussian": "Bayes, Gaussian prior",
     "mixture": "Bayes, mixture prior",
     "laplace": "Bayes, Laplace prior",
@@ -14,14 +26,40 @@ NAMES = {
     "dropout": "dropout",
     "plain": "plain",
 }
-LINES: dict[str, dict[str, Any]] = {
+LINES: Mapping[str, Line] = {
     "gaussian": {"color": PURPLE, "linestyle": "-"},
     "mixture": {"color": VERMILION, "linestyle": (0, (5, 2))},
     "laplace": {"color": GREEN, "linestyle": (0, (2, 1.5))},
+    "cold gaussian": {"color": PURPLE, "linestyle": (0, (11, 3)), "alpha": PALE},
+    "cold mixture": {"color": VERMILION, "linestyle": (0, (5, 2, 1, 2, 1, 2)), "alpha": PALE},
     "dropout": {"color": BLUE, "linestyle": (0, (6, 2, 1, 2))},
     "plain": {"color": INK, "linestyle": (0, (1, 1))},
 }
-NARROW = 8.0  # inches: panels of figures that are less wide stand one upon the other
+
+PLAIN: Way = ("plain", "pass")
+DROPOUT: Way = ("dropout", "pass")
+MC_DROPOUT: Way = ("dropout", "draws")
+GAUSSIAN: Way = ("gaussian", "draws")
+MIXTURE: Way = ("mixture", "draws")
+COLD_GAUSSIAN: Way = ("cold gaussian", "draws")
+COLD_MIXTURE: Way = ("cold mixture", "draws")
+
+WAY_NAMES: Mapping[Way, str] = {
+    PLAIN: "plain network",
+    DROPOUT: "standard dropout",
+    MC_DROPOUT: "MC dropout",
+    **{way: NAMES[way[0]] for way in (GAUSSIAN, MIXTURE, COLD_GAUSSIAN, COLD_MIXTURE)},
+    ("gaussian", "pass"): "Gaussian, mean weights",
+    ("mixture", "pass"): "mixture, mean weights",
+    ("cold gaussian", "pass"): "cold Gaussian, mean weights",
+    ("cold mixture", "pass"): "cold mixture, mean weights",
+}
+WAY_LINES: Mapping[Way, Line] = {
+    PLAIN: LINES["plain"],
+    DROPOUT: LINES["dropout"],
+    MC_DROPOUT: {"color": BLUE, "linestyle": (0, (1, 3))},
+    **{way: LINES[way[0]] for way in (GAUSSIAN, MIXTURE, COLD_GAUSSIAN, COLD_MIXTURE)},
+}
 
 
 def widths(rows: Rows) -> list[int]:

@@ -7,14 +7,14 @@ from dubio.studies.paper_004.legend import NAMES, widths
 from dubio.studies.rows import Rows
 from dubio.studies.study import Claim, Finding
 
-METHODS = ("plain", "dropout", "gaussian")  # of figure 16
+METHODS = ("plain", "dropout", "gaussian", "cold gaussian")  # of figure 16, and a variant
 PRIORS = ("gaussian", "mixture", "laplace")  # of figure 17
 SIMILAR = 1.5  # times as wide, at most
 
 
 def kinds(method: str) -> tuple[str, ...]:
     """The weights that a method has, those of the figures first."""
-    return ("drawn", "means") if method in PRIORS else ("trained",)
+    return ("trained",) if method in ("plain", "dropout") else ("drawn", "means")
 
 
 def numbers(rows: Rows, method: str, width: int, weights: str, metric: str) -> list[float]:
@@ -34,7 +34,8 @@ def bayes_is_widest(rows: Rows) -> Finding:
 
 def mixture_is_narrower(rows: Rows) -> Finding:
     """Whether weights under the mixture are narrower than under the Gaussian prior."""
-    return judged(rows, ("gaussian", "mixture"), lambda s: s["mixture"] < s["gaussian"])
+    shown = ("gaussian", "mixture", "cold gaussian", "cold mixture")
+    return judged(rows, shown, lambda s: s["mixture"] < s["gaussian"])
 
 
 def laplace_is_similar(rows: Rows) -> Finding:

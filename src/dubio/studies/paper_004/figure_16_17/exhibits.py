@@ -60,7 +60,7 @@ def measure_table(rows: Rows) -> Table:
                     for measure, digits in MEASURES.items()
                 ),
             ]
-            for method in dict.fromkeys((*METHODS, *PRIORS))
+            for method in dict.fromkeys((*METHODS, *PRIORS, "cold mixture"))
             for weights in kinds(method)
             for width in widths(rows)
         ],
@@ -80,7 +80,7 @@ def draw_histograms(rows: Rows, methods: tuple[str, ...], size: Size) -> Figure:
     )
     for axes, (weights, title) in zip(panels.flat, PANELS.items(), strict=True):
         for method in methods:
-            which = weights if method in PRIORS else "trained"
+            which = weights if weights in kinds(method) else "trained"
             draw_histogram(axes, method, rows.where(method=method, weights=which))
         axes.set_title(title)
         axes.set_yscale("log")
@@ -90,8 +90,8 @@ def draw_histograms(rows: Rows, methods: tuple[str, ...], size: Size) -> Figure:
         axes.set_ylabel("density")
     handles, labels = panels.flat[0].get_legend_handles_labels()
     figure.legend(
-        handles, labels, loc="outside lower center", ncols=2 if narrow else 3, frameon=False,
-        fontsize=9.5,
+        handles, labels, loc="outside lower center", ncols=2 if narrow else 4, frameon=False,
+        fontsize=9.5, handlelength=3.2,
     )  # fmt: skip
     return figure
 

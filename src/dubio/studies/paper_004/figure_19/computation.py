@@ -17,7 +17,9 @@ from dubio.studies.study import Measurement, Piece, Seed
 
 NETWORKS: tuple[tuple[Method, Loss], ...] = (
     ("mixture", "cross-entropy"),
+    ("cold mixture", "cross-entropy"),
     ("gaussian", "cross-entropy"),
+    ("cold gaussian", "cross-entropy"),
     ("gaussian", "double softmax"),
     ("dropout", "cross-entropy"),
     ("dropout", "double softmax"),

@@ -10,12 +10,11 @@ from matplotlib.ticker import FuncFormatter, PercentFormatter
 from dubio.ink import QUIET, RULE, VERMILION, house_style
 from dubio.studies.mnist.restarts import with_error
 from dubio.studies.paper_004.figure_19.claims import mean, own
-from dubio.studies.paper_004.naming import LINES, NAMES, Way
+from dubio.studies.paper_004.legend import NARROW, WAY_LINES, WAY_NAMES, Way
 from dubio.studies.rows import Rows
 from dubio.studies.study import Plot, Size, Table
 
 CASES = 20  # fewer in a bin are not drawn
-NARROW = 8.0  # inches
 COLUMNS = ("", "accuracy %", "NLL", "Brier", "ECE %", "ACE %", "confidence − accuracy, points")
 VARIANTS = {  # loss and softmaxes, and what a panel of them is called
     ("cross-entropy", 1): "One softmax",
@@ -34,8 +33,8 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
             "Accuracy against confidence with the diagonal, a line for each method, in a panel "
             "for the right loss and two for the authors'",
             partial(draw_reliability, rows),
-            wide=(12.0, 5.4),
-            narrow=(5.0, 14.0),
+            wide=(12.0, 5.6),
+            narrow=(5.0, 15.0),
             note=f"Bins with at least {CASES} images; their accuracy has a standard error of up to "
             "11 points. On the diagonal confidence is what comes true; above it the network is too "
             "modest, below it too sure. Of the first restart.",
@@ -45,8 +44,8 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
             "How sure they are",
             "Histograms of the confidence, a panel for each method, on a logarithmic scale",
             partial(draw_confidences, rows),
-            wide=(12.0, 5.2),
-            narrow=(5.0, 13.0),
+            wide=(12.0, 7.0),
+            narrow=(5.0, 10.5),
             note="The share of test images in each of the 15 bins; heights are logarithmic. "
             "Of the first restart.",
         ),
@@ -60,7 +59,7 @@ def right_table(rows: Rows) -> Table:
     return Table(
         "Calibration",
         COLUMNS,
-        [[name, *cells(own(rows, way))] for way, name in NAMES.items()],
+        [[name, *cells(own(rows, way))] for way, name in WAY_NAMES.items()],
         f"Of {cases:,} test images. ECE has 15 bins of equal width, and ± from the choice of "
         "images (bootstrap), as the last column has; ACE has 15 bins of equal mass for every "
         "class. Elsewhere ± is a standard error over restarts, if there are several. NLL in nats; "
@@ -76,7 +75,7 @@ def double_table(rows: Rows) -> Table:
         COLUMNS,
         [
             [f"{name}, {('one', 'two')[softmaxes - 1]}", *cells(part)]
-            for way, name in NAMES.items()
+            for way, name in WAY_NAMES.items()
             if way[0] in found
             for softmaxes in (1, 2)
             if (part := own(rows, way, "double softmax", softmaxes))
@@ -116,11 +115,11 @@ def draw_reliability(rows: Rows, size: Size) -> Figure:
     handles: dict[str, Any] = {}
     for axes, ((loss, softmaxes), title) in zip(panels, VARIANTS.items(), strict=True):
         axes.plot([0, 1], [0, 1], color=RULE, linewidth=1.2, linestyle="--", zorder=0)
-        for way, style in LINES.items():
+        for way, style in WAY_LINES.items():
             part = own(rows, way, loss, softmaxes).where(metric="reliability", restart=1)
             bins = [row for row in part if row["cases"] >= CASES]
             if bins:
-                (handles[NAMES[way]],) = axes.plot(
+                (handles[WAY_NAMES[way]],) = axes.plot(
                     [row["confidence"] for row in bins],
                     [row["value"] for row in bins],
                     marker="o",
@@ -140,7 +139,7 @@ def draw_reliability(rows: Rows, size: Size) -> Figure:
         handles.values(),
         handles.keys(),
         loc="outside lower center",
-        ncols=2 if narrow else len(handles),
+        ncols=1 if narrow else 4,
         handlelength=3.2,
         frameon=False,
     )
@@ -152,23 +151,25 @@ def draw_confidences(rows: Rows, size: Size) -> Figure:
     """A panel for each method; the authors' loss behind the right one."""
     figure = Figure(figsize=size, layout="constrained")
     narrow = size[0] < NARROW
-    ways = [way for way in LINES if own(rows, way)]
-    grid = figure.subplots(
-        *((len(ways), 1) if narrow else (1, len(ways))), sharex=True, sharey=True, squeeze=False
-    )
+    ways = [way for way in WAY_LINES if own(rows, way)]
+    columns = 2 if narrow else 4
+    grid = figure.subplots(-(-len(ways) // columns), columns, sharex=True, sharey=True)
     panels = list(grid.flat)
     cases = rows.where(metric="ece")[0]["cases"]
-    for axes, way in zip(panels, ways, strict=True):
+    for spare in panels[len(ways) :]:
+        spare.set_axis_off()
+    for axes, way in zip(panels, ways, strict=False):
         draw_steps(axes, rows, way, "double softmax", cases, QUIET)
         draw_steps(axes, rows, way, "cross-entropy", cases, VERMILION)
         axes.set_yscale("log")
         axes.set_ylim(0.5 / cases, 1.5)
         axes.set_xlim(0, 1)
-        axes.set_title(NAMES[way])
+        axes.set_title(WAY_NAMES[way], fontsize=10)
         axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g}%"))
-    for axes in grid[-1]:
+    for axes in panels[len(ways) - columns : len(ways)]:  # the lowest of each column
         axes.set_xlabel("confidence")
+        axes.tick_params(axis="x", labelbottom=True)
     for axes in grid[:, 0]:
         axes.set_ylabel("share of images")
     handles, labels = panels[0].get_legend_handles_labels()

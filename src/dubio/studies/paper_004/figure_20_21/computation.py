@@ -15,7 +15,7 @@ from dubio.studies.paper_004.digits import Method, Networks
 from dubio.studies.paper_004.reading import read, readings
 from dubio.studies.study import Measurement, Piece, Seed
 
-METHODS: tuple[Method, ...] = ("mixture", "gaussian")
+METHODS: tuple[Method, ...] = ("mixture", "cold mixture", "gaussian", "cold gaussian")
 SHARES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999)  # of weights that go
 LOWEST, HIGHEST = -40, 20  # decibels; bins are one wide, and the outer ones hold all beyond
 

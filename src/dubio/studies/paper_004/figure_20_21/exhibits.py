@@ -10,32 +10,31 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, PercentFormatter
 from numpy.typing import NDArray
 
-from dubio.ink import BLUE, GREEN, INK, PURPLE, QUIET, VERMILION, house_style
+from dubio.ink import BLUE, GREEN, INK, QUIET, house_style
 from dubio.studies.mnist.restarts import with_error
-from dubio.studies.paper_004.figure_20_21.claims import BLUNDELL, PRIORS
+from dubio.studies.paper_004.figure_20_21.claims import BLUNDELL, METHODS
+from dubio.studies.paper_004.legend import LINES, NAMES, NARROW, widths
 from dubio.studies.rows import Rows
 from dubio.studies.study import Plot, Size, Table
 
 Numbers = NDArray[np.float64]
 READINGS = {"draws": "draws", "pass": "mean weights"}
-COLOURS = {"gaussian": PURPLE, "mixture": VERMILION}
 LAYERS = {1: ("first hidden", BLUE), 2: ("second hidden", GREEN), 3: ("output", INK)}
-DASHES = ("-", (0, (5, 2)), (0, (1, 1)))
-NARROW = 8.0  # inches
 
 
 def exhibits(rows: Rows) -> list[Table | Plot]:
     """What the page shows, in order."""
+    shown = len(widths(rows))
     return [
         error_table(rows),
         Plot(
             "error",
             "Test error against the pruned share",
             "Test error against the share of weights that are pruned, by draws and by mean "
-            "weights, a line for each prior and width, next to Blundell et al.",
+            "weights, a line for each kind of network, next to Blundell et al.",
             partial(draw_errors, rows),
-            wide=(12.0, 5.0),
-            narrow=(5.0, 9.5),
+            wide=(12.0, 1.0 + 4.2 * shown),
+            narrow=(5.0, 1.5 + 8.0 * shown),
             note="Both scales are logarithmic, the lower one in what is kept. Bars are a standard "
             "error from the choice of test images. Of the first restart.",
         ),
@@ -43,10 +42,10 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
             "layers",
             "What is kept of each layer",
             "The kept share of each layer's weights against the pruned share of all, a panel for "
-            "each prior",
+            "each kind of network",
             partial(draw_layers, rows),
-            wide=(12.0, 4.6),
-            narrow=(5.0, 9.0),
+            wide=(12.0, 8.2),
+            narrow=(5.0, 15.5),
             note="Of the widest network and the first restart, biases included. If all layers lost "
             "the same share, lines would lie on the grey one.",
         ),
@@ -54,12 +53,12 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
             "ratios",
             "Signal-to-noise ratios of the weights",
             "Density and distribution function of the signal-to-noise ratio in decibels, by layer "
-            "and of all weights, for each prior",
+            "and of all weights, for each kind of network",
             partial(draw_ratios, rows),
-            wide=(12.0, 7.0),
-            narrow=(5.0, 15.0),
-            note="10 log₁₀ |μ|/σ. Top: the share of each layer's weights in bins of one decibel. "
-            "Bottom: the share of weights below; vertical lines are where 75 and 95 % of all "
+            wide=(12.0, 6.6),
+            narrow=(5.0, 12.0),
+            note="10 log₁₀ |μ|/σ. First the share of each layer's weights in bins of one decibel, "
+            "then the share of weights below; vertical lines are where 75 and 95 % of all "
             "weights are pruned, to a decibel. The outer bins hold all beyond. Of the "
             "widest network and the first restart.",
         ),
@@ -68,30 +67,32 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
 
 
 def error_table(rows: Rows) -> Table:
-    """Test errors in percent, a line for each pruned share."""
-    kinds = [(m, w, r) for w in sorted(rows.distinct("width")) for m in PRIORS for r in READINGS]
+    """Test errors in percent, a column for each pruned share."""
     wrong = rows.where(metric="wrong")
+    shares = wrong.distinct("share")
 
-    def cell(share: float, method: str, width: int, reading: str) -> str:
-        own = wrong.where(share=share, method=method, width=width, reading=reading)
-        return with_error([100 * value for value in own.values()], 2)
+    def cells(method: str, width: int, reading: str) -> list[str]:
+        own = wrong.where(method=method, width=width, reading=reading)
+        return [with_error([100 * v for v in own.where(share=s).values()], 2) for s in shares]
 
     cases = wrong[0]["cases"]
     noise = 100 * fmean(wrong.where(share=0.0, reading="draws").values("error"))
     return Table(
         "Test error in percent",
-        (
-            "pruned",
-            *(f"{PRIORS[m]}, {w}, {READINGS[r]}" for m, w, r in kinds),
-            "Blundell et al. 2015, mixture, 1200",
-        ),
+        ("network", "units", "read by", *(f"{percent(share)} pruned" for share in shares)),
         [
+            *(
+                [NAMES[method], str(width), READINGS[reading], *cells(method, width, reading)]
+                for width in widths(rows)
+                for method in METHODS
+                for reading in READINGS
+            ),
             [
-                percent(share),
-                *(cell(share, *kind) for kind in kinds),
-                f"{BLUNDELL[share]:.2f}" if share in BLUNDELL else "–",
-            ]
-            for share in wrong.distinct("share")
+                "Blundell et al. 2015, mixture prior",
+                "1200",
+                "–",
+                *(f"{BLUNDELL[share]:.2f}" if share in BLUNDELL else "–" for share in shares),
+            ],
         ],
         f"Of {cases:,} test images; an error without pruning has a standard error of {noise:.2f} "
         "points from their choice alone. ± is a standard error over restarts, if there are "
@@ -101,20 +102,21 @@ def error_table(rows: Rows) -> Table:
 
 def kept_table(rows: Rows) -> Table:
     """What is kept of each layer, in percent."""
-    width = max(rows.distinct("width"))
+    width = max(widths(rows))
     kept = rows.where(metric="kept", width=width)
-    kinds = [(method, layer) for method in PRIORS for layer in LAYERS]
+    shares = kept.distinct("share")
 
-    def cell(share: float, method: str, layer: int) -> str:
-        own = kept.where(share=share, method=method, layer=layer)
-        return with_error([100 * value for value in own.values()], 2)
+    def cells(method: str, layer: int) -> list[str]:
+        own = kept.where(method=method, layer=layer)
+        return [with_error([100 * v for v in own.where(share=s).values()], 2) for s in shares]
 
     return Table(
         f"Kept of each layer, percent, with {width} units",
-        ("pruned", *(f"{PRIORS[method]}, {LAYERS[layer][0]}" for method, layer in kinds)),
+        ("network", "layer", *(f"{percent(share)} pruned" for share in shares)),
         [
-            [percent(share), *(cell(share, *kind) for kind in kinds)]
-            for share in kept.distinct("share")
+            [NAMES[method], which, *cells(method, layer)]
+            for method in METHODS
+            for layer, (which, _) in LAYERS.items()
         ],
     )
 
@@ -126,27 +128,26 @@ def percent(share: float) -> str:
 
 @house_style()
 def draw_errors(rows: Rows, size: Size) -> Figure:
-    """By draws and by mean weights."""
+    """By draws and by mean weights, for each width."""
     figure = Figure(figsize=size, layout="constrained")
     narrow = size[0] < NARROW
-    panels = figure.subplots(*((2, 1) if narrow else (1, 2)), sharey=True)
+    kinds = [(width, reading) for width in widths(rows) for reading in READINGS]
+    shape = (len(kinds), 1) if narrow else (len(kinds) // 2, 2)
+    grid = figure.subplots(*shape, sharey=True, squeeze=False)
     wrong = rows.where(metric="wrong", restart=1)
-    widths = sorted(rows.distinct("width"), reverse=True)
-    for axes, (reading, title) in zip(panels, READINGS.items(), strict=True):
-        for width, dash in zip(widths, DASHES, strict=False):
-            for method, name in PRIORS.items():
-                own = wrong.where(reading=reading, method=method, width=width)
-                axes.errorbar(
-                    own.values("share"),
-                    own.values(),
-                    own.values("error"),
-                    color=COLOURS[method],
-                    linestyle=dash,
-                    marker="o",
-                    markersize=3.5,
-                    elinewidth=1,
-                    label=f"{name}, {width} units",
-                )
+    for axes, (width, reading) in zip(grid.flat, kinds, strict=True):
+        for method in METHODS:
+            own = wrong.where(reading=reading, method=method, width=width)
+            axes.errorbar(
+                own.values("share"),
+                own.values(),
+                own.values("error"),
+                marker="o",
+                markersize=3.5,
+                elinewidth=1,
+                label=NAMES[method],
+                **LINES[method],
+            )
         axes.plot(
             list(BLUNDELL),
             [value / 100 for value in BLUNDELL.values()],
@@ -161,23 +162,29 @@ def draw_errors(rows: Rows, size: Size) -> Figure:
         axes.yaxis.set_major_locator(FixedLocator([0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1]))
         axes.yaxis.set_minor_locator(FixedLocator([]))
         axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-        axes.set_title(f"By {title}")
-    for axes in panels if narrow else panels[:1]:
+        axes.set_title(f"{width} units, by {READINGS[reading]}")
+    for axes in grid[:, 0]:
         axes.set_ylabel("test error")
-    handles, labels = panels[0].get_legend_handles_labels()
-    columns = 1 if narrow else 3
-    figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
+    handles, labels = grid[0, 0].get_legend_handles_labels()
+    figure.legend(
+        handles,
+        labels,
+        loc="outside lower center",
+        ncols=1 if narrow else 3,
+        handlelength=3.2,
+        frameon=False,
+    )
     return figure
 
 
 @house_style()
 def draw_layers(rows: Rows, size: Size) -> Figure:
-    """A panel for each prior."""
+    """A panel for each kind of network."""
     figure = Figure(figsize=size, layout="constrained")
     narrow = size[0] < NARROW
-    panels = figure.subplots(*((2, 1) if narrow else (1, 2)), sharey=True)
+    grid = figure.subplots(*((4, 1) if narrow else (2, 2)), sharey=True, squeeze=False)
     kept = widest(rows).where(metric="kept")
-    for axes, (method, name) in zip(panels, PRIORS.items(), strict=True):
+    for axes, method in zip(grid.flat, METHODS, strict=True):
         own = kept.where(method=method)
         shares = own.distinct("share")
         axes.plot(shares, [1 - share for share in shares], color=QUIET, linewidth=1, label="all")
@@ -189,10 +196,10 @@ def draw_layers(rows: Rows, size: Size) -> Figure:
             )  # fmt: skip
         by_what_is_kept(axes)
         axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-        axes.set_title(name)
-    for axes in panels if narrow else panels[:1]:
+        axes.set_title(NAMES[method])
+    for axes in grid[:, 0]:
         axes.set_ylabel("kept of the layer")
-    handles, labels = panels[0].get_legend_handles_labels()
+    handles, labels = grid[0, 0].get_legend_handles_labels()
     figure.legend(
         handles, labels, loc="outside lower center", ncols=2 if narrow else 4, frameon=False
     )
@@ -221,15 +228,15 @@ def pruned_scale(place: Numbers) -> Numbers:
 
 @house_style()
 def draw_ratios(rows: Rows, size: Size) -> Figure:
-    """Densities above, distribution functions below; a column for each prior."""
+    """Densities and distribution functions, side by side if narrow; for each kind of network."""
     figure = Figure(figsize=size, layout="constrained")
     narrow = size[0] < NARROW
-    grid = figure.subplots(*((4, 1) if narrow else (2, 2)), sharex=True, squeeze=False)
-    places = list(grid.T.flat) if not narrow else list(grid.flat)
+    shape, across = ((4, 2), "col") if narrow else ((2, 4), "row")
+    grid = figure.subplots(*shape, sharex=True, sharey=across)
+    places = grid if narrow else grid.T  # (kinds, 2)
     ratios = widest(rows).where(metric="ratios")
     shown = [row["decibel"] for row in ratios if row["value"] > 1e-4] or [0]
-    for column, (method, name) in enumerate(PRIORS.items()):
-        density, below = places[2 * column : 2 * column + 2]
+    for (density, below), method in zip(places, METHODS, strict=True):
         own = ratios.where(method=method)
         by_layer = {layer: own.where(layer=layer).values() for layer in LAYERS}
         together = [sum(parts) for parts in zip(*by_layer.values(), strict=True)]
@@ -245,14 +252,16 @@ def draw_ratios(rows: Rows, size: Size) -> Figure:
         for share in (0.75, 0.95):
             place = next(e for e, s in zip(edges, summed, strict=True) if s >= share - 1e-9)
             below.axvline(place, color=QUIET, linewidth=0.8, linestyle=":")
-        density.set_title(name)
-        density.set_ylabel("share in a decibel")
-        density.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-        below.set_ylabel("share below")
-        below.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-        below.set_xlabel("signal-to-noise ratio (dB)")
+        density.set_title(NAMES[method], fontsize=10.5)
         below.set_xlim(min(shown) - 1, max(shown) + 2)
-    handles, labels = places[0].get_legend_handles_labels()
+        for axes in (density, below):
+            axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    for density, below in places if narrow else places[:1]:
+        density.set_ylabel("share in a decibel")
+        below.set_ylabel("share below")
+    for axes in grid[-1]:
+        axes.set_xlabel("signal-to-noise ratio (dB)")
+    handles, labels = grid[0, 0].get_legend_handles_labels()
     figure.legend(
         handles, labels, loc="outside lower center", ncols=2 if narrow else 4, frameon=False
     )
@@ -260,5 +269,5 @@ def draw_ratios(rows: Rows, size: Size) -> Figure:
 
 
 def widest(rows: Rows) -> Rows:
-    """The first network of the largest width, for each prior."""
+    """The first network of the largest width, of each kind."""
     return rows.where(width=max(rows.distinct("width")), restart=1)

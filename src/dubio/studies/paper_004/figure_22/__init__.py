@@ -1,5 +1,6 @@
 """Figure 22 of paper 004: networks on images that were changed to deceive."""
 
+from dubio.studies.paper_004.deviations import DEVIATIONS
 from dubio.studies.paper_004.digits import PAPER, SMALL, SMOKE
 from dubio.studies.paper_004.figure_22.claims import CLAIMS
 from dubio.studies.paper_004.figure_22.computation import Config, pieces, run
@@ -14,7 +15,7 @@ STUDY = Study(
     "all networks see the same images. White-box, which the paper does not test: the gradient is "
     "that of the network itself as it is read, for one that is averaged over draws that of the "
     "average. Gradients are in double precision, as in single precision that of a sure prediction "
-    "is rounded away.",
+    "is rounded away. Networks are those of 004/table-3, cold variants included.",
     scales={
         "smoke": Config(**SMOKE, width=16, attacked=60, attack_draws=2, cnn_epochs=1),
         "small": Config(**SMALL, width=400, attacked=2_000, cnn_epochs=3),
@@ -25,11 +26,10 @@ STUDY = Study(
     exhibits=exhibits,
     claims=CLAIMS,
     deviations=(
+        *DEVIATIONS,
         "The paper's convolutional network is described as simple. Ours has two layers of 16 and "
         "32 filters, 5 × 5, each with ReLU and pooling by two, and a linear one.",
         "The paper does not say whether changed images are cut to the range of pixels; ours are.",
-        "Networks are trained by the recipe of 004/table-3: pixels divided by 126, a learning rate "
-        "that falls along a cosine, fewer epochs and narrower priors than the paper's. The "
-        "changes are in units of pixels from 0 to 1, whatever the network divides them by.",
+        "Changes are in units of pixels from 0 to 1, whatever the network divides them by.",
     ),
 )

@@ -6,17 +6,24 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from dubio.ink import house_style
+from dubio.ink import GREEN, house_style
 from dubio.studies.mnist.restarts import with_error
 from dubio.studies.paper_004.figure_22.claims import PAPERS, TRANSFERRED, WHITE_BOX
-from dubio.studies.paper_004.naming import GAUSSIAN, LINES, NAMES, Way
+from dubio.studies.paper_004.legend import (
+    GAUSSIAN,
+    NARROW,
+    WAY_LINES,
+    WAY_NAMES,
+    Line,
+    Way,
+)
 from dubio.studies.rows import Rows
 from dubio.studies.study import Plot, Size, Table
 
 CNN: Way = ("cnn", "pass")
-ALL: dict[Way, str] = {**NAMES, CNN: "the convolutional network itself"}
+NAMES: dict[Way, str] = {**WAY_NAMES, CNN: "the convolutional network itself"}
+LINES: dict[Way, Line] = {**WAY_LINES, CNN: {"color": GREEN, "linestyle": (0, (2, 1.5))}}
 ATTACKS = {TRANSFERRED: "Transferred", WHITE_BOX: "White-box"}
-NARROW = 8.0  # inches
 
 
 def exhibits(rows: Rows) -> list[Table | Plot]:
@@ -29,7 +36,7 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
             "the right, a line for each method",
             partial(draw, rows),
             wide=(12.0, 8.2),
-            narrow=(5.0, 16.0),
+            narrow=(5.0, 16.5),
             note="Transferred: the images are the same for all and made with the convolutional "
             "network, whose own accuracy on them is drawn, too. White-box: every network has its "
             "own, and a network that is averaged over draws is attacked through draws. Bands are "
@@ -54,7 +61,7 @@ def accuracy_table(rows: Rows, attack: str) -> Table:
             for epsilon in sizes
         ]
 
-    lines = [[name, *cells(w)] for w, name in ALL.items() if own.where(method=w[0], reading=w[1])]
+    lines = [[name, *cells(w)] for w, name in NAMES.items() if own.where(method=w[0], reading=w[1])]
     if attack == TRANSFERRED:
         lines += [
             [f"paper: {NAMES[way]}, lost", *(paper_cell(way, epsilon) for epsilon in sizes)]
@@ -96,7 +103,7 @@ def draw(rows: Rows, size: Size) -> Figure:
             method, reading = way
             curve = first.where(metric=metric, attack=shown, method=method, reading=reading)
             x, y = curve.values("epsilon"), curve.values()
-            (handles[ALL[way]],) = axes.plot(x, y, linewidth=1.8, **style)
+            (handles[NAMES[way]],) = axes.plot(x, y, linewidth=1.8, **style)
             if metric == "accuracy":
                 noise = curve.values("error")
                 axes.fill_between(
@@ -114,8 +121,12 @@ def draw(rows: Rows, size: Size) -> Figure:
         axes.set_ylabel(metric if metric == "accuracy" else "entropy (nats)")
         if metric == "accuracy":
             axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    columns = 1 if narrow else 3
     figure.legend(
-        handles.values(), handles.keys(), loc="outside lower center", ncols=columns, frameon=False
+        handles.values(),
+        handles.keys(),
+        loc="outside lower center",
+        ncols=1 if narrow else 3,
+        handlelength=3.2,
+        frameon=False,
     )
     return figure

@@ -14,7 +14,8 @@ STUDY = Study(
     "of the pixels and half of the hidden units, and with neither. Bayes by Backprop recognises "
     "the test digits by the average over draws of all weights, as in the paper, and by the mean "
     "weights alone; dropout in one pass without masks, as in the paper, and by the average over "
-    "masks. The authors' double softmax, one in the network and one in its loss, is a variant.",
+    "masks. Variants are the authors' double softmax, one in the network and one in its loss, and "
+    "Bayes by Backprop with less weight on the KL, which is called cold.",
     scales={
         "smoke": Config(**SMOKE, widths=(16,), double_widths=(16,)),
         "small": Config(**SMALL, widths=(400,)),

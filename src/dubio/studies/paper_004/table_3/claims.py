@@ -51,17 +51,23 @@ def beats_mixture(rows: Rows) -> Finding:
 
 
 def ordered(rows: Rows, first: str, second: str, margin: float) -> Finding:
-    """Whether the first method's error is below the second's plus a margin at each width."""
+    """Whether the first method's error is below the second's plus a margin at each width.
+
+    Cold variants of both are shown, and not judged.
+    """
     rows = single_softmax(rows)
-    pairs = {
-        width: (fmean(errors(rows, first, width)), fmean(errors(rows, second, width)))
+    methods = (first, second, *(f"cold {m}" for m in (first, second) if f"cold {m}" in METHODS))
+    found = {
+        width: {method: fmean(errors(rows, method, width)) for method in methods}
         for width in widths(rows)
     }
-    shown = "; ".join(f"{one:.2f} and {two:.2f} ({w} units)" for w, (one, two) in pairs.items())
-    agrees = all(one < two + margin for one, two in pairs.values())
-    return Finding(
-        f"{NAMES[first]} and {NAMES[second]}, %: {shown}.", "reproduces" if agrees else "worse"
+    shown = "; ".join(
+        ", ".join(f"{NAMES[method]} {error:.2f}" for method, error in by_method.items())
+        + f" ({width} units)"
+        for width, by_method in found.items()
     )
+    agrees = all(by_method[first] < by_method[second] + margin for by_method in found.values())
+    return Finding(f"%: {shown}.", "reproduces" if agrees else "worse")
 
 
 def as_published(method: str, rows: Rows) -> Finding:
