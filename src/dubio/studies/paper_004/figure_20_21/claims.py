@@ -30,7 +30,7 @@ def is_cheap(share: float, rows: Rows) -> Finding:
     found = costs(rows, share)
     cheap = {kind: cost <= TOLERATED for kind, (cost, _) in found.items()}
     shown = "; ".join(
-        f"{named(*kind)} {points(*found[kind])}, which {'holds' if cheap[kind] else 'does not'}"
+        f"{named(*kind)} {points(*found[kind])} ({'holds' if cheap[kind] else 'fails'})"
         for kind in found
     )
     agrees = all(cheap[kind] for kind in found if kind[0] in PRIORS)
