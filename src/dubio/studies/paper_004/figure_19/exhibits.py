@@ -135,9 +135,10 @@ def draw_reliability(rows: Rows, size: Size) -> Figure:
         axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     for axes in panels if narrow else panels[:1]:
         axes.set_ylabel("accuracy")
+    names = [name for name in WAY_NAMES.values() if name in handles]
     figure.legend(
-        handles.values(),
-        handles.keys(),
+        [handles[name] for name in names],
+        names,
         loc="outside lower center",
         ncols=1 if narrow else 4,
         handlelength=3.2,
