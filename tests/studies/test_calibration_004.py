@@ -138,7 +138,7 @@ def test_cold_networks_are_shown_and_not_judged(claim: int) -> None:
 
 def test_all_networks_below_the_plain_one_are_named() -> None:
     found = CLAIMS[0].judge(made_up(**{"ece_mixture": 0.021, "ece_cold gaussian": 0.021}))
-    assert found.ours.endswith(": Bayes, Gaussian prior, cold Bayes, mixture prior")
+    assert found.ours.endswith(": Bayes, Gaussian prior; cold Bayes, mixture prior")
     others = ("gaussian", "mixture", "cold gaussian", "cold mixture")
     none = CLAIMS[0].judge(made_up(**{f"ece_{method}": 0.02 for method in others}))
     assert none.ours.endswith(": none")

@@ -41,7 +41,7 @@ def is_calibrated(rows: Rows) -> Finding:
     noise = {way: mean(own(rows, way), "ece", "error") for way in errors}
     shown = [f"{WAY_NAMES[w]} {100 * e:.2f} ± {100 * noise[w]:.2f} %" for w, e in errors.items()]
     below = [way for way in BAYESIAN if errors[way] < errors[PLAIN]]
-    shown.append(f"below the plain network's: {', '.join(WAY_NAMES[w] for w in below) or 'none'}")
+    shown.append(f"below the plain network's: {'; '.join(WAY_NAMES[w] for w in below) or 'none'}")
     return Finding("; ".join(shown), "reproduces" if GAUSSIAN in below else "worse")
 
 
