@@ -5,7 +5,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, PercentFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, PercentFormatter
 
 from dubio.ink import QUIET, RULE, VERMILION, house_style
 from dubio.studies.mnist.restarts import with_error
@@ -166,6 +166,7 @@ def draw_confidences(rows: Rows, size: Size) -> Figure:
         axes.set_ylim(0.5 / cases, 1.5)
         axes.set_xlim(0, 1)
         axes.set_title(WAY_NAMES[way], fontsize=10)
+        axes.xaxis.set_major_locator(FixedLocator([0, 0.5, 1]))
         axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g}%"))
     for axes in panels[len(ways) - columns : len(ways)]:  # the lowest of each column

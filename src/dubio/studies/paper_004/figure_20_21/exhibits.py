@@ -255,12 +255,12 @@ def draw_ratios(rows: Rows, size: Size) -> Figure:
         density.set_title(NAMES[method], fontsize=10.5)
         below.set_xlim(min(shown) - 1, max(shown) + 2)
         for axes in (density, below):
-            axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+            axes.yaxis.set_major_formatter(PercentFormatter(1))
     for density, below in places if narrow else places[:1]:
         density.set_ylabel("share in a decibel")
         below.set_ylabel("share below")
     for axes in grid[-1]:
-        axes.set_xlabel("signal-to-noise ratio (dB)")
+        axes.set_xlabel("|μ|/σ (dB)" if narrow else "signal-to-noise ratio (dB)")
     handles, labels = grid[0, 0].get_legend_handles_labels()
     figure.legend(
         handles, labels, loc="outside lower center", ncols=2 if narrow else 4, frameon=False
