@@ -231,8 +231,9 @@ def draw_ratios(rows: Rows, size: Size) -> Figure:
     """Densities and distribution functions, side by side if narrow; for each kind of network."""
     figure = Figure(figsize=size, layout="constrained")
     narrow = size[0] < NARROW
-    shape, across = ((4, 2), "col") if narrow else ((2, 4), "row")
-    grid = figure.subplots(*shape, sharex=True, sharey=across)
+    grid = figure.subplots(
+        *((4, 2) if narrow else (2, 4)), sharex=True, sharey="col" if narrow else "row"
+    )
     places = grid if narrow else grid.T  # (kinds, 2)
     ratios = widest(rows).where(metric="ratios")
     shown = [row["decibel"] for row in ratios if row["value"] > 1e-4] or [0]
