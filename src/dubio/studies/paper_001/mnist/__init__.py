@@ -21,8 +21,8 @@ STUDY = Study(
             length_scales=(1e-2, 1.0), steps=8, test_images=100, draws=5,
         ),
         "small": Config(
-            restarts=1, width=128, length_scales=(1e-3, 1e-2, 1e-1, 1.0), steps=4_000,
-            drop_learning_rate=3e-2, draws=20,
+            restarts=1, sizes=(1_000, 10_000, 50_000), widths=(64, 128, 512), width=128,
+            length_scales=(1e-3, 1e-2, 1e-1, 1.0), steps=4_000, drop_learning_rate=3e-2, draws=20,
         ),
         "paper": Config(),
     },
