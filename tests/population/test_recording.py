@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_hook
 
 import dubio
 from alone import BATCH, MEMBERS, N, assert_same, data, objectives, train_alone
+from dubio.interception import register as registry
 from dubio.population import recording
 from dubio.population.recording import Steps
 
@@ -105,6 +107,39 @@ def test_code_of_others_is_called_in_every_step(change: Any, made: list[bool]) -
         change(member)
     _fit(members)
     _fit([Annealed() for _ in range(MEMBERS)])
+    assert made == []
+
+
+def test_registered_code_and_global_hooks_are_called_in_every_step(
+    made: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class OfATorchClass(nn.Identity):
+        pass
+
+    calls: list[str] = []
+    monkeypatch.setattr(nn.Identity, "forward", nn.Identity.forward)
+    monkeypatch.setattr(registry, "_registered", {})
+    OfATorchClass.__module__ = nn.Identity.__module__
+
+    def sample(module: nn.Module, noise: Any, x: Tensor) -> Tensor:
+        calls.append("registered")
+        return x
+
+    dubio.register(nn.Identity, sample)
+    for kind in (nn.Identity, OfATorchClass):
+        members = objectives("plain")
+        for member in members:
+            member.model.append(kind())
+        _fit(members)
+        assert calls.count("registered") >= 6
+        calls.clear()
+
+    handle = register_module_forward_hook(lambda *_: calls.append("hook"))
+    try:
+        _fit(objectives("plain"))
+    finally:
+        handle.remove()
+    assert calls.count("hook") >= 6 * 4
     assert made == []
 
 

@@ -62,6 +62,11 @@ def is_registered(module: nn.Module) -> bool:
     return type(module) in _registered
 
 
+def runs_registered(module: nn.Module) -> bool:
+    """Whether the module's class, or one that it has its forward from, was registered."""
+    return isinstance(module, tuple(_registered))
+
+
 def register(
     module_type: type[ModuleT],
     sample: Callable[..., Tensor],

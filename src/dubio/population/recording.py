@@ -21,7 +21,10 @@ from torch.func import functionalize
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.node import map_arg
+from torch.nn.modules.module import _has_any_global_hook
+from torch.nn.utils.parametrize import type_before_parametrizations
 
+from dubio.interception.register import runs_registered
 from dubio.objectives.elbo import ELBO
 from dubio.population.given import Place
 from dubio.population.losses import gradients
@@ -106,14 +109,17 @@ class Steps:
 def _repeats(skeleton: nn.Module) -> bool:
     """Whether a pass is known to depend on tensors and on what stays the same.
 
-    So it is if no code but torch's and dubio's takes part, be it as a module, a hook, a function
-    or an object that is an attribute, and the weight of the KL has no schedule.
+    So it is if no code but torch's and dubio's takes part, be it as a module, by `dubio.register`,
+    as a hook, a function or an object that is an attribute, and the weight of the KL has no
+    schedule.
     """
     modules = dict(skeleton.named_modules())
     return (
         not any(isinstance(module, ELBO) and module.scheduled for module in modules.values())
         and not any(m._forward_hooks or m._forward_pre_hooks for m in modules.values())
-        and all(_known(type(module)) for module in modules.values())
+        and not _has_any_global_hook()
+        and not any(map(runs_registered, modules.values()))
+        and all(_known(type_before_parametrizations(module)) for module in modules.values())
         and all(_known(value) for _, value in settings_of(modules))
     )
 
