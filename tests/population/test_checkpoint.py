@@ -1,5 +1,6 @@
 """A run that was killed and is called again ends as if it had not been."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from torch import nn
 
 import dubio
 from alone import BATCH, MEMBERS, N, data, objectives
+from dubio.population.identity import described
 from dubio.population.run import Run
 
 
@@ -61,6 +63,80 @@ def test_the_same_bits_after_a_kill(
     monkeypatch.setattr(Run, "step", lambda run: pytest.fail("nothing is left to do"))
     _train(again, checkpoint=path)
     assert torch.equal(next(again[0].parameters()), next(expected[0].parameters()))
+
+
+def _other_weight(members: list[nn.Module]) -> None:
+    members[1]._kl_weight = 0.6
+
+
+def _other_precision(members: list[nn.Module]) -> None:
+    members[1].likelihood = dubio.likelihoods.Gaussian(5.0)
+
+
+def _other_rate(members: list[nn.Module]) -> None:
+    members[1].model[0].mask._keep.fill_(0.7)
+
+
+def _other_layer(members: list[nn.Module]) -> None:
+    for member in members:
+        member.model[1] = nn.Tanh()
+
+
+def _other_slope(members: list[nn.Module]) -> None:
+    for member in members:
+        member.model[1].inplace = True
+
+
+def _scheduled(members: list[nn.Module]) -> None:
+    for member in members:
+        member._kl_weight = dubio.schedules.warm_up(10)
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (_other_weight, "_kl_weight"),
+        (_other_precision, r"likelihood\S*precision"),
+        (_other_rate, r"model\.0\.mask\._keep"),
+        (_other_layer, r"model\.1 \(module\) torch\S*ReLU there and torch\S*Tanh here"),
+        (_other_slope, r"model\.1\.inplace False there and True here"),
+        (_scheduled, r"step None there and 0 here, _kl_weight"),
+    ],
+)
+def test_a_checkpoint_of_other_members(
+    change: Callable[[list[nn.Module]], None], named: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "population.pt"
+    x, y = data()
+    members = objectives("bernoulli")
+    dubio.Population(members, range(MEMBERS)).fit(x, y, steps=2, checkpoint=path)
+    members = objectives("bernoulli")
+    change(members)
+    with pytest.raises(dubio.CheckpointError, match=f"got another in .*: {named}"):
+        dubio.Population(members, range(MEMBERS)).fit(x, y, steps=2, checkpoint=path)
+
+
+def test_a_checkpoint_of_the_same_rows_dealt_out_otherwise(tmp_path: Path) -> None:
+    path = tmp_path / "population.pt"
+    x, y = data()
+    for lengths in ((20, 20, 20), (20, 30, 10)):
+        rows = list(torch.arange(60).split(lengths))
+        population = dubio.Population(objectives("plain", rows=[20] * 3), range(MEMBERS))
+        for member, own in zip(population.members, rows, strict=True):
+            member._num_data = len(own)
+        if lengths[1] == 20:
+            population.fit(x, y, rows=rows, steps=2, batch_size=8, checkpoint=path)
+        else:
+            with pytest.raises(dubio.CheckpointError, match="checksum of rows"):
+                population.fit(x, y, rows=rows, steps=2, batch_size=8, checkpoint=path)
+
+
+def test_functions_are_described_by_their_name_and_what_they_hold() -> None:
+    def scaled(by: list[float]) -> Callable[[float], float]:
+        return lambda value: by[0] * value
+
+    first, same, other = (described(scaled([by])) for by in (1.0, 1.0, 2.0))
+    assert first == same != other
 
 
 def test_a_checkpoint_of_another_run(tmp_path: Path) -> None:

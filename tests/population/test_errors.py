@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -20,7 +21,19 @@ def learnable(estimator: Any) -> dubio.ELBO:
     return elbo(dubio.Masked(nn.Linear(4, 1), mask), estimator=estimator)
 
 
+class Recurrent(nn.Module):
+    def __init__(self, kind: type[nn.RNNBase]) -> None:
+        super().__init__()
+        self.cells = kind(4, 3, batch_first=True)
+        self.last = nn.Linear(3, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(self.cells(x[:, None])[0][:, -1])
+
+
 same = elbo(nn.Linear(4, 1))
+layer = nn.Linear(4, 1)
+noise = dubio.likelihoods.LearnedGaussian(1.0)
 MEMBERS_THAT_DO_NOT_FIT: dict[str, tuple[Callable[[], list[Any]], str]] = {
     "none": (list, "expected at least one"),
     "functions": (lambda: [torch.sin], "expected at least one nn.Module"),
@@ -42,6 +55,16 @@ MEMBERS_THAT_DO_NOT_FIT: dict[str, tuple[Callable[[], list[Any]], str]] = {
         "use LayerNorm or GroupNorm",
     ),
     "no parameters": (lambda: [elbo(nn.ReLU())], "expected parameters that require a gradient"),
+    "one layer twice": (
+        lambda: [elbo(nn.Sequential(layer)) for _ in range(2)],
+        r"model\.0\.weight of member 1 in member 0 too; make a copy .* copy\.deepcopy",
+    ),
+    "one likelihood twice": (
+        lambda: [dubio.ELBO(nn.Linear(4, 1), noise, N) for _ in range(2)],
+        r"likelihood\.\S* of member 1 in member 0 too",
+    ),
+    "lstm": (lambda: [elbo(Recurrent(nn.LSTM)) for _ in range(2)], r"model\.cells \(LSTM\)"),
+    "gru": (lambda: [elbo(Recurrent(nn.GRU))], r"recurrent layers one by one with dubio\.fit"),
     "estimator": (lambda: [learnable("arm")], "expected the estimator 'trapezoid'"),
 }
 
@@ -53,10 +76,27 @@ def test_members(case: str) -> None:
         dubio.Population(build())
 
 
+def test_members_may_share_what_does_not_learn() -> None:
+    x, y = data()
+    frozen, known = nn.Linear(4, 4).requires_grad_(False), dubio.likelihoods.Gaussian(3.0)
+    before = frozen.weight.clone()
+    networks = [nn.Sequential(frozen, nn.Linear(4, 1)) for _ in range(2)]
+    dubio.Population([dubio.ELBO(net, known, N) for net in networks]).fit(x, y, steps=2)
+    assert torch.equal(frozen.weight, before)
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, True, "1"])
+def test_seeds(seed: Any) -> None:
+    with pytest.raises(ValueError, match=r"seeds\[1\]: expected an int of at least 0, got"):
+        dubio.Population(objectives("plain"), [0, seed, 2])
+
+
 ARGUMENTS: dict[str, tuple[dict[str, Any], str]] = {
     "neither": ({"steps": None}, "steps, epochs: expected one of them"),
     "both": ({"epochs": 2}, "steps, epochs: expected one of them"),
-    "steps": ({"steps": 0}, "steps: expected a positive int"),
+    "steps": ({"steps": 0}, "steps: expected an int of at least 1, got 0"),
+    "part of a step": ({"steps": 1.5}, "steps: expected an int"),
+    "batch size": ({"batch_size": True}, "batch_size: expected an int"),
     "rates": ({"learning_rate": [1e-3] * 2}, "one for each of 3 members"),
     "negative rate": ({"learning_rate": -1.0}, "learning_rate: expected a positive number"),
     "rows": ({"rows": torch.arange(N).expand(2, N)}, "rows for each of 3 members"),
@@ -65,6 +105,10 @@ ARGUMENTS: dict[str, tuple[dict[str, Any], str]] = {
     "patience": ({"patience": 3}, "expected together with validation_rows"),
     "nan": ({"y": torch.full((N, 1), torch.nan)}, "y: expected numbers, got NaN"),
     "lengths": ({"y": torch.ones(3, 1)}, "y: expected 60 rows"),
+    "dtype": (
+        {"x": torch.ones(N, 4).float()},
+        r"x: expected torch\.float64, as members",
+    ),
     "list": ({"x": [[1.0] * 4] * N}, "x: expected a tensor"),
     "shape of targets": ({"y": torch.ones(N)}, "y: expected shape"),
 }
@@ -78,12 +122,100 @@ def test_arguments_of_fit(case: str) -> None:
         dubio.Population(objectives("plain")).fit(**{"x": x, "y": y, "steps": 2, **changed})
 
 
-def test_numbers_that_cannot_differ_are_named() -> None:
+def test_counts_of_numpy() -> None:
     x, y = data()
-    members = [elbo(nn.Linear(4, 1), draws=1 + m) for m in range(MEMBERS)]
-    with pytest.raises(Exception) as caught:  # noqa: PT011  (whatever torch makes of it)
+    population = dubio.Population(objectives("plain"), np.arange(MEMBERS))
+    outcome = population.fit(x, y, steps=np.int64(3), batch_size=np.int32(8))
+    assert outcome.steps.tolist() == [3] * MEMBERS
+
+
+ROWS: dict[str, tuple[Any, str]] = {
+    "too few": (torch.arange(N).expand(2, N), "rows for each of 3 members, got 2"),
+    "beyond": (torch.full((3, 2), N), "whole numbers from 0 to 59"),
+    "of different lengths": ([torch.arange(n) for n in (1, 2, 3)], "as many for each member"),
+}
+
+
+@pytest.mark.parametrize("case", ROWS)
+def test_rows_of_predict(case: str) -> None:
+    rows, message = ROWS[case]
+    with pytest.raises(ValueError, match=message):
+        dubio.Population(objectives("plain")).predict(data()[0], rows=rows)
+
+
+def test_inputs_of_predict() -> None:
+    population = dubio.Population(objectives("plain"))
+    with pytest.raises(TypeError, match="x: expected a tensor with rows first, got list"):
+        population.predict([[1.0] * 4])
+    with pytest.raises(TypeError, match=r"x: expected torch\.float64, as members have"):
+        population.ensemble(data()[0].float())
+
+
+def _by_sign(output: torch.Tensor) -> torch.Tensor:
+    return output if output.sum() > 0 else -output
+
+
+ONE_BY_ONE: dict[str, tuple[Callable[[int], nn.Module], str]] = {
+    "draws": (lambda m: elbo(nn.Linear(4, 1), draws=1 + m), "(ELBO).*differ in _draws"),
+    "alpha dropout": (
+        lambda m: elbo(nn.Sequential(nn.AlphaDropout(0.1 + 0.1 * m), nn.Linear(4, 1))),
+        r"model\.0 \(AlphaDropout\).*differ in model\.0\.p\.",
+    ),
+    "rrelu": (
+        lambda m: elbo(nn.Sequential(nn.RReLU(), nn.Linear(4, 1))),
+        r"model\.0 \(RReLU\) failed .*differ in no number.*one by one with dubio\.fit",
+    ),
+    "values": (lambda m: elbo(nn.Linear(4, 1), select=_by_sign), "decides by the values"),
+}
+
+
+@pytest.mark.parametrize("case", ONE_BY_ONE)
+def test_what_works_only_alone_is_named(case: str) -> None:
+    build, message = ONE_BY_ONE[case]
+    x, y = data()
+    with pytest.raises(NotImplementedError, match=message) as caught:
+        dubio.Population([build(m) for m in range(MEMBERS)]).fit(x, y, steps=2)
+    assert caught.value.__cause__ is not None
+
+
+class Counting(nn.Module):
+    """Counts its calls in a buffer."""
+
+    def __init__(self, *, in_place: bool) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 1)
+        self.in_place = in_place
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.training:
+            self.calls = self.calls.add_(1) if self.in_place else self.calls + 1
+        return self.layer(x)
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_buffers_that_change_are_refused(in_place: bool) -> None:
+    x, y = data()
+    population = dubio.Population([elbo(Counting(in_place=in_place)) for _ in range(2)])
+    assert len(population.predict(x)) == 2  # which changes none
+    with pytest.raises(ValueError, match=r"got model\.calls, which a pass has changed"):
+        population.fit(x, y, steps=2)
+
+
+HOOKS: dict[str, Callable[[nn.Linear], object]] = {
+    "gradient": lambda layer: layer.weight.register_hook(torch.zeros_like),
+    "accumulation": lambda layer: layer.weight.register_post_accumulate_grad_hook(print),
+    "module": lambda layer: layer.register_full_backward_hook(print),
+}
+
+
+@pytest.mark.parametrize("kind", HOOKS)
+def test_hooks_on_gradients_are_refused(kind: str) -> None:
+    x, y = data()
+    members = [elbo(nn.Linear(4, 1)) for _ in range(2)]
+    HOOKS[kind](members[1].model)
+    with pytest.raises(ValueError, match=r"members\[1\]: expected no hooks .* one on model"):
         dubio.Population(members).fit(x, y, steps=2)
-    assert "they differ in ._draws" in str(caught.value.__notes__)
 
 
 def test_losses_of_rows_are_refused() -> None:

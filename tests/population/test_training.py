@@ -5,6 +5,7 @@ import copy
 import numpy as np
 import pytest
 import torch
+from torch.nn.utils.parametrizations import weight_norm
 
 import dubio
 from alone import BATCH, MEMBERS, NETWORKS, N, assert_same, data, objectives, train_alone
@@ -85,6 +86,30 @@ def test_learned_precisions_with_a_prior() -> None:
     for m, member in enumerate(members):
         prior = dubio.likelihoods.GammaPrior(2.0, 0.01)
         member.likelihood = dubio.likelihoods.LearnedGaussian(1.0 + m, prior=prior)
+    alone = copy.deepcopy(members)
+    dubio.Population(members, range(MEMBERS)).fit(x, y, steps=STEPS, batch_size=BATCH)
+    for m, twin in enumerate(alone):
+        train_alone(twin, m, np.arange(N), 1e-3, STEPS)
+        assert_same(twin, members[m])
+
+
+def test_a_rate_of_one_beside_others_drops_everything() -> None:
+    x, y = data()
+    members = objectives("dropout")
+    members[1].model[2].p = 1.0
+    alone = copy.deepcopy(members)
+    dubio.Population(members, range(MEMBERS)).fit(x, y, steps=STEPS, batch_size=BATCH)
+    for m, twin in enumerate(alone):
+        train_alone(twin, m, np.arange(N), 1e-3, STEPS)
+        assert_same(twin, members[m])
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")  # of torch's own making
+def test_parametrized_layers() -> None:
+    x, y = data()
+    members = objectives("plain")
+    for member in members:
+        weight_norm(member.model[0])
     alone = copy.deepcopy(members)
     dubio.Population(members, range(MEMBERS)).fit(x, y, steps=STEPS, batch_size=BATCH)
     for m, twin in enumerate(alone):

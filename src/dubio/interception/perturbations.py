@@ -65,8 +65,10 @@ class Dropout:
 
 def plain_dropout(site: int, rate: float, layout: Layout) -> Dropout:
     """Dropout with inverse scaling; a rate of 1 gives zeros."""
-    dropped = not isinstance(rate, Tensor) and rate >= 1.0
-    return Dropout(site, 1.0 - rate, layout, 0.0 if dropped else 1.0 / (1.0 - rate))
+    if isinstance(rate, Tensor):  # those of many networks
+        scale = (1.0 - rate).reciprocal().masked_fill(rate >= 1.0, 0.0)
+        return Dropout(site, 1.0 - rate, layout, scale)
+    return Dropout(site, 1.0 - rate, layout, 0.0 if rate >= 1.0 else 1.0 / (1.0 - rate))
 
 
 def alpha_dropout(site: int, rate: float, layout: Layout) -> Dropout:

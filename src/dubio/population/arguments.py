@@ -1,8 +1,8 @@
 """What a population is called with: checks, and rows and steps of every member."""
 
-import zlib
+import operator
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, SupportsIndex, TypeAlias
 
 import numpy as np
 import torch
@@ -34,8 +34,8 @@ def rows_of_members(name: str, rows: Rows, members: int, count: int) -> list[np.
 
 
 def budget_of_members(
-    steps: int | None,
-    epochs: int | None,
+    steps: SupportsIndex | None,
+    epochs: SupportsIndex | None,
     rows: list[np.ndarray[Any, Any]],
     batch_size: int,
 ) -> Tensor:  # (M,)
@@ -43,11 +43,10 @@ def budget_of_members(
     if (steps is None) == (epochs is None):
         raise ValueError(f"steps, epochs: expected one of them, got {steps} and {epochs}.")
     if steps is not None:
-        check_counts(steps=steps)
-        return torch.full((len(rows),), steps)
+        return torch.full((len(rows),), counted("steps", steps))
     assert epochs is not None
-    check_counts(epochs=epochs)
-    return torch.tensor([-(-epochs * len(own) // batch_size) for own in rows])
+    times = counted("epochs", epochs)
+    return torch.tensor([-(-times * len(own) // batch_size) for own in rows])
 
 
 def rates_of_members(learning_rate: float | Tensor | Sequence[float], members: int) -> Tensor:
@@ -59,15 +58,6 @@ def rates_of_members(learning_rate: float | Tensor | Sequence[float], members: i
             f"got {learning_rate!r}."
         )
     return rates.expand(members).clone()
-
-
-def checksum(*arrays: Any) -> int:
-    """Tells these numbers from others."""
-    found = 0
-    for array in arrays:
-        plain = array.detach().cpu().numpy() if isinstance(array, Tensor) else np.asarray(array)
-        found = zlib.crc32(np.ascontiguousarray(plain).tobytes(), found)
-    return found
 
 
 def check_estimators(members: Sequence[nn.Module]) -> None:
@@ -107,9 +97,28 @@ def check_num_data(members: Sequence[nn.Module], rows: list[np.ndarray[Any, Any]
             )
 
 
-def check_data(x: Tensor, y: Tensor, like: Tensor) -> None:
+def check_hooks(members: Sequence[nn.Module]) -> None:
+    """Complain about hooks on gradients, which would not be called."""
+    for number, member in enumerate(members):
+        hooked = [
+            *(n for n, m in member.named_modules() if m._backward_hooks or m._backward_pre_hooks),
+            *(
+                name
+                for name, parameter in member.named_parameters()
+                if parameter._backward_hooks or parameter._post_accumulate_grad_hooks
+            ),
+        ]
+        if hooked:
+            raise ValueError(
+                f"members[{number}]: expected no hooks on gradients, which are computed for all "
+                f"members at once, got one on {hooked[0]}; remove it, or train members one by one "
+                f"with dubio.fit."
+            )
+
+
+def check_data(like: Tensor, **tensors: Tensor) -> None:
     """Complain about data that members cannot learn from."""
-    for name, data in (("x", x), ("y", y)):
+    for name, data in tensors.items():
         if not isinstance(data, Tensor) or data.dim() == 0:
             raise TypeError(
                 f"{name}: expected a tensor with rows first, got {type(data).__name__}; make one "
@@ -122,12 +131,22 @@ def check_data(x: Tensor, y: Tensor, like: Tensor) -> None:
             )
         if bool(data.isnan().any()):
             raise ValueError(f"{name}: expected numbers, got NaN; drop or impute these rows.")
-    if len(x) != len(y):
-        raise ValueError(f"y: expected {len(x)} rows, as x has, got {len(y)}.")
+    (_, first), *others = tensors.items()
+    for name, data in others:
+        if len(data) != len(first):
+            raise ValueError(f"{name}: expected {len(first)} rows, as x has, got {len(data)}.")
 
 
-def check_counts(**counts: int) -> None:
-    """Complain about numbers that are no counts."""
-    for name, count in counts.items():
-        if type(count) is not int or count < 1:
-            raise ValueError(f"{name}: expected a positive int, got {count!r}.")
+def seeds_of_members(seeds: Sequence[SupportsIndex], members: int) -> list[int]:
+    """The seed of each member."""
+    if len(seeds) != members:
+        raise ValueError(f"seeds: expected {members}, one a member, got {len(seeds)}.")
+    return [counted(f"seeds[{m}]", seed, least=0) for m, seed in enumerate(seeds)]
+
+
+def counted(name: str, value: SupportsIndex, least: int = 1) -> int:
+    """A number that counts something, as an int."""
+    whole = isinstance(value, SupportsIndex) and not isinstance(value, bool)
+    if not whole or operator.index(value) < least:
+        raise ValueError(f"{name}: expected an int of at least {least}, got {value!r}.")
+    return operator.index(value)

@@ -8,6 +8,7 @@ from dubio.noise import noise_from
 from dubio.objectives.elbo import ELBO
 from dubio.population.given import Origin, Place, Requests, Source, answers
 from dubio.population.stack import Stack
+from dubio.population.watching import watch
 
 
 def losses(stack: Stack, x: Tensor, y: Tensor, noise: dict[Place, Tensor]) -> Tensor:  # (M,)
@@ -30,21 +31,9 @@ def gradients(
     return loss.detach(), found
 
 
-def watch(stack: Stack, x: Tensor, y: Tensor) -> Requests:
+def noise_of_loss(stack: Stack, x: Tensor, y: Tensor) -> Requests:
     """Which noise the loss of a batch needs."""
-    requests = Requests()
-    few = stack.take(torch.arange(min(len(stack), 2)))
-    few.skeleton.train()
-    try:
-        with torch.no_grad():
-            few.each(
-                lambda member, x, y: _loss(member, x, y, requests.note), x, y, in_dims=(None, None)
-            )
-    except Exception as error:
-        differ = ", ".join(path.replace(":", ".") for path in stack.numbers) or "no number"
-        error.add_note(f"Population: members were computed at once; they differ in {differ}.")
-        raise
-    return requests
+    return watch(stack, x, lambda member, source: _loss(member, x, y, source), training=True)
 
 
 def _loss(member: nn.Module, x: Tensor, y: Tensor, source: Source) -> Tensor:

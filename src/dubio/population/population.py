@@ -15,17 +15,19 @@ from dubio.objectives.elbo import ELBO
 from dubio.population.arguments import (
     Rows,
     budget_of_members,
-    check_counts,
     check_data,
     check_estimators,
+    check_hooks,
     check_num_data,
     check_steps,
-    checksum,
+    counted,
     rates_of_members,
     rows_of_members,
+    seeds_of_members,
 )
 from dubio.population.feed import Feed
-from dubio.population.losses import watch
+from dubio.population.identity import checksum, identity_of
+from dubio.population.losses import noise_of_loss
 from dubio.population.prediction import Predictor
 from dubio.population.run import Outcome, Run
 from dubio.population.scores import Scores, by_length, score
@@ -71,11 +73,7 @@ class Population:
             raise ValueError("members: expected each once, got one twice; make a copy of it.")
         if seeds is None:
             seeds = torch.randint(2**63 - 1, (len(self.members),)).tolist()
-        self.seeds = [int(seed) for seed in seeds]
-        if len(self.seeds) != len(self.members):
-            raise ValueError(
-                f"seeds: expected {len(self.members)}, one a member, got {len(self.seeds)}."
-            )
+        self.seeds = seeds_of_members(seeds, len(self.members))
         self._fits = 0
         check_estimators(self.members)
         Stack.of(self.members)  # complains about members that do not fit together
@@ -134,10 +132,12 @@ class Population:
         Returns:
             Steps, losses and validations of each member, and which have failed.
         """
-        check_data(x, y, next(self.members[0].parameters()))
-        check_counts(batch_size=batch_size, validation_draws=validation_draws)
+        check_data(next(self.members[0].parameters()), x=x, y=y)
+        batch_size = counted("batch_size", batch_size)
+        validation_draws = counted("validation_draws", validation_draws)
         own = rows_of_members("rows", rows, len(self), len(x))
         check_num_data(self.members, own)
+        check_hooks(self.members)
         check_steps(self.members)
         held_out = None
         if validation_rows is not None:
@@ -146,12 +146,13 @@ class Population:
             raise ValueError("patience: expected together with validation_rows, got it alone.")
         if validate_every is None:
             validate_every = -(-max(map(len, own)) // batch_size)
-        check_counts(validate_every=validate_every, patience=1 if patience is None else patience)
+        validate_every = counted("validate_every", validate_every)
+        patience = None if patience is None else counted("patience", patience)
         budget = budget_of_members(steps, epochs, own, batch_size)
         rates = rates_of_members(learning_rate, len(self)).to(x.device)
         stack = Stack.of(self.members)
         first = torch.as_tensor(own[0][np.arange(batch_size) % len(own[0])], device=x.device)
-        requests = watch(stack, x[first], y[first])
+        requests = noise_of_loss(stack, x[first], y[first])
         streams = Streams([Stream(seed, _TRAINING, self._fits) for seed in self.seeds])
         feed = Feed(streams, own, batch_size, requests, next(iter(stack.learned.values())))
         run = Run(stack, feed, x, y, rates, budget, patience)
@@ -162,10 +163,14 @@ class Population:
             "validate_every": validate_every,
             "validation_draws": validation_draws,
             "number of earlier fits": self._fits,
-            "checksum of data, rows, seeds, steps and learning rates": checksum(
-                x, y, *own, *(held_out or ()), self.seeds, budget, rates
-            ),
-            **{name: str(tuple(tensor.shape)) for name, tensor in stack.learned.items()},
+            "checksum of x": checksum(x),
+            "checksum of y": checksum(y),
+            "checksum of rows": checksum(*own),
+            "checksum of validation_rows": checksum(*(held_out or ())),
+            "checksum of seeds": checksum(list(map(str, self.seeds))),
+            "checksum of steps": checksum(budget),
+            "checksum of learning rates": checksum(rates),
+            **identity_of(stack),
         }
         store = Checkpoint(None if checkpoint is None else Path(checkpoint), save_every, identity)
         if (state := store.load()) is not None:
@@ -276,8 +281,7 @@ class Population:
             shared: One mask per draw for all rows, instead of one per row.
             generator: Source of a seed, which is joined with those of the members.
         """
-        check_data(x, y, next(self.members[0].parameters()))
-        check_counts(draws=draws)
+        check_data(next(self.members[0].parameters()), x=x, y=y)
         seed = _seed(generator)
         return score(
             Stack.of(self.members),
@@ -285,7 +289,7 @@ class Population:
             x,
             y,
             rows_of_members("rows", rows, len(self), len(x)),
-            draws,
+            counted("draws", draws),
             shared=shared,
         )
 
@@ -297,13 +301,19 @@ class Population:
         shared: bool,
         generator: torch.Generator | None,
     ) -> Tensor:  # (M, S, B, …)
-        check_counts(draws=draws)
+        check_data(next(self.members[0].parameters()), x=x)
+        draws = counted("draws", draws)
+        own = rows_of_members("rows", rows, len(self), len(x))
+        if len({len(r) for r in own}) > 1:
+            raise ValueError(
+                "rows: expected as many for each member, got lists of different lengths; ask for "
+                "them one population at a time, or score them with evaluate."
+            )
+        chosen = torch.from_numpy(np.stack(own)).to(x.device)
         seed = _seed(generator)
         seeds = [(own, _PREDICTION, seed) for own in self.seeds]
-        if rows is None:
-            rows = torch.arange(len(x), device=x.device).expand(len(self), -1)
         predictor = Predictor(Stack.of(self.members), seeds, shared=shared)
-        pieces = predictor.pieces(x, rows, draws, lambda elbo, outputs, y: outputs)
+        pieces = predictor.pieces(x, chosen, draws, lambda elbo, outputs, y: outputs)
         found: dict[int, list[Tensor]] = {}
         for piece in pieces:
             found.setdefault(piece.members.start, []).append(piece.result)

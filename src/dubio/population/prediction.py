@@ -4,14 +4,15 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, NamedTuple, TypeVar, final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from dubio import inputs
 from dubio.interception.interceptor import BatchSize, Interceptor
 from dubio.objectives.elbo import ELBO
-from dubio.population.given import GivenNumbers, Origin, Place, Requests, Source, answers
+from dubio.population.given import GivenNumbers, Origin, Place, Source, answers
 from dubio.population.stack import Stack
 from dubio.population.streams import Stream, Streams
+from dubio.population.watching import watch
 
 _ROWS_AT_A_TIME = 2**16  # members × draws × rows: some MiB for each layer of a small network
 _DRAWS_AT_A_TIME = 32
@@ -64,7 +65,13 @@ class Predictor:
             summarise: Called with a member, its outputs (S, B, …) and its rows of y.
             y: All targets.
         """
-        requests = self._watch(x[rows[0]])
+        one = x[rows[0]]
+        requests = watch(
+            self._stack,
+            one,
+            lambda elbo, source: _outputs(elbo, one, source, shared=self._shared),
+            training=False,
+        )
         draws = draws if len(requests) else 1
         at_a_time = min(draws, _DRAWS_AT_A_TIME)
         members = min(len(rows), max(1, _ROWS_AT_A_TIME // (rows.shape[1] * at_a_time)))
@@ -97,21 +104,10 @@ class Predictor:
         )(noise)
         return outputs
 
-    def _watch(self, x: Tensor) -> Requests:
-        """Which noise a pass over so many rows needs."""
-        requests = Requests()
-        few = self._stack.take(torch.arange(min(len(self._stack), 2)))
-        few.skeleton.eval()
-        few.each(
-            lambda elbo, x: _outputs(elbo, x, requests.note, shared=self._shared),
-            x,
-            in_dims=(None,),
-        )
-        return requests
 
-
-def _outputs(elbo: ELBO, x: Tensor, source: Source, *, shared: bool) -> Tensor:
+def _outputs(elbo: nn.Module, x: Tensor, source: Source, *, shared: bool) -> Tensor:
     """What the network of an objective gives under the noise of one draw."""
+    assert isinstance(elbo, ELBO)
     numbers: GivenNumbers = Origin(source)(range(1), shared)
     interceptor = Interceptor(numbers, roots=None, batch=BatchSize(len(x)), evaluating=True)
     with interceptor:

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.rnn import RNNBase, RNNCellBase
+from torch.nn.utils.parametrize import type_before_parametrizations
 
 from dubio.objectives.elbo import ELBO
 
@@ -59,6 +61,7 @@ class Stack:
         layout = _layout(modules[0], tensors[0])
         for index, (own, parts) in enumerate(zip(modules, tensors, strict=True)):
             _check_same(layout, _layout(own, parts), index)
+        _check_apart(tensors)
         settings = [dict(settings_of(own)) for own in modules]
         like = next(first.parameters())
         numbers = {
@@ -166,7 +169,7 @@ def _tensors(modules: Mapping[str, nn.Module]) -> Tensors:
 def _layout(modules: Mapping[str, nn.Module], tensors: Tensors) -> dict[str, Any]:
     """What must be the same in all members: modules, and shapes of tensors."""
     return {
-        **{f"{name} (module)": type(module) for name, module in modules.items()},
+        **{f"{name} (module)": type_before_parametrizations(m) for name, m in modules.items()},
         **{
             name: (tuple(tensor.shape), tensor.dtype, tensor.device, tensor.requires_grad)
             for name, tensor in tensors.items()
@@ -184,8 +187,27 @@ def _check_same(expected: dict[str, Any], got: dict[str, Any], index: int) -> No
     )
 
 
+def _check_apart(members: Sequence[Tensors]) -> None:
+    """Complain about a parameter that is to learn in two members."""
+    owners: dict[int, int] = {}
+    for index, tensors in enumerate(members):
+        for name, tensor in tensors.items():
+            other = owners.setdefault(tensor.data_ptr(), index) if tensor.requires_grad else index
+            if other != index and tensor.numel():
+                raise ValueError(
+                    f"members: expected parameters of their own, got {name} of member {index} in "
+                    f"member {other} too; make a copy of it with copy.deepcopy."
+                )
+
+
 def _check_supported(member: nn.Module) -> None:
     for name, module in member.named_modules():
+        if isinstance(module, RNNBase | RNNCellBase):
+            raise ValueError(
+                f"members: expected layers that torch.vmap can compute at once, got {name} "
+                f"({type(module).__name__}); train networks with recurrent layers one by one with "
+                f"dubio.fit."
+            )
         if isinstance(module, _NormBase) and module.track_running_stats:
             raise ValueError(
                 f"members: expected layers without running statistics, got {name}, a "
@@ -206,6 +228,11 @@ def settings_of(modules: Mapping[str, nn.Module]) -> Iterator[tuple[str, Any]]:
         for attribute, value in vars(module).items():
             if attribute not in skipped:
                 yield from _inside(f"{name}:{attribute}", value)
+
+
+def shown(path: str) -> str:
+    """The path of a setting as it stands in code."""
+    return path.replace(":", ".").lstrip(".")
 
 
 def _inside(path: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -244,8 +271,8 @@ def _differ(path: str, values: list[Any]) -> bool:
         if not _same(first, value):
             raise ValueError(
                 f"members: expected settings that are the same but for numbers, got "
-                f"{path.replace(':', '.').lstrip('.')} as {first!r} in member 0 and {value!r} in "
-                f"member {index}; put them into populations of their own."
+                f"{shown(path)} as {first!r} in member 0 and {value!r} in member {index}; put them "
+                f"into populations of their own."
             )
     return False
 
@@ -255,6 +282,8 @@ def _same(one: Any, other: Any) -> bool:
     if isinstance(one, FunctionType) and isinstance(other, FunctionType):
         cells = ([c.cell_contents for c in f.__closure__ or ()] for f in (one, other))
         return one.__code__ is other.__code__ and next(cells) == next(cells)
+    if isinstance(one, list | tuple) and type(one) is type(other):
+        return len(one) == len(other) and all(map(_same, one, other))
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
     if isinstance(one, Tensor) and isinstance(other, Tensor):
