@@ -1,7 +1,7 @@
 """UCI studies: data of splits, the authors' loss as an ELBO, choices and verdicts."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -12,7 +12,12 @@ from dubio.data import DataError, uci
 from dubio.studies.paper_001.tables_3_4 import STUDY as CONCRETE
 from dubio.studies.paper_001.tables_3_4.computation import Candidate, Penalised, objective
 from dubio.studies.paper_002.table_1 import STUDY as DROPOUT
-from dubio.studies.paper_002.table_1.claims import clean_is_as_good, is_capped, reproduces_dropout
+from dubio.studies.paper_002.table_1.claims import (
+    beats_others,
+    clean_is_as_good,
+    is_capped,
+    reproduces_dropout,
+)
 from dubio.studies.paper_002.table_1.computation import (
     CONSTANTS,
     DROPS,
@@ -23,6 +28,7 @@ from dubio.studies.paper_002.table_1.computation import (
 )
 from dubio.studies.paper_002.table_1.published import LOG_LIKELIHOOD, RMSE
 from dubio.studies.rows import Row, Rows
+from dubio.studies.study import Finding
 from dubio.studies.uci.splits import Splits, tuned_precisions, with_precisions
 from dubio.studies.uci.tables import TABLES, Value
 
@@ -133,6 +139,47 @@ def test_verdicts_follow_the_rows(gain: float, verdicts: str) -> None:
     assert "".join(verdict[0] for verdict in found) == verdicts
     assert is_capped(rows).verdict == "reproduces"
     assert DROPOUT.exhibits(rows)
+
+
+@pytest.mark.parametrize("judge", [reproduces_dropout, beats_others, is_capped, clean_is_as_good])
+def test_a_claim_about_tables_that_were_not_run_is_not_met(judge: Callable[..., Finding]) -> None:
+    rows = list(made_rows(1.0))
+    assert judge(Rows(rows)).verdict != "worse"
+    finding = judge(Rows([row for row in rows if row["table"] != "naval"]))
+    assert finding.verdict == "worse"
+    assert "not all was run: naval missing" in finding.ours
+    assert judge(Rows([])).verdict == "worse"
+
+
+def test_the_grid_bounds_nothing_where_its_largest_precision_was_not_chosen() -> None:
+    rows = [
+        {**row, "value": CONSTANTS[str(row["table"])].grid[1]}
+        if row["metric"] == "precision"
+        else row
+        for row in made_rows(0.0)
+    ]
+    finding = is_capped(Rows(rows))
+    assert finding.verdict == "worse"
+    assert "energy 0% of splits" in finding.ours
+
+
+def test_ties_with_other_methods_are_not_losses() -> None:
+    """PBP's column itself: behind nothing, ahead of nothing."""
+    assert beats_others(Rows(list(made_rows(-1.0)))).verdict == "worse"
+    rows = [
+        {**row, "value": published[str(row["table"])].pbp.mean - 0.004}
+        for row in made_rows(0.0)
+        for metric, published in (("rmse", RMSE), ("log-likelihood", LOG_LIKELIHOOD))
+        if row["metric"] == metric
+    ]
+    finding = beats_others(Rows(rows))
+    assert finding.verdict == "reproduces"
+    assert "behind one of them: none" in finding.ours
+
+
+def test_more_splits_than_exist_are_refused() -> None:
+    with pytest.raises(ValueError, match="splits: expected at most 20"):
+        Config(splits=21)
 
 
 def test_values() -> None:

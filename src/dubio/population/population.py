@@ -124,7 +124,8 @@ class Population:
             validate_every: Steps between validations: an epoch of the largest member unless given.
             patience: A member ends after so many validations without a better one.
             checkpoint: File to save the run to, and to go on from if it exists: a run that was
-                killed and is called again in the same way ends with the same weights.
+                killed and is called again in the same way ends with the same weights. Members must
+                have the same structure, settings and buffers; their parameters are free.
             save_every: Seconds between saves; it is also saved at the end, and before a
                 `KeyboardInterrupt` is passed on.
             progress: Whether to show a bar, on a terminal.

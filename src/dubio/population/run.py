@@ -20,8 +20,10 @@ class Outcome:
 
     Attributes:
         steps: How many steps each member has done.  # (M,)
-        loss: Mean loss of each member over its last steps, as many as between reports.  # (M,)
-        validation: The lowest validation of each member; NaN if there was none.  # (M,)
+        loss: Mean loss of each member over its last steps, as many as between reports; it can be
+            NaN if the member has failed.  # (M,)
+        validation: The lowest validation of each member, minus the log predictive density or a
+            loss; NaN if there was none.  # (M,)
         best_step: After how many steps that was; that of the weights which are kept.  # (M,)
         failed: Whether a loss or step was not finite. Such a member has the weights from before,
             or its best ones.  # (M,)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 import dubio
+from dubio.studies.paper_002.table_1.published import PRECISIONS
 from dubio.studies.study import Measurement, Piece, Seed
 from dubio.studies.uci.splits import (
     Score,
@@ -27,6 +28,7 @@ Protocol = Literal["paper", "grid", "clean"]
 
 DROPS = (0.005, 0.01, 0.05, 0.1)  # of the newer grid
 TUNING_DRAWS = 100
+SPLITS = 20  # that were published
 
 
 @final
@@ -47,15 +49,15 @@ class Constants(NamedTuple):
 
 
 CONSTANTS = {
-    "boston": Constants(0.05, 0.159708, 1e-2, (0.1, 0.15, 0.2)),
-    "concrete": Constants(0.01, 0.0557319, 1e-2, (0.025, 0.05, 0.075)),
-    "energy": Constants(0.05, 0.427115, 1e-2, (0.25, 0.5, 0.75)),
-    "kin8nm": Constants(0.05, 192.483, 1e-2, (150.0, 200.0, 250.0)),
-    "naval": Constants(0.05, 42173.5, 1.0, (30000.0, 40000.0, 50000.0)),
-    "power": Constants(0.005, 0.0871109, 1e-2, (0.05, 0.1, 0.15)),
-    "protein": Constants(0.005, 0.0644419, 1e-2, (0.025, 0.05, 0.075)),
-    "wine": Constants(0.05, 2.95834, 1e-2, (2.5, 3.0, 3.5)),
-    "yacht": Constants(0.01, 0.54187, 1e-1, (0.25, 0.5, 0.75)),
+    "boston": Constants(0.05, 0.159708, 1e-2, PRECISIONS["boston"]),
+    "concrete": Constants(0.01, 0.0557319, 1e-2, PRECISIONS["concrete"]),
+    "energy": Constants(0.05, 0.427115, 1e-2, PRECISIONS["energy"]),
+    "kin8nm": Constants(0.05, 192.483, 1e-2, PRECISIONS["kin8nm"]),
+    "naval": Constants(0.05, 42173.5, 1.0, PRECISIONS["naval"]),
+    "power": Constants(0.005, 0.0871109, 1e-2, PRECISIONS["power"]),
+    "protein": Constants(0.005, 0.0644419, 1e-2, PRECISIONS["protein"]),
+    "wine": Constants(0.05, 2.95834, 1e-2, PRECISIONS["wine"]),
+    "yacht": Constants(0.01, 0.54187, 1e-1, PRECISIONS["yacht"]),
 }
 
 
@@ -93,6 +95,10 @@ class Config:
             raise ValueError(f"tables: expected some of {', '.join(TABLES)}, got {unknown}.")
         if min(self.splits, self.epochs, self.grid_epochs, self.steps, self.draws) < 1:
             raise ValueError("splits, epochs, grid_epochs, steps, draws: expected at least 1.")
+        if self.splits > SPLITS:
+            raise ValueError(
+                f"splits: expected at most {SPLITS}, as many as were published, got {self.splits}."
+            )
         if not all(0.0 < drop < 1.0 for drop in self.drops):
             raise ValueError(f"drops: expected rates in (0, 1), got {self.drops}.")
         if not all(length_scale >= 0.0 for length_scale in self.length_scales):
