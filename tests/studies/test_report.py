@@ -113,7 +113,7 @@ def test_verdicts_for_scripts(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert cli.main(["report", "--rows", str(tmp_path), "--json"]) == 0
     studies = {s["id"]: s for s in json.loads(capsys.readouterr().out)["studies"]}
     assert studies["000/figure-1"]["status"] == "not run"
-    assert studies["004/table-3"]["status"] == "planned"
+    assert studies["004/figure-23-27"]["status"] == "planned"
     assert studies[practice.ID]["status"] == "reproduces"
     # the largest scale, as it comes
     assert studies[practice.ID]["command"] == f"dubio run {practice.ID} --scale small --seed 0"
