@@ -84,8 +84,8 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
 
 @house_style()
 def draw_scatter(rows: Rows, size: Size) -> Figure:
-    """Softmax inputs and outputs above the images."""
-    figure = Figure(figsize=size, layout="constrained")
+    """Softmax inputs and outputs above the images; thousands of dashes are drawn as pixels."""
+    figure = Figure(figsize=size, layout="constrained", dpi=200)
     draws = rows.where(method=PAPERS_METHOD, metric="draw")
     narrow = size[0] < NARROW
     shape, heights = ((4, 1), [8, 1, 8, 1]) if narrow else ((2, 2), [8, 1])
@@ -98,6 +98,7 @@ def draw_scatter(rows: Rows, size: Size) -> Figure:
             panel.plot(
                 [row["image"] + shift for row in draws], draws.values(f"{kind} {shown}"), "_",
                 color=colour, alpha=0.4, markersize=4 if narrow else 7, label=f"class {shown}",
+                rasterized=True,
             )  # fmt: skip
         panel.set_title(title)
         panel.grid(axis="y", color=RULE, linewidth=0.6)
