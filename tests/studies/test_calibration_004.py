@@ -20,11 +20,8 @@ from dubio.studies.paper_004.figure_19.computation import (
     run,
 )
 from dubio.studies.paper_004.legend import (
-    COLD_GAUSSIAN,
-    COLD_MIXTURE,
+    BAYESIAN,
     DROPOUT,
-    GAUSSIAN,
-    MIXTURE,
     PLAIN,
 )
 from dubio.studies.rows import Rows
@@ -85,9 +82,9 @@ def test_two_softmaxes_are_read_as_outputs_and_as_the_loss_reads_them() -> None:
 
 def test_every_network_is_a_piece_and_is_read_in_all_ways() -> None:
     found = [(p["method"], p["loss"]) for p in pieces(STUDY.scales["small"])]
-    assert len(found) == len(set(found)) == 9
+    assert len(found) == len(set(found)) == 11
     assert {("cold gaussian", "cross-entropy"), ("cold mixture", "cross-entropy")} <= set(found)
-    assert len(pieces(dataclasses.replace(TINY, restarts=2))) == 18
+    assert len(pieces(dataclasses.replace(TINY, restarts=2))) == 22
     piece = {"method": "gaussian", "loss": "cross-entropy", "restart": 1}
     rows = Rows(list(run(TINY, piece, SEED)))
     assert rows.distinct("reading") == ["draws", "pass"]
@@ -104,7 +101,7 @@ def made_up(**changes: float) -> Rows:
     numbers = {"ece_plain": 0.02, "ece_gaussian": 0.01, "excess": 0.01, "sure_gaussian": 1.0}
     numbers |= changes
     rows = []
-    for method, reading in (PLAIN, DROPOUT, GAUSSIAN, MIXTURE, COLD_GAUSSIAN, COLD_MIXTURE):
+    for method, reading in (PLAIN, DROPOUT, *BAYESIAN):
         row = {"method": method, "reading": reading, "loss": "cross-entropy", "softmaxes": 1}
         row["restart"] = 1
         ece, sure = numbers.get(f"ece_{method}", 0.01), numbers.get(f"sure_{method}", 0.9)
@@ -137,8 +134,8 @@ def test_cold_networks_are_shown_and_not_judged(claim: int) -> None:
 
 
 def test_all_networks_below_the_plain_one_are_named() -> None:
-    found = CLAIMS[0].judge(made_up(**{"ece_mixture": 0.021, "ece_cold gaussian": 0.021}))
+    high = ("mixture", "slow gaussian", "slow mixture", "cold gaussian")
+    found = CLAIMS[0].judge(made_up(**{f"ece_{method}": 0.021 for method in high}))
     assert found.ours.endswith(": Bayes, Gaussian prior; cold Bayes, mixture prior")
-    others = ("gaussian", "mixture", "cold gaussian", "cold mixture")
-    none = CLAIMS[0].judge(made_up(**{f"ece_{method}": 0.02 for method in others}))
+    none = CLAIMS[0].judge(made_up(**{f"ece_{method}": 0.02 for method, _ in BAYESIAN}))
     assert none.ours.endswith(": none")

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -40,6 +40,7 @@ from dubio.training.history import Epoch, History
 SEED = Seed(own=1, common=2, given=0)
 TINY = Config(**SMOKE, widths=(16,), double_widths=(16,))
 COLD: tuple[Method, ...] = ("cold gaussian", "cold mixture")
+SLOW: tuple[Method, ...] = ("slow gaussian", "slow mixture")
 
 
 def rows_of(study: Study[Any]) -> Rows:
@@ -75,7 +76,7 @@ def test_inherited_settings_are_explained() -> None:
 
 
 def test_studies_at_smoke_scale_share_their_networks(tmp_path: Path) -> None:
-    for study, known in ((table_3.STUDY, 9), (figure_16_17.STUDY, 10), (figure_18.STUDY, 10)):
+    for study, known in ((table_3.STUDY, 11), (figure_16_17.STUDY, 12), (figure_18.STUDY, 12)):
         rows = rows_of(study)
         assert len(list((tmp_path / "cache" / "networks").iterdir())) == known
         for claim in study.claims:
@@ -95,8 +96,8 @@ def test_pieces_are_all_networks_of_the_table() -> None:
     named = {(p["loss"], p["width"], p["method"], p["restart"]) for p in found}
     assert len(named) == len(found)
     assert named == {
-        *product(("cross-entropy",), (400, 800), [*AUTHORS, *COLD], (1, 2)),
-        *product(("double softmax",), (400,), ("gaussian", "dropout", "plain"), (1, 2)),
+        *product(("cross-entropy",), (400, 800), [*AUTHORS, *SLOW, *COLD], (1, 2)),
+        *product(("double softmax",), (400,), ("gaussian", "dropout", "plain"), (1,)),
     }
 
 
@@ -129,6 +130,33 @@ def test_cold_networks_differ_in_the_weight_of_the_kl_alone(
         penalties.append(float(loss.detach() - objective.nll) * objective.num_data)
     assert penalties[0] == pytest.approx(float(warm.kl), rel=1e-4)
     assert penalties[1] == pytest.approx(Networks.cold * float(warm.kl), rel=1e-3)
+
+
+def test_slow_networks_have_the_papers_priors_and_deviations_that_hardly_move() -> None:
+    for method, start in zip(SLOW, (TINY.slow_deviation, TINY.spiked_deviation), strict=True):
+        layers = layers_of(TINY.network(method, 16))
+        assert len(layers) == 3
+        for layer in layers:
+            assert float(layer.deviations()["weight"].detach().max()) == pytest.approx(
+                start, rel=1e-4
+            )
+        assert TINY.training(method).noise_learning_rate == pytest.approx(2e-4)
+    assert repr(TINY.prior("slow gaussian")) == "Gaussian(1)"
+    assert repr(TINY.prior("slow mixture")) == "ScaleMixture(0.5, 1, 0.000911882)"
+    moved = {}
+    for prior in ("gaussian", "slow gaussian"):
+        method = cast(Method, prior)
+        begin = TINY.network(method, 16)
+        ended = TINY.trained(method, 16, 1, 0).network
+        moved[method] = max(
+            float((after.rho - before.rho).detach().abs().max())
+            for before, after in zip(layers_of(begin), layers_of(ended), strict=True)
+        )
+    assert 0 < moved["slow gaussian"] < 0.2 * moved["gaussian"]
+
+
+def layers_of(network: nn.Module) -> list[dubio.Bayesian]:
+    return [module for module in network.modules() if isinstance(module, dubio.Bayesian)]
 
 
 def test_one_pass_is_scored_as_by_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,7 +266,7 @@ def test_rules_of_table_3() -> None:
                     if loss == "cross-entropy" and prediction == PREDICTION[method] else 0.9,
                 }
                 for method in PREDICTION
-                for width, value in AUTHORS[method.removeprefix("cold ")].items()
+                for width, value in AUTHORS[method.split()[-1]].items()
                 for loss in ("cross-entropy", "double softmax")
                 for prediction in ("one pass", "draws")
             ]
@@ -251,10 +279,10 @@ def test_rules_of_table_3() -> None:
 
     nearly = dict.fromkeys(PREDICTION, -1e-09)
     place = {method: k for k, method in enumerate(PREDICTION, start=3)}
-    assert published(rows(**nearly)) == [*same, *["better"] * 6]
+    assert published(rows(**nearly)) == [*same, *["better"] * 8]
     slightly = published(rows(**nearly | {"plain": 0.05}))
     assert slightly.pop(place["plain"]) == "reproduces"
-    assert slightly == [*same, *["better"] * 5]
+    assert slightly == [*same, *["better"] * 7]
     assert published(rows(**nearly | {"dropout": 0.11}))[place["dropout"]] == "worse"
     worse = published(rows(**nearly | {"plain": -0.5}))
     assert worse[0] == "worse"
@@ -262,13 +290,13 @@ def test_rules_of_table_3() -> None:
     assert published(rows(**nearly | {"dropout": -0.2}))[1] == "worse"
     assert published(rows(**nearly | {"mixture": -0.12}))[2] == "worse"
     assert "cold Bayes, mixture prior 1.42 (400" in ERRORS[2].judge(rows(**nearly)).ours
-    for method in COLD:  # a variant is judged by itself alone
+    for method in (*SLOW, *COLD):  # a variant is judged by itself alone
         for change in (-0.5, 0.5):
             found = published(rows(**nearly | {method: change}))
             assert found.pop(place[method]) == ("better" if change < 0 else "worse")
-            assert found == [*same, *["better"] * 5]
+            assert found == [*same, *["better"] * 7]
     elsewhere = Rows([{**row, "width": row["width"] + 1} for row in rows(**nearly)])
-    assert published(elsewhere) == [*same, *["worse"] * 6]
+    assert published(elsewhere) == [*same, *["worse"] * 8]
 
 
 @pytest.mark.parametrize(
@@ -285,7 +313,7 @@ def test_rules_of_table_3() -> None:
 def test_rules_of_figures_16_and_17(change: dict[str, float], failing: set[int]) -> None:
     spreads = {
         "plain": 0.1, "dropout": 0.2, "gaussian": 0.3, "mixture": 0.1, "laplace": 0.25,
-        "cold gaussian": 0.15, "cold mixture": 0.35,
+        "slow gaussian": 0.1, "cold gaussian": 0.15, "cold mixture": 0.35,
     }  # fmt: skip
     made = []
     for method, value in (spreads | change).items():
@@ -315,6 +343,7 @@ def test_rules_of_figure_18(change: dict[str, list[float]], failing: set[int]) -
         "plain": [5.0, 1.9, 1.9, 1.9],
         "dropout": [5.0, 3.0, 1.4, 1.3],
         "gaussian": [5.0, 3.0, 2.0, 1.3],
+        "slow gaussian": [9.0, 9.0, 9.0, 9.0],
         "cold gaussian": [9.0, 9.0, 9.0, 9.0],
     }
     made = [

@@ -87,7 +87,7 @@ def test_dropout_rates_may_learn_at_a_pace_of_their_own(digits: Digits) -> None:
 
     moved = {}
     for pace in (None, 0.2):
-        training = Training(epochs=1, batch_size=200, drop_learning_rate=pace)
+        training = Training(epochs=1, batch_size=200, noise_learning_rate=pace)
         network = trained(make, {"kind": "masked"}, digits, training).network
         (mask,) = (module for module in network.modules() if isinstance(module, Concrete))
         moved[pace] = abs(float(mask.logit.detach()))

@@ -1,7 +1,7 @@
 """Networks that are trained once, for every study that wants them."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, final
@@ -31,14 +31,15 @@ class Training:
         epochs: How often it goes through the images.
         batch_size: Images of a step.
         learning_rate: The rate at the start.
-        drop_learning_rate: That of the logits of learned dropout rates, if it is another: by
-            Adam they move no further in a step than this.
+        noise_learning_rate: That of what decides how large the noise is, if it is another:
+            logits of learned dropout rates, and deviations of random weights. By Adam they move
+            no further in a step than this.
     """
 
     epochs: int
     batch_size: int = 128
     learning_rate: float = 1e-3
-    drop_learning_rate: float | None = None
+    noise_learning_rate: float | None = None
 
 
 @final
@@ -94,16 +95,27 @@ def trained(
 
 
 def adam(training: Training, objective: nn.Module, parameters: Sequence[nn.Parameter]) -> Adam:
-    """The optimizer, with a group of its own for dropout rates that learn at another pace."""
+    """The optimizer, with a group of its own for noise that learns at another pace."""
     groups: list[dict[str, Any]] = [{"params": list(parameters)}]
-    if training.drop_learning_rate is not None:
-        logits = [mask.logit for mask in objective.modules() if isinstance(mask, LearnedRate)]
-        known = set(logits)
+    if training.noise_learning_rate is not None:
+        noise = set(noise_parameters(objective))
         groups = [
-            {"params": [parameter for parameter in parameters if parameter not in known]},
-            {"params": logits, "lr": training.drop_learning_rate},
+            {"params": [parameter for parameter in parameters if parameter not in noise]},
+            {
+                "params": [parameter for parameter in parameters if parameter in noise],
+                "lr": training.noise_learning_rate,
+            },
         ]
     return Adam(groups, lr=training.learning_rate, fused=True)
+
+
+def noise_parameters(objective: nn.Module) -> Iterator[nn.Parameter]:
+    """Logits of learned dropout rates, and ρ of random weights."""
+    for module in objective.modules():
+        if isinstance(module, LearnedRate):
+            yield module.logit
+        elif isinstance(module, dubio.Bayesian):
+            yield module.rho
 
 
 def wrong(logits: Tensor, labels: Tensor) -> Tensor:  # (B, C), (B,) -> ()

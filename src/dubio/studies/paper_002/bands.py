@@ -1,9 +1,5 @@
 """Drawings that figure 2, figure 3 and the solar study share: a mean in shades of its spread."""
 
-import math
-from collections.abc import Sequence
-from statistics import fmean, stdev
-
 from matplotlib.axes import Axes
 
 from dubio.ink import BLUE, VERMILION
@@ -42,16 +38,3 @@ def mark_extrapolation(axes: Axes) -> None:
         "x*", (X_STAR, 1), xycoords=("data", "axes fraction"), xytext=(5, -12),
         textcoords="offset points", color=VERMILION,
     )  # fmt: skip
-
-
-def with_error(values: Sequence[float], digits: int = 2) -> str:
-    """Mean and standard error over restarts; the value alone if there is one."""
-    text = f"{fmean(values):.{digits}f}"
-    if len(values) > 1:
-        text += f" ± {standard_error(values):.{digits}f}"
-    return text.replace("-", "−")
-
-
-def standard_error(values: Sequence[float]) -> float:
-    """Of the mean."""
-    return stdev(values) / math.sqrt(len(values))

@@ -1,5 +1,6 @@
 """The networks of section 4.2: two hidden layers on MNIST, by several methods."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, cast
@@ -14,12 +15,30 @@ from dubio.studies.mnist.training import Trained, Training, trained
 from dubio.studies.study import Piece, Seed
 
 Method = Literal[
-    "gaussian", "mixture", "laplace", "cold gaussian", "cold mixture", "dropout", "plain"
+    "gaussian",
+    "mixture",
+    "laplace",
+    "slow gaussian",
+    "slow mixture",
+    "cold gaussian",
+    "cold mixture",
+    "dropout",
+    "plain",
 ]
-"""Bayes by Backprop with one of three priors; the same with less weight on the KL, a variant, which
-is no posterior of the model; fixed dropout; neither."""
+"""Bayes by Backprop with one of three priors; the same with the paper's priors and deviations that
+learn slowly, so that training ends before they have widened; the same with less weight on the KL,
+which is no posterior of the model; fixed dropout; neither."""
 
-BAYESIAN: tuple[Method, ...] = ("gaussian", "mixture", "laplace", "cold gaussian", "cold mixture")
+BAYESIAN: tuple[Method, ...] = (
+    "gaussian", "mixture", "laplace",
+    "slow gaussian", "slow mixture", "cold gaussian", "cold mixture",
+)  # fmt: skip
+
+PAPERS: Mapping[Method, Prior] = {
+    "slow gaussian": Gaussian(1.0),
+    "slow mixture": ScaleMixture(0.5, 1.0, math.exp(-7)),
+}
+"""Priors of the paper."""
 
 DROP_PIXELS, DROP_UNITS = 0.2, 0.5
 
@@ -37,10 +56,14 @@ class Networks:
         test_images: Images to recognise.
         restarts: Networks of each kind, each with its own start and noise.
         epochs: How often Bayes by Backprop goes through the images.
-        point_epochs: How often networks without random weights do.
+        point_epochs: How often the plain network does.
+        dropout_epochs: How often networks with dropout do.
         batch_size: Images of a step of Bayes by Backprop.
         learning_rate: Of Bayes by Backprop, at the start.
         cold: The weight of the KL in the variant that is called cold.
+        slow: The learning rate of deviations in the variant that is called slow, in those of means.
+        slow_deviation: Of all its weights, at the start, if the prior is Gaussian.
+        spiked_deviation: If it is the mixture: less than its spike is wide.
         prior_sigma: The deviation of the Gaussian prior.
         slab_sigma: The wide deviation of the mixture.
         spike_sigma: Its narrow one.
@@ -55,9 +78,13 @@ class Networks:
     restarts: int = 3
     epochs: int = 100
     point_epochs: int = 50
+    dropout_epochs: int = 100
     batch_size: int = 256
     learning_rate: float = 2e-3
     cold: float = 0.1
+    slow: float = 0.1
+    slow_deviation: float = 0.05
+    spiked_deviation: float = 2e-4
     prior_sigma: float = 0.2
     slab_sigma: float = 0.2
     spike_sigma: float = 0.02
@@ -67,7 +94,10 @@ class Networks:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be computed."""
-        for name in ("images", "test_images", "restarts", "epochs", "point_epochs", "draws"):
+        for name in (
+            "images", "test_images", "restarts", "epochs", "point_epochs", "dropout_epochs",
+            "draws",
+        ):  # fmt: skip
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}: expected at least 1, got {getattr(self, name)}.")
 
@@ -94,18 +124,13 @@ class Networks:
         """
         digits = self.digits()
         bayesian = method in BAYESIAN
-        training = (
-            Training(self.epochs, self.batch_size, self.learning_rate)
-            if bayesian
-            else Training(self.point_epochs)
-        )
         kl_weight = self.cold if method.startswith("cold") else 1.0
         identity = {
             "method": method,
             "loss": loss,
             "width": width,
             "prior": repr(self.prior(method)) if bayesian else "",
-            "deviation": self.deviation if bayesian else 0.0,
+            "deviation": self.start(method) if bayesian else 0.0,
             "kl weight": kl_weight,
             "source": self.source,
             "images": len(digits.train),
@@ -122,7 +147,7 @@ class Networks:
                 network, Categorical(), num_data=len(digits.train), kl_weight=kl_weight
             )
 
-        return trained(make, identity, digits, training)
+        return trained(make, identity, digits, self.training(method))
 
     def of(self, piece: Piece, seed: Seed) -> Trained:
         """The network that a piece names by method, width, restart and, perhaps, loss."""
@@ -134,13 +159,32 @@ class Networks:
             cast(Loss, piece.get("loss", "cross-entropy")),
         )
 
+    def training(self, method: Method) -> Training:
+        """How a method's networks learn."""
+        match method:
+            case "plain":
+                return Training(self.point_epochs)
+            case "dropout":
+                return Training(self.dropout_epochs)
+        pace = self.slow * self.learning_rate if method.startswith("slow") else None
+        return Training(self.epochs, self.batch_size, self.learning_rate, pace)
+
+    def start(self, method: Method) -> float:
+        """The deviation that random weights begin with."""
+        match method:
+            case "slow gaussian":
+                return self.slow_deviation
+            case "slow mixture":
+                return self.spiked_deviation
+        return self.deviation
+
     def network(self, method: Method, width: int) -> nn.Sequential:
         """Bytes – width – width – 10 with ReLU."""
 
         def layer(inputs: int, outputs: int) -> nn.Module:
             plain = nn.Linear(inputs, outputs)
             if method in BAYESIAN:
-                return dubio.Bayesian(plain, prior=self.prior(method), deviation=self.deviation)
+                return dubio.Bayesian(plain, prior=self.prior(method), deviation=self.start(method))
             drop = {"dropout": DROP_PIXELS if inputs == PIXELS else DROP_UNITS}.get(method)
             return plain if drop is None else nn.Sequential(nn.Dropout(drop), plain)
 
@@ -156,6 +200,8 @@ class Networks:
 
     def prior(self, method: Method) -> Prior:
         """What a weight is beforehand."""
+        if method in PAPERS:
+            return PAPERS[method]
         match method.removeprefix("cold "):
             case "mixture":
                 return ScaleMixture(0.5, self.slab_sigma, self.spike_sigma)
@@ -172,6 +218,7 @@ SMOKE: Mapping[str, Any] = {
     "restarts": 1,
     "epochs": 3,
     "point_epochs": 2,
+    "dropout_epochs": 2,
     "draws": 3,
 }
 SMALL: Mapping[str, Any] = {"restarts": 1, "epochs": 40, "point_epochs": 40}

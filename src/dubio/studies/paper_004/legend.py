@@ -1,7 +1,8 @@
 """How the networks of section 4.2, and the ways to read them, are named and drawn.
 
-A colour is a method or a prior, and a cold variant has that of its prior, paler. Every line of a
-figure has dashes of its own, so that they can be told apart without colours.
+A colour is a method or a prior, and a variant, slow or cold, has that of its prior, paler. Every
+line of a figure has dashes of its own, and a marker where it has few points, so that they can be
+told apart without colours.
 """
 
 from collections.abc import Mapping
@@ -21,6 +22,8 @@ NAMES: Mapping[str, str] = {
     "gaussian": "Bayes, Gaussian prior",
     "mixture": "Bayes, mixture prior",
     "laplace": "Bayes, Laplace prior",
+    "slow gaussian": "slow Bayes, Gaussian prior",
+    "slow mixture": "slow Bayes, mixture prior",
     "cold gaussian": "cold Bayes, Gaussian prior",
     "cold mixture": "cold Bayes, mixture prior",
     "dropout": "dropout",
@@ -30,6 +33,8 @@ LINES: Mapping[str, Line] = {
     "gaussian": {"color": PURPLE, "linestyle": "-"},
     "mixture": {"color": VERMILION, "linestyle": (0, (5, 2))},
     "laplace": {"color": GREEN, "linestyle": (0, (2, 1.5))},
+    "slow gaussian": {"color": PURPLE, "linestyle": (0, (3, 1, 1, 1)), "alpha": PALE},
+    "slow mixture": {"color": VERMILION, "linestyle": (0, (8, 2, 1, 2)), "alpha": PALE},
     "cold gaussian": {"color": PURPLE, "linestyle": (0, (11, 3)), "alpha": PALE},
     "cold mixture": {"color": VERMILION, "linestyle": (0, (5, 2, 1, 2, 1, 2)), "alpha": PALE},
     "dropout": {"color": BLUE, "linestyle": (0, (6, 2, 1, 2))},
@@ -41,25 +46,35 @@ DROPOUT: Way = ("dropout", "pass")
 MC_DROPOUT: Way = ("dropout", "draws")
 GAUSSIAN: Way = ("gaussian", "draws")
 MIXTURE: Way = ("mixture", "draws")
+SLOW_GAUSSIAN: Way = ("slow gaussian", "draws")
+SLOW_MIXTURE: Way = ("slow mixture", "draws")
 COLD_GAUSSIAN: Way = ("cold gaussian", "draws")
 COLD_MIXTURE: Way = ("cold mixture", "draws")
+BAYESIAN = (GAUSSIAN, MIXTURE, SLOW_GAUSSIAN, SLOW_MIXTURE, COLD_GAUSSIAN, COLD_MIXTURE)
 
 WAY_NAMES: Mapping[Way, str] = {
     PLAIN: "plain network",
     DROPOUT: "standard dropout",
     MC_DROPOUT: "MC dropout",
-    **{way: NAMES[way[0]] for way in (GAUSSIAN, MIXTURE, COLD_GAUSSIAN, COLD_MIXTURE)},
+    **{way: NAMES[way[0]] for way in BAYESIAN},
     ("gaussian", "pass"): "Gaussian, mean weights",
     ("mixture", "pass"): "mixture, mean weights",
+    ("slow gaussian", "pass"): "slow Gaussian, mean weights",
+    ("slow mixture", "pass"): "slow mixture, mean weights",
     ("cold gaussian", "pass"): "cold Gaussian, mean weights",
     ("cold mixture", "pass"): "cold mixture, mean weights",
 }
 WAY_LINES: Mapping[Way, Line] = {
-    PLAIN: LINES["plain"],
-    DROPOUT: LINES["dropout"],
-    MC_DROPOUT: {"color": BLUE, "linestyle": (0, (1, 3))},
-    **{way: LINES[way[0]] for way in (GAUSSIAN, MIXTURE, COLD_GAUSSIAN, COLD_MIXTURE)},
+    PLAIN: {**LINES["plain"], "marker": "x"},
+    DROPOUT: {**LINES["dropout"], "marker": "s"},
+    MC_DROPOUT: {"color": BLUE, "linestyle": (0, (1, 3)), "marker": "D"},
+    GAUSSIAN: {**LINES["gaussian"], "marker": "o"},
+    MIXTURE: {**LINES["mixture"], "marker": "^"},
+    SLOW_GAUSSIAN: {**LINES["slow gaussian"], "marker": "P"},
+    COLD_GAUSSIAN: {**LINES["cold gaussian"], "marker": "v"},
+    COLD_MIXTURE: {**LINES["cold mixture"], "marker": "*"},
 }
+"""Those that are drawn; where the slow mixture has a place, it is in tables."""
 
 
 def widths(rows: Rows) -> list[int]:

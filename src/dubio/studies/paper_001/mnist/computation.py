@@ -118,7 +118,7 @@ def run(config: Config, piece: Piece, seed: Seed) -> Iterator[Measurement]:
         epochs=math.ceil(config.steps / batches),
         batch_size=config.batch_size,
         learning_rate=config.learning_rate,
-        drop_learning_rate=None if start is None else config.drop_learning_rate,
+        noise_learning_rate=None if start is None else config.drop_learning_rate,
     )
 
     def make() -> dubio.ELBO:

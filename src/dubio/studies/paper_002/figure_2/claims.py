@@ -2,7 +2,8 @@
 
 from statistics import fmean
 
-from dubio.studies.paper_002.bands import X_STAR, standard_error, with_error
+from dubio.studies.paper_002.bands import X_STAR
+from dubio.studies.restarts import standard_error, with_error
 from dubio.studies.rows import Rows
 from dubio.studies.study import Claim, Finding
 
@@ -37,7 +38,7 @@ def uncertain_at_x_star(rows: Rows) -> Finding:
 def tanh_is_uncertain(rows: Rows) -> Finding:
     """The ratio of MC dropout with TanH."""
     found = ratios(rows, "tanh")
-    margin = 2 * standard_error(found) if len(found) > 1 else 0.0
+    margin = 2 * (standard_error(found) or 0.0)
     return Finding(
         f"deviation at x* over that on the data: {with_error(found)}; at x* it is "
         f"{with_error(deviations(rows, 'tanh', X_STAR))}",

@@ -2,7 +2,7 @@
 
 from statistics import fmean
 
-from dubio.studies.paper_002.bands import with_error
+from dubio.studies.restarts import with_error
 from dubio.studies.rows import Rows
 from dubio.studies.study import Claim, Finding
 

@@ -109,7 +109,7 @@ def learned(config: Config, noise: Noise, digits: Digits, member: int, seed: int
         config.epochs,
         config.batch_size,
         config.learning_rate,
-        drop_learning_rate=config.drop_learning_rate if learns else None,
+        noise_learning_rate=config.drop_learning_rate if learns else None,
     )
     settings = {
         "drop": config.drop,

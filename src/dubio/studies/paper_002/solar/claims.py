@@ -1,6 +1,6 @@
 """What the solar study is to show, and rules that decide whether our rows agree."""
 
-from dubio.studies.paper_002.bands import with_error
+from dubio.studies.restarts import with_error
 from dubio.studies.rows import Rows
 from dubio.studies.study import Claim, Finding
 

@@ -6,8 +6,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dubio.ink import INK, RULE, VERMILION, house_style
-from dubio.studies.paper_002.bands import draw_band, with_error
+from dubio.studies.paper_002.bands import draw_band
 from dubio.studies.paper_002.solar.claims import GAPS, all_gaps, widening
+from dubio.studies.restarts import with_error
 from dubio.studies.rows import Rows
 from dubio.studies.study import Plot, Size, Table
 

@@ -9,10 +9,10 @@ from dubio.studies.study import Study
 
 STUDY = Study(
     id="004/figure-16-17",
-    protocol="The weights, without biases, of all three layers of the networks of table 3, cold "
-    "variants included, and of one more with a Laplace prior: those of the plain network and of "
-    "dropout as they are, those of Bayes by Backprop as one draw of the posterior and as its "
-    "means.",
+    protocol="The weights, without biases, of all three layers of the networks of table 3, slow "
+    "and cold variants included, and of one more with a Laplace prior: those of the plain network "
+    "and of dropout as they are, those of Bayes by Backprop as one draw of the posterior and as "
+    "its means.",
     scales={
         "smoke": Config(**SMOKE, widths=(16,)),
         "small": Config(**SMALL, widths=(400,)),

@@ -7,7 +7,13 @@ from dubio.studies.paper_004.legend import NAMES, widths
 from dubio.studies.rows import Rows
 from dubio.studies.study import Claim, Finding
 
-METHODS = ("plain", "dropout", "gaussian", "cold gaussian")  # of figure 16, and a variant
+METHODS = (
+    "plain",
+    "dropout",
+    "gaussian",
+    "slow gaussian",
+    "cold gaussian",
+)  # figure 16 and variants
 PRIORS = ("gaussian", "mixture", "laplace")  # of figure 17
 SIMILAR = 1.5  # times as wide, at most
 

@@ -6,9 +6,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dubio.ink import house_style
-from dubio.studies.mnist.restarts import with_error
 from dubio.studies.paper_004.figure_16_17.claims import METHODS, PRIORS, kinds, numbers
 from dubio.studies.paper_004.legend import LINES, NAMES, NARROW, widths
+from dubio.studies.restarts import with_error
 from dubio.studies.rows import Rows
 from dubio.studies.study import Plot, Size, Table
 
@@ -60,7 +60,7 @@ def measure_table(rows: Rows) -> Table:
                     for measure, digits in MEASURES.items()
                 ),
             ]
-            for method in dict.fromkeys((*METHODS, *PRIORS, "cold mixture"))
+            for method in dict.fromkeys((*METHODS, *PRIORS, "slow mixture", "cold mixture"))
             for weights in kinds(method)
             for width in widths(rows)
         ],
@@ -90,7 +90,7 @@ def draw_histograms(rows: Rows, methods: tuple[str, ...], size: Size) -> Figure:
         axes.set_ylabel("density")
     handles, labels = panels.flat[0].get_legend_handles_labels()
     figure.legend(
-        handles, labels, loc="outside lower center", ncols=2 if narrow else 4, frameon=False,
+        handles, labels, loc="outside lower center", ncols=2 if narrow else 5, frameon=False,
         fontsize=9.5, handlelength=3.2,
     )  # fmt: skip
     return figure

@@ -9,10 +9,10 @@ from dubio.studies.study import Study
 
 STUDY = Study(
     id="004/figure-18",
-    protocol="The networks of table 3 that are plain, have dropout or a Gaussian prior, the cold "
-    "variant of that included, are watched while they learn: after each epoch, the share of test "
-    "digits that one pass gets wrong, by the mean weights of Bayes by Backprop and without "
-    "dropout's masks.",
+    protocol="The networks of table 3 that are plain, have dropout or a Gaussian prior, the slow "
+    "and the cold variant of that included, are watched while they learn: after each epoch, the "
+    "share of test digits that one pass gets wrong, by the mean weights of Bayes by Backprop and "
+    "without dropout's masks.",
     scales={
         "smoke": Config(**SMOKE, widths=(16,)),
         "small": Config(**SMALL, widths=(400,)),

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from dubio.studies.paper_004.digits import Method, Networks
 from dubio.studies.study import Measurement, Piece, Seed
 
-METHODS: tuple[Method, ...] = ("gaussian", "cold gaussian", "dropout", "plain")
+METHODS: tuple[Method, ...] = (
+    "gaussian", "slow gaussian", "cold gaussian", "dropout", "plain",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -3,19 +3,17 @@
 from statistics import fmean
 
 from dubio.studies.paper_004.legend import (
+    BAYESIAN,
     COLD_GAUSSIAN,
-    COLD_MIXTURE,
     DROPOUT,
     GAUSSIAN,
-    MIXTURE,
     PLAIN,
+    SLOW_GAUSSIAN,
     WAY_NAMES,
     Way,
 )
 from dubio.studies.rows import Row, Rows
 from dubio.studies.study import Claim, Finding
-
-BAYESIAN = (GAUSSIAN, MIXTURE, COLD_GAUSSIAN, COLD_MIXTURE)
 
 
 def own(rows: Rows, way: Way, loss: str = "cross-entropy", softmaxes: int = 1) -> Rows:
@@ -58,7 +56,7 @@ def is_overconfident(rows: Rows) -> Finding:
 def is_right_when_sure(rows: Rows) -> Finding:
     """Accuracy in the highest bin."""
     shares, shown = {}, []
-    for way in (PLAIN, DROPOUT, GAUSSIAN, COLD_GAUSSIAN):
+    for way in (PLAIN, DROPOUT, GAUSSIAN, SLOW_GAUSSIAN, COLD_GAUSSIAN):
         row = highest_bin(own(rows, way))
         shares[way] = -1.0 if row is None else float(row["value"])
         shown.append(

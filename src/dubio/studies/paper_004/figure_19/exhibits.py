@@ -8,9 +8,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, PercentFormatter
 
 from dubio.ink import QUIET, RULE, VERMILION, house_style
-from dubio.studies.mnist.restarts import with_error
 from dubio.studies.paper_004.figure_19.claims import mean, own
 from dubio.studies.paper_004.legend import NARROW, WAY_LINES, WAY_NAMES, Way
+from dubio.studies.restarts import with_error
 from dubio.studies.rows import Rows
 from dubio.studies.study import Plot, Size, Table
 
@@ -37,7 +37,7 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
             narrow=(5.0, 15.0),
             note=f"Bins with at least {CASES} images; their accuracy has a standard error of up to "
             "11 points. On the diagonal confidence is what comes true; above it the network is too "
-            "modest, below it too sure. Of the first restart.",
+            "modest, below it too sure. The slow mixture is in the table. Of the first restart.",
         ),
         Plot(
             "confidences",
@@ -122,8 +122,7 @@ def draw_reliability(rows: Rows, size: Size) -> Figure:
                 (handles[WAY_NAMES[way]],) = axes.plot(
                     [row["confidence"] for row in bins],
                     [row["value"] for row in bins],
-                    marker="o",
-                    markersize=4,
+                    markersize=4.5,
                     linewidth=1.8,
                     **style,
                 )

@@ -7,7 +7,6 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from dubio.ink import GREEN, house_style
-from dubio.studies.mnist.restarts import with_error
 from dubio.studies.paper_004.figure_22.claims import PAPERS, TRANSFERRED, WHITE_BOX
 from dubio.studies.paper_004.legend import (
     GAUSSIAN,
@@ -17,12 +16,17 @@ from dubio.studies.paper_004.legend import (
     Line,
     Way,
 )
+from dubio.studies.restarts import with_error
 from dubio.studies.rows import Rows
 from dubio.studies.study import Plot, Size, Table
 
 CNN: Way = ("cnn", "pass")
 NAMES: dict[Way, str] = {**WAY_NAMES, CNN: "the convolutional network itself"}
-LINES: dict[Way, Line] = {**WAY_LINES, CNN: {"color": GREEN, "linestyle": (0, (2, 1.5))}}
+MIXTURES = ("mixture", "cold mixture")
+LINES: dict[Way, Line] = {
+    **{way: line for way, line in WAY_LINES.items() if way[0] not in MIXTURES},
+    CNN: {"color": GREEN, "linestyle": (0, (2, 1.5)), "marker": "h"},
+}
 ATTACKS = {TRANSFERRED: "Transferred", WHITE_BOX: "White-box"}
 
 
@@ -41,8 +45,8 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
             "network, whose own accuracy on them is drawn, too. White-box: every network has its "
             "own, and a network that is averaged over draws is attacked through draws. Bands are "
             "a standard error from the choice of images. Entropy is the mean, in nats; a network "
-            "that notices the attack is in more doubt where it is less accurate. Of the first "
-            "restart.",
+            "that notices the attack is in more doubt where it is less accurate. Mixtures are in "
+            "the tables. Of the first restart.",
         ),
         *(accuracy_table(rows, attack) for attack in ATTACKS),
     ]
@@ -103,7 +107,7 @@ def draw(rows: Rows, size: Size) -> Figure:
             method, reading = way
             curve = first.where(metric=metric, attack=shown, method=method, reading=reading)
             x, y = curve.values("epsilon"), curve.values()
-            (handles[NAMES[way]],) = axes.plot(x, y, linewidth=1.8, **style)
+            (handles[NAMES[way]],) = axes.plot(x, y, linewidth=1.6, markersize=6, **style)
             if metric == "accuracy":
                 noise = curve.values("error")
                 axes.fill_between(

@@ -11,6 +11,8 @@ from dubio.studies.study import Claim, Finding
 PREDICTION = {
     "gaussian": "draws",
     "mixture": "draws",
+    "slow gaussian": "draws",
+    "slow mixture": "draws",
     "cold gaussian": "draws",
     "cold mixture": "draws",
     "plain": "one pass",
@@ -53,10 +55,10 @@ def beats_mixture(rows: Rows) -> Finding:
 def ordered(rows: Rows, first: str, second: str, margin: float) -> Finding:
     """Whether the first method's error is below the second's plus a margin at each width.
 
-    Cold variants of both are shown, and not judged.
+    Slow and cold variants of both are shown, and not judged.
     """
     rows = single_softmax(rows)
-    methods = (first, second, *(f"cold {m}" for m in (first, second) if f"cold {m}" in METHODS))
+    methods = [m for m in METHODS if m.split()[-1] in (first, second)]
     found = {
         width: {method: fmean(errors(rows, method, width)) for method in methods}
         for width in widths(rows)

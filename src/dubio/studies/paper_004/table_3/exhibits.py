@@ -7,10 +7,10 @@ from statistics import fmean
 from matplotlib.figure import Figure
 
 from dubio.ink import BLUE, INK, RULE, VERMILION, house_style
-from dubio.studies.mnist.restarts import standard_error, with_error
 from dubio.studies.paper_004.legend import NAMES, widths
 from dubio.studies.paper_004.table_3.claims import METHODS, PREDICTION, errors, numbers
 from dubio.studies.paper_004.table_3.published import AUTHORS, BLUNDELL, by_width
+from dubio.studies.restarts import standard_error, with_error
 from dubio.studies.rows import Rows
 from dubio.studies.study import Plot, Size, Table
 
@@ -51,24 +51,25 @@ def error_table(rows: Rows) -> Table:
     """Errors by both ways to predict, next to the published ones."""
 
     def cells(loss: str, method: str, width: int) -> list[str]:
+        own = rows.where(loss=loss)
         found = []
         for prediction in PREDICTIONS:
             error, nll = (
-                numbers(rows.where(loss=loss), method, width, prediction, metric)
-                for metric in ("error", "nll")
+                numbers(own, method, width, prediction, metric) for metric in ("error", "nll")
             )
             mark = "**" if prediction == PREDICTION[method] else ""
             found += [
                 f"{mark}{with_error([100 * value for value in error], 2)}{mark}" if error else "–",
                 with_error(nll, 3) if nll else "–",
             ]
-        return found
+        divergences = own.where(method=method, width=width, metric="kl").values()
+        return [*found, with_error(divergences, 2) if divergences else "–"]
 
     return Table(
         "Test error",
         (
             "network", "units", "Blundell et al., %", "authors, %",
-            "ours by draws, %", "NLL", "ours in one pass, %", "NLL",
+            "ours by draws, %", "NLL", "ours in one pass, %", "NLL", "KL, nats an image",
         ),
         [
             [
@@ -82,7 +83,8 @@ def error_table(rows: Rows) -> Table:
         "By draws: class probabilities are averaged over draws of the weights, or of dropout's "
         "masks, each the same for all digits. In one pass: by the mean weights, or without masks. "
         "In bold what the paper does, to be compared with its numbers. NLL is the mean of "
-        "−log p(label) in nats; with the double softmax, of the network's own. ± is a standard "
+        "−log p(label) in nats; with the double softmax, of the network's own. The KL, in full "
+        "whatever its weight, is what the posterior costs: less is a better bound. ± is a standard "
         "error over restarts, if there are several. Blundell's 2.04 is printed as 2.02 in paper "
         "004.",
     )  # fmt: skip

@@ -19,4 +19,4 @@ BLUNDELL = {
 
 def by_width(table: dict[str, dict[int, float]], method: str) -> dict[int, float]:
     """The errors of a method, or of that which a variant of ours stands beside."""
-    return table[method.removeprefix("cold ")]
+    return table[method.split()[-1]]

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 
 from dubio.ink import BLUE, GREEN, INK, PURPLE, QUIET, RULE, VERMILION, house_style
-from dubio.studies.mnist.restarts import with_error
+from dubio.studies.restarts import with_error
 from dubio.studies.rows import Rows, Scalar
 from dubio.studies.study import Plot, Size, Table
 from dubio.studies.uncertainty.digits_vs_shift.claims import ENTROPY, INFORMATION, NAMES, foreign

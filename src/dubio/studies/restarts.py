@@ -10,7 +10,8 @@ def standard_error(values: Sequence[float]) -> float | None:
     return stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
 
 
-def with_error(values: Sequence[float], digits: int) -> str:
+def with_error(values: Sequence[float], digits: int = 2) -> str:
     """The mean, and its standard error if there are several values."""
     text, error = f"{fmean(values):.{digits}f}", standard_error(values)
-    return text if error is None else f"{text} ± {error:.{digits}f}"
+    shown = text if error is None else f"{text} ± {error:.{digits}f}"
+    return shown.replace("-", "−")
