@@ -5,19 +5,19 @@ from dubio.studies.paper_004.digits import Networks
 
 DEVIATIONS = (
     f"The recipe is ours. The paper trains for 600 epochs by Adam with a rate of 10⁻⁴; here Bayes "
-    f"by Backprop has {Networks.epochs} epochs, dropout {Networks.dropout_epochs} and the plain "
-    f"network {Networks.point_epochs}, or as many as the settings say, and the rate falls along "
-    f"half a cosine to zero, from {Networks.learning_rate:g} for Bayes by Backprop. The deviation "
-    f"of its weights starts at {Networks.deviation:g}.",
+    f"by Backprop has {Networks.epochs} epochs and the other networks {Networks.point_epochs}, or "
+    f"as many as the settings say, and the rate falls along half a cosine to zero, from "
+    f"{Networks.learning_rate:g} for Bayes by Backprop. The deviation of its weights starts at "
+    f"{Networks.deviation:g}.",
     f"The scales of the priors are ours: N(0, {Networks.prior_sigma:g}²); deviations of "
     f"{Networks.slab_sigma:g} and {Networks.spike_sigma:g} in the mixture, half of the weights "
     f"each; b = {Networks.laplace_scale:g} for Laplace. In the paper they are N(0, 1), exp(0) and "
     f"exp(−7), and b = 0.15.",
     f"With so wide a prior deviations grow until most weights are noise, if training lasts long "
-    f"enough. The variant that is called slow has the paper's priors and the KL in full, but its "
-    f"deviations start at {Networks.slow_deviation:g}, with the mixture at "
-    f"{Networks.spiked_deviation:g}, below its spike, and learn at {Networks.slow:g} times the "
-    f"rate of the means: training ends long before they have settled, as its KL shows.",
+    f"enough. The variant that is called slow has the prior N(0, {Networks.slow_sigma:g}²) and the "
+    f"KL in full, but its deviations start at {Networks.slow_deviation:g} and learn at "
+    f"{Networks.slow:g} times the rate of the means: training ends long before they have settled, "
+    f"as its KL shows.",
     f"The KL has the weight 1/M in each of M minibatches, and nothing is tempered. The paper's "
     f"weights, 2^(M−i)/(2^M−1), leave next to none of it after the first ten of 468 minibatches: "
     f"Adam, which does not notice the scale of a gradient, then gives the KL a small part of its "
@@ -25,6 +25,9 @@ DEVIATIONS = (
     f"{Networks.cold:g}.",
     "The KL is in closed form where there is one, for the Gaussian prior and Laplace's; else it "
     "is log q(w) − log p(w) at the weights of the pass. The paper estimates it from two draws.",
+    f"Dropout leaves out {Networks.drop_pixels:.0%} of the pixels and {Networks.drop_units:.0%} of "
+    f"the hidden units. The paper's rate is a half; with a fifth of the pixels, as is usual, 400 "
+    f"units and 40 epochs, that made 1.37 % of errors.",
     f"Pixels are divided by {Scaled.DIVISOR:g}, as by Blundell et al.; by 255 in an earlier state "
     f"of the authors' code.",
     "Outputs go through one softmax, unless rows say double. In that earlier state networks end in "

@@ -1,6 +1,5 @@
 """The networks of section 4.2: two hidden layers on MNIST, by several methods."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, cast
@@ -19,28 +18,18 @@ Method = Literal[
     "mixture",
     "laplace",
     "slow gaussian",
-    "slow mixture",
     "cold gaussian",
     "cold mixture",
     "dropout",
     "plain",
 ]
-"""Bayes by Backprop with one of three priors; the same with the paper's priors and deviations that
-learn slowly, so that training ends before they have widened; the same with less weight on the KL,
-which is no posterior of the model; fixed dropout; neither."""
+"""Bayes by Backprop with one of three priors; the same with the paper's Gaussian prior and
+deviations that learn slowly, so that training ends before they have settled; the same with less
+weight on the KL, which is no posterior of the model; fixed dropout; neither."""
 
 BAYESIAN: tuple[Method, ...] = (
-    "gaussian", "mixture", "laplace",
-    "slow gaussian", "slow mixture", "cold gaussian", "cold mixture",
+    "gaussian", "mixture", "laplace", "slow gaussian", "cold gaussian", "cold mixture",
 )  # fmt: skip
-
-PAPERS: Mapping[Method, Prior] = {
-    "slow gaussian": Gaussian(1.0),
-    "slow mixture": ScaleMixture(0.5, 1.0, math.exp(-7)),
-}
-"""Priors of the paper."""
-
-DROP_PIXELS, DROP_UNITS = 0.2, 0.5
 
 Loss = Literal["cross-entropy", "double softmax"]
 """double softmax is the authors': a softmax in the network, and another in its loss."""
@@ -56,19 +45,20 @@ class Networks:
         test_images: Images to recognise.
         restarts: Networks of each kind, each with its own start and noise.
         epochs: How often Bayes by Backprop goes through the images.
-        point_epochs: How often the plain network does.
-        dropout_epochs: How often networks with dropout do.
+        point_epochs: How often networks without random weights do.
         batch_size: Images of a step of Bayes by Backprop.
         learning_rate: Of Bayes by Backprop, at the start.
         cold: The weight of the KL in the variant that is called cold.
         slow: The learning rate of deviations in the variant that is called slow, in those of means.
-        slow_deviation: Of all its weights, at the start, if the prior is Gaussian.
-        spiked_deviation: If it is the mixture: less than its spike is wide.
+        slow_sigma: The deviation of its prior.
+        slow_deviation: Of all its weights, at the start.
         prior_sigma: The deviation of the Gaussian prior.
         slab_sigma: The wide deviation of the mixture.
         spike_sigma: Its narrow one.
         laplace_scale: The scale b of the Laplace prior.
         deviation: Of all weights, at the start.
+        drop_pixels: The share of pixels that dropout leaves out.
+        drop_units: The share of hidden units.
         draws: Weights that are averaged over for a prediction.
     """
 
@@ -78,26 +68,24 @@ class Networks:
     restarts: int = 3
     epochs: int = 100
     point_epochs: int = 50
-    dropout_epochs: int = 100
     batch_size: int = 256
     learning_rate: float = 2e-3
     cold: float = 0.1
     slow: float = 0.1
+    slow_sigma: float = 1.0
     slow_deviation: float = 0.05
-    spiked_deviation: float = 2e-4
     prior_sigma: float = 0.2
     slab_sigma: float = 0.2
     spike_sigma: float = 0.02
     laplace_scale: float = 0.05
     deviation: float = 0.02
+    drop_pixels: float = 0.1
+    drop_units: float = 0.3
     draws: int = 50
 
     def __post_init__(self) -> None:
         """Refuse what cannot be computed."""
-        for name in (
-            "images", "test_images", "restarts", "epochs", "point_epochs", "dropout_epochs",
-            "draws",
-        ):  # fmt: skip
+        for name in ("images", "test_images", "restarts", "epochs", "point_epochs", "draws"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}: expected at least 1, got {getattr(self, name)}.")
 
@@ -138,6 +126,8 @@ class Networks:
             "restart": restart,
             "seed": seed,
         }
+        if method == "dropout":
+            identity |= {"drop pixels": self.drop_pixels, "drop units": self.drop_units}
 
         def make() -> dubio.ELBO:
             network = self.network(method, width)
@@ -161,22 +151,14 @@ class Networks:
 
     def training(self, method: Method) -> Training:
         """How a method's networks learn."""
-        match method:
-            case "plain":
-                return Training(self.point_epochs)
-            case "dropout":
-                return Training(self.dropout_epochs)
-        pace = self.slow * self.learning_rate if method.startswith("slow") else None
+        if method not in BAYESIAN:
+            return Training(self.point_epochs)
+        pace = self.slow * self.learning_rate if method == "slow gaussian" else None
         return Training(self.epochs, self.batch_size, self.learning_rate, pace)
 
     def start(self, method: Method) -> float:
         """The deviation that random weights begin with."""
-        match method:
-            case "slow gaussian":
-                return self.slow_deviation
-            case "slow mixture":
-                return self.spiked_deviation
-        return self.deviation
+        return self.slow_deviation if method == "slow gaussian" else self.deviation
 
     def network(self, method: Method, width: int) -> nn.Sequential:
         """Bytes – width – width – 10 with ReLU."""
@@ -185,8 +167,10 @@ class Networks:
             plain = nn.Linear(inputs, outputs)
             if method in BAYESIAN:
                 return dubio.Bayesian(plain, prior=self.prior(method), deviation=self.start(method))
-            drop = {"dropout": DROP_PIXELS if inputs == PIXELS else DROP_UNITS}.get(method)
-            return plain if drop is None else nn.Sequential(nn.Dropout(drop), plain)
+            if method == "plain":
+                return plain
+            drop = self.drop_pixels if inputs == PIXELS else self.drop_units
+            return nn.Sequential(nn.Dropout(drop), plain)
 
         return nn.Sequential(
             Scaled(),
@@ -200,11 +184,11 @@ class Networks:
 
     def prior(self, method: Method) -> Prior:
         """What a weight is beforehand."""
-        if method in PAPERS:
-            return PAPERS[method]
         match method.removeprefix("cold "):
             case "mixture":
                 return ScaleMixture(0.5, self.slab_sigma, self.spike_sigma)
+            case "slow gaussian":
+                return Gaussian(self.slow_sigma)
             case "laplace":
                 return Laplace(self.laplace_scale)
             case _:
@@ -218,7 +202,6 @@ SMOKE: Mapping[str, Any] = {
     "restarts": 1,
     "epochs": 3,
     "point_epochs": 2,
-    "dropout_epochs": 2,
     "draws": 3,
 }
 SMALL: Mapping[str, Any] = {"restarts": 1, "epochs": 40, "point_epochs": 40}

@@ -23,7 +23,6 @@ NAMES: Mapping[str, str] = {
     "mixture": "Bayes, mixture prior",
     "laplace": "Bayes, Laplace prior",
     "slow gaussian": "slow Bayes, Gaussian prior",
-    "slow mixture": "slow Bayes, mixture prior",
     "cold gaussian": "cold Bayes, Gaussian prior",
     "cold mixture": "cold Bayes, mixture prior",
     "dropout": "dropout",
@@ -34,7 +33,6 @@ LINES: Mapping[str, Line] = {
     "mixture": {"color": VERMILION, "linestyle": (0, (5, 2))},
     "laplace": {"color": GREEN, "linestyle": (0, (2, 1.5))},
     "slow gaussian": {"color": PURPLE, "linestyle": (0, (3, 1, 1, 1)), "alpha": PALE},
-    "slow mixture": {"color": VERMILION, "linestyle": (0, (8, 2, 1, 2)), "alpha": PALE},
     "cold gaussian": {"color": PURPLE, "linestyle": (0, (11, 3)), "alpha": PALE},
     "cold mixture": {"color": VERMILION, "linestyle": (0, (5, 2, 1, 2, 1, 2)), "alpha": PALE},
     "dropout": {"color": BLUE, "linestyle": (0, (6, 2, 1, 2))},
@@ -47,10 +45,9 @@ MC_DROPOUT: Way = ("dropout", "draws")
 GAUSSIAN: Way = ("gaussian", "draws")
 MIXTURE: Way = ("mixture", "draws")
 SLOW_GAUSSIAN: Way = ("slow gaussian", "draws")
-SLOW_MIXTURE: Way = ("slow mixture", "draws")
 COLD_GAUSSIAN: Way = ("cold gaussian", "draws")
 COLD_MIXTURE: Way = ("cold mixture", "draws")
-BAYESIAN = (GAUSSIAN, MIXTURE, SLOW_GAUSSIAN, SLOW_MIXTURE, COLD_GAUSSIAN, COLD_MIXTURE)
+BAYESIAN = (GAUSSIAN, MIXTURE, SLOW_GAUSSIAN, COLD_GAUSSIAN, COLD_MIXTURE)
 
 WAY_NAMES: Mapping[Way, str] = {
     PLAIN: "plain network",
@@ -60,7 +57,6 @@ WAY_NAMES: Mapping[Way, str] = {
     ("gaussian", "pass"): "Gaussian, mean weights",
     ("mixture", "pass"): "mixture, mean weights",
     ("slow gaussian", "pass"): "slow Gaussian, mean weights",
-    ("slow mixture", "pass"): "slow mixture, mean weights",
     ("cold gaussian", "pass"): "cold Gaussian, mean weights",
     ("cold mixture", "pass"): "cold mixture, mean weights",
 }
@@ -74,7 +70,6 @@ WAY_LINES: Mapping[Way, Line] = {
     COLD_GAUSSIAN: {**LINES["cold gaussian"], "marker": "v"},
     COLD_MIXTURE: {**LINES["cold mixture"], "marker": "*"},
 }
-"""Those that are drawn; where the slow mixture has a place, it is in tables."""
 
 
 def widths(rows: Rows) -> list[int]:

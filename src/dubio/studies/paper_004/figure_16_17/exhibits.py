@@ -60,7 +60,7 @@ def measure_table(rows: Rows) -> Table:
                     for measure, digits in MEASURES.items()
                 ),
             ]
-            for method in dict.fromkeys((*METHODS, *PRIORS, "slow mixture", "cold mixture"))
+            for method in dict.fromkeys((*METHODS, *PRIORS, "cold mixture"))
             for weights in kinds(method)
             for width in widths(rows)
         ],

@@ -17,7 +17,6 @@ from dubio.studies.study import Measurement, Piece, Seed
 
 NETWORKS: tuple[tuple[Method, Loss], ...] = (
     ("mixture", "cross-entropy"),
-    ("slow mixture", "cross-entropy"),
     ("cold mixture", "cross-entropy"),
     ("gaussian", "cross-entropy"),
     ("slow gaussian", "cross-entropy"),

@@ -37,7 +37,7 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
             narrow=(5.0, 15.0),
             note=f"Bins with at least {CASES} images; their accuracy has a standard error of up to "
             "11 points. On the diagonal confidence is what comes true; above it the network is too "
-            "modest, below it too sure. The slow mixture is in the table. Of the first restart.",
+            "modest, below it too sure. Of the first restart.",
         ),
         Plot(
             "confidences",

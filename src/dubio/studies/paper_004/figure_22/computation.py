@@ -19,8 +19,7 @@ from dubio.studies.rows import Scalar
 from dubio.studies.study import Measurement, Piece, Seed
 
 METHODS: tuple[Method, ...] = (
-    "mixture", "slow mixture", "cold mixture", "gaussian", "slow gaussian", "cold gaussian",
-    "dropout", "plain",
+    "mixture", "cold mixture", "gaussian", "slow gaussian", "cold gaussian", "dropout", "plain",
 )  # fmt: skip
 CNN = "cnn"
 EPSILONS = (0.0, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.3)  # of pixels from 0 to 1

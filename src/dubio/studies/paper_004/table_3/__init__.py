@@ -10,14 +10,14 @@ from dubio.studies.study import Study
 STUDY = Study(
     id="004/table-3",
     protocol="Networks pixels–h–h–10 with ReLU learn all training digits of MNIST: by Bayes by "
-    "Backprop with a Gaussian prior and with a mixture of two Gaussians, with dropout of a fifth "
-    "of the pixels and half of the hidden units, and with neither. Bayes by Backprop recognises "
-    "the test digits by the average over draws of all weights, as in the paper, and by the mean "
-    "weights alone; dropout in one pass without masks, as in the paper, and by the average over "
-    "masks. Variants are the authors' double softmax, one in the network and one in its loss, one "
-    "network of each kind; Bayes by Backprop with the paper's priors, the KL in full, and "
-    "deviations that learn slowly, which is called slow; and Bayes by Backprop with less weight on "
-    "the KL, which is called cold.",
+    "Backprop with a Gaussian prior and with a mixture of two Gaussians, with dropout of pixels "
+    "and hidden units, and with neither. Bayes by Backprop recognises the test digits by the "
+    "average over draws of all weights, as in the paper, and by the mean weights alone; dropout in "
+    "one pass without masks, as in the paper, and by the average over masks. Variants are the "
+    "authors' double softmax, one in the network and one in its loss, one network of each kind; "
+    "Bayes by Backprop with the paper's Gaussian prior, the KL in full, and deviations that learn "
+    "slowly, which is called slow; and Bayes by Backprop with less weight on the KL, which is "
+    "called cold.",
     scales={
         "smoke": Config(**SMOKE, widths=(16,), double_widths=(16,)),
         "small": Config(**{**SMALL, "restarts": 3}, widths=(400,)),

@@ -12,7 +12,6 @@ PREDICTION = {
     "gaussian": "draws",
     "mixture": "draws",
     "slow gaussian": "draws",
-    "slow mixture": "draws",
     "cold gaussian": "draws",
     "cold mixture": "draws",
     "plain": "one pass",

@@ -16,8 +16,7 @@ from dubio.studies.paper_004.digits import BAYESIAN, Loss, Method, Networks
 from dubio.studies.study import Measurement, Piece, Seed
 
 METHODS: tuple[Method, ...] = (
-    "mixture", "slow mixture", "cold mixture", "gaussian", "slow gaussian", "cold gaussian",
-    "dropout", "plain",
+    "mixture", "cold mixture", "gaussian", "slow gaussian", "cold gaussian", "dropout", "plain",
 )  # fmt: skip
 DOUBLE_METHODS: tuple[Method, ...] = ("gaussian", "dropout", "plain")
 
