@@ -95,6 +95,30 @@ def test_dropout_rates_may_learn_at_a_pace_of_their_own(digits: Digits) -> None:
     assert moved == {None: pytest.approx(1e-3, rel=1e-3), 0.2: pytest.approx(0.2, rel=1e-3)}
 
 
+def test_names_of_settings_are_part_of_the_key(digits: Digits, tmp_path: Path) -> None:
+    """Another name would give networks other seeds: raise REVISION if one has to change."""
+    training = Training(epochs=1, batch_size=200, noise_learning_rate=0.1)
+    trained(_objective, {"kind": "linear"}, digits, training)
+    settings = {
+        "epochs": 1, "batch_size": 200, "learning_rate": 1e-3, "noise_learning_rate": 0.1,
+    }  # fmt: skip
+    key = digest([REVISION, {"kind": "linear"}, settings, torch.__version__])
+    assert (tmp_path / "cache" / "networks" / f"{key[:16]}.pt").exists()
+
+
+def test_a_damaged_network_is_set_aside_and_made_anew(digits: Digits, tmp_path: Path) -> None:
+    training = Training(epochs=1, batch_size=200)
+    first = trained(_objective, {"kind": "linear"}, digits, training).network
+    (file,) = (tmp_path / "cache" / "networks").iterdir()
+    content = file.read_bytes()
+    file.write_bytes(content[: len(content) // 2])
+    with pytest.warns(UserWarning, match="could not be read: it is .*damaged now"):
+        again = trained(_objective, {"kind": "linear"}, digits, training).network
+    assert torch.equal(first(digits.test), again(digits.test))
+    assert file.with_suffix(".damaged").read_bytes() == content[: len(content) // 2]
+    trained(_objective, {"kind": "linear"}, digits, training)  # no warning: it is whole
+
+
 def test_a_pace_that_is_not_given_changes_no_key(digits: Digits, tmp_path: Path) -> None:
     training, identity = Training(epochs=1, batch_size=200), {"kind": "linear"}
     trained(_objective, identity, digits, training)

@@ -8,13 +8,12 @@ from torch import nn
 
 import dubio
 from dubio.layers.bayesian import bayesian_layers
-from dubio.studies.paper_004.digits import SMOKE
-from dubio.studies.paper_004.figure_20_21.claims import CLAIMS, CLEAR
+from dubio.studies.paper_004.digits import SMOKE, NetworksByWidth
+from dubio.studies.paper_004.figure_20_21.claims import ALIKE, CLAIMS, CLEAR
 from dubio.studies.paper_004.figure_20_21.computation import (
     HIGHEST,
     LOWEST,
     SHARES,
-    Config,
     kept_rows,
     pieces,
     ratio_rows,
@@ -25,7 +24,7 @@ from dubio.studies.rows import Rows
 from dubio.studies.study import Seed
 
 SEED = Seed(own=1, common=2, given=0)
-TINY = Config(**SMOKE, widths=(8,))
+TINY = NetworksByWidth(**SMOKE, widths=(8,))
 
 
 def test_ratios_are_in_decibels_and_add_up() -> None:
@@ -61,8 +60,7 @@ def test_a_network_loses_its_weights() -> None:
     rows = Rows(list(run(TINY, piece, SEED)))
     network = TINY.trained("gaussian", 8, 1, SEED.given).network
     digits = TINY.digits()
-    generator = torch.Generator().manual_seed(SEED.own)
-    mean = read(network, digits.test, "draws", TINY.draws, generator).mean
+    mean = read(network, digits.test, "draws", TINY.draws, SEED).mean
     wrong = float((mean.argmax(-1) != digits.test_labels).double().mean())
     assert rows.value(metric="wrong", reading="draws", share=0.0) == pytest.approx(wrong)
     for reading in ("draws", "pass"):
@@ -90,7 +88,7 @@ def made_up(
         ("cold mixture", cold, cold_output),
     ):
         row = {"method": method, "width": 400, "restart": 1}
-        for share in (0.95, 0.98):
+        for share in ALIKE:
             fields = {"metric": "cost", "reading": "draws", "share": share}
             rows.append({**row, **fields, "value": lost, "error": 0.001})
         for layer, kept in ((1, 0.1), (2, 0.2), (3, top)):

@@ -1,5 +1,6 @@
 """The report: complete, self-contained and honest about what is missing; seen by a browser."""
 
+import dataclasses
 import json
 import re
 import shutil
@@ -13,7 +14,9 @@ import pytest
 import practice
 from dubio import cli
 from dubio.studies import catalogue
+from dubio.studies.rows import Rows
 from dubio.studies.running import run
+from dubio.studies.study import Claim, Finding
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 VOID = {"meta", "link", "br", "img", "hr", "input", "use", "path", "rect", "line", "stop"}
@@ -132,6 +135,30 @@ def test_damaged_rows_are_named_and_the_rest_is_shown(
     assert str(rows) in capsys.readouterr().err
     assert rows.read_text() == "garbage\n"  # a report changes nothing
     assert (tmp_path / "report" / "index.html").exists()
+
+
+@pytest.mark.parametrize("part", ["exhibits", "claims"])
+def test_rows_that_do_not_fit_cost_their_own_page_alone(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    part: str,
+) -> None:
+    for study in (catalogue.find("000/figure-1").load(), practice.STUDY):
+        run(study, "smoke", study.scales["smoke"], root=tmp_path)
+
+    def fails(rows: Rows) -> Finding:
+        raise KeyError("a method that is new")
+
+    changes = {"exhibits": fails, "claims": [Claim("", "", "", fails)]}
+    changed = dataclasses.replace(practice.STUDY, **{part: changes[part]})
+    monkeypatch.setattr(practice, "STUDY", changed)
+    assert cli.main(["report", "--rows", str(tmp_path)]) == 1
+    message = capsys.readouterr().err
+    assert f"{practice.ID}: its rows do not fit its code" in message
+    assert "a method that is new" in message
+    names = {path.name for path in (tmp_path / "report").iterdir()}
+    assert names == {"index.html", "000-figure-1.html"}
 
 
 def test_a_report_of_nothing(tmp_path: Path) -> None:

@@ -19,6 +19,10 @@ class CheckpointError(RuntimeError):
     """A checkpoint cannot be written, cannot be read, or belongs to another run."""
 
 
+class DamagedCheckpointError(CheckpointError):
+    """A checkpoint cannot be read."""
+
+
 @final
 class Checkpoint:
     """One file with the state of a run, replaced as a whole whenever it is saved.
@@ -133,7 +137,7 @@ def _load(path: Path) -> State:
             raise zipfile.BadZipFile(f"wrong checksum of {broken}")
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # whatever bytes may bring about
-        raise CheckpointError(
+        raise DamagedCheckpointError(
             f"checkpoint: expected a whole file of dubio.fit, got {path}, which cannot be read "
             f"({_reason(error)}); restore a copy, or delete the file to start anew."
         ) from error

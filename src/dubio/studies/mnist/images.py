@@ -1,5 +1,6 @@
 """Handwritten digits as bytes: a quarter of the memory, and made into numbers batch by batch."""
 
+from collections.abc import Mapping
 from typing import Literal, NamedTuple, final
 
 import torch
@@ -9,6 +10,9 @@ from dubio.data import mnist
 
 Source = Literal["mnist", "digits"]
 """MNIST; or the 1797 digits of scikit-learn enlarged, for a trial without any data."""
+
+AVAILABLE: Mapping[Source, tuple[int, int]] = {"mnist": (60_000, 10_000), "digits": (1_347, 450)}
+"""Images to learn from, and to recognise."""
 
 PIXELS = 28 * 28
 CLASSES = 10

@@ -1,6 +1,7 @@
 """Networks that are trained once, for every study that wants them."""
 
 import dataclasses
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +18,7 @@ from dubio.masks.mask import LearnedRate
 from dubio.studies.mnist.images import Digits
 from dubio.studies.recipe import digest
 from dubio.studies.rows import Scalar
+from dubio.training.checkpoint import DamagedCheckpointError
 from dubio.training.history import History
 
 REVISION = 1  # raise it when training changes: networks in the cache then count no more
@@ -67,6 +69,7 @@ def trained(
 
     The folder ``networks`` of the cache holds a checkpoint under a hash of all that decides the
     weights. So a run that was killed goes on, and studies that look at the same network share it.
+    A file that cannot be read is set aside.
 
     Args:
         make: Makes the objective; its random numbers follow from the identity.
@@ -76,22 +79,35 @@ def trained(
     """
     settings = {k: v for k, v in dataclasses.asdict(training).items() if v is not None}
     key = digest([REVISION, dict(identity), settings, torch.__version__])
-    torch.manual_seed(int(key[:8], 16))
-    objective = make()
-    steps = training.epochs * -(-len(digits.train) // training.batch_size)
-    history = dubio.fit(
-        objective,
-        (digits.train, digits.train_labels),
-        epochs=training.epochs,
-        batch_size=training.batch_size,
-        optimizer=partial(adam, training, objective),
-        schedule=partial(CosineAnnealingLR, T_max=steps),
-        schedule_every="step",
-        validate=lambda: wrong(objective.model(digits.test), digits.test_labels),
-        checkpoint=cache_directory() / "networks" / f"{key[:16]}.pt",
-        progress=False,
-    )
-    return Trained(objective.model.eval(), history)
+    file = cache_directory() / "networks" / f"{key[:16]}.pt"
+
+    def train() -> Trained:
+        torch.manual_seed(int(key[:8], 16))
+        objective = make()
+        steps = training.epochs * -(-len(digits.train) // training.batch_size)
+        history = dubio.fit(
+            objective,
+            (digits.train, digits.train_labels),
+            epochs=training.epochs,
+            batch_size=training.batch_size,
+            optimizer=partial(adam, training, objective),
+            schedule=partial(CosineAnnealingLR, T_max=steps),
+            schedule_every="step",
+            validate=lambda: wrong(objective.model(digits.test), digits.test_labels),
+            checkpoint=file,
+            progress=False,
+        )
+        return Trained(objective.model.eval(), history)
+
+    try:
+        return train()
+    except DamagedCheckpointError:
+        aside = file.with_suffix(".damaged")
+        file.replace(aside)
+        warnings.warn(
+            f"{file} could not be read: it is {aside.name} now, and made anew.", stacklevel=2
+        )
+        return train()
 
 
 def adam(training: Training, objective: nn.Module, parameters: Sequence[nn.Parameter]) -> Adam:
@@ -120,4 +136,4 @@ def noise_parameters(objective: nn.Module) -> Iterator[nn.Parameter]:
 
 def wrong(logits: Tensor, labels: Tensor) -> Tensor:  # (B, C), (B,) -> ()
     """The share of images whose most likely class is not theirs."""
-    return (logits.argmax(-1) != labels).float().mean()
+    return (logits.argmax(-1) != labels).double().mean()

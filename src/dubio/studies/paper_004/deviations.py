@@ -6,13 +6,14 @@ from dubio.studies.paper_004.digits import Networks
 DEVIATIONS = (
     f"The recipe is ours. The paper trains for 600 epochs by Adam with a rate of 10⁻⁴; here Bayes "
     f"by Backprop has {Networks.epochs} epochs and the other networks {Networks.point_epochs}, or "
-    f"as many as the settings say, and the rate falls along half a cosine to zero, from "
-    f"{Networks.learning_rate:g} for Bayes by Backprop. The deviation of its weights starts at "
-    f"{Networks.deviation:g}.",
+    f"as many as the settings say. The rate falls along half a cosine to zero, from "
+    f"{Networks.learning_rate:g} for Bayes by Backprop, with {Networks.batch_size} images a step, "
+    f"and from 10⁻³ for the others, with 128 as in the paper. The deviation of Bayesian weights "
+    f"starts at {Networks.deviation:g}.",
     f"The scales of the priors are ours: N(0, {Networks.prior_sigma:g}²); deviations of "
-    f"{Networks.slab_sigma:g} and {Networks.spike_sigma:g} in the mixture, half of the weights "
-    f"each; b = {Networks.laplace_scale:g} for Laplace. In the paper they are N(0, 1), exp(0) and "
-    f"exp(−7), and b = 0.15.",
+    f"{Networks.slab_sigma:g} and {Networks.spike_sigma:g} in the mixture, with equal "
+    f"probability; b = {Networks.laplace_scale:g} for Laplace. In the paper they are N(0, 1), "
+    f"exp(0) and exp(−7), and b = 0.15.",
     f"With so wide a prior deviations grow until most weights are noise, if training lasts long "
     f"enough. The variant that is called slow has the prior N(0, {Networks.slow_sigma:g}²) and the "
     f"KL in full, but its deviations start at {Networks.slow_deviation:g} and learn at "

@@ -1,6 +1,7 @@
 """The networks of section 4.2: two hidden layers on MNIST, by several methods."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -9,7 +10,7 @@ from torch import nn
 import dubio
 from dubio.likelihoods import Categorical
 from dubio.priors import Gaussian, Laplace, Prior, ScaleMixture
-from dubio.studies.mnist.images import CLASSES, PIXELS, Digits, Scaled, Source, load
+from dubio.studies.mnist.images import AVAILABLE, CLASSES, PIXELS, Digits, Scaled, Source, load
 from dubio.studies.mnist.training import Trained, Training, trained
 from dubio.studies.study import Piece, Seed
 
@@ -67,13 +68,13 @@ class Networks:
     test_images: int = 10_000
     restarts: int = 3
     epochs: int = 100
-    point_epochs: int = 50
+    point_epochs: int = 100
     batch_size: int = 256
     learning_rate: float = 2e-3
     cold: float = 0.1
-    slow: float = 0.1
+    slow: float = 0.2
     slow_sigma: float = 1.0
-    slow_deviation: float = 0.05
+    slow_deviation: float = 0.01
     prior_sigma: float = 0.2
     slab_sigma: float = 0.2
     spike_sigma: float = 0.02
@@ -85,9 +86,28 @@ class Networks:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be computed."""
-        for name in ("images", "test_images", "restarts", "epochs", "point_epochs", "draws"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: expected at least 1, got {getattr(self, name)}.")
+        train, test = AVAILABLE[self.source]
+        limits = {
+            "images": (1, train), "test_images": (2, test), "restarts": (1, None),
+            "epochs": (1, None), "point_epochs": (1, None), "batch_size": (1, None),
+            "draws": (1, None),
+        }  # fmt: skip
+        for name, (least, most) in limits.items():
+            value = getattr(self, name)
+            if value < least or (most is not None and value > most):
+                end = "" if most is None else f" and at most {most:,}"
+                raise ValueError(f"{name}: expected at least {least}{end}, got {value:,}.")
+        for name in (
+            "learning_rate", "cold", "slow", "slow_sigma", "slow_deviation", "prior_sigma",
+            "slab_sigma", "spike_sigma", "laplace_scale", "deviation",
+        ):  # fmt: skip
+            if not 0.0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name}: expected a positive number, got {getattr(self, name)}.")
+        for name in ("drop_pixels", "drop_units"):
+            if not 0.0 <= getattr(self, name) < 1.0:
+                raise ValueError(
+                    f"{name}: expected a share from 0 to below 1, got {getattr(self, name)}."
+                )
 
     def digits(self) -> Digits:
         """The images; the same for all networks."""
@@ -193,6 +213,37 @@ class Networks:
                 return Laplace(self.laplace_scale)
             case _:
                 return Gaussian(self.prior_sigma)
+
+
+@dataclass(frozen=True)
+class NetworksByWidth(Networks):
+    """Settings of networks with several numbers of units.
+
+    Attributes:
+        widths: Units of a hidden layer.
+    """
+
+    widths: tuple[int, ...] = (400, 800, 1200)
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be computed."""
+        super().__post_init__()
+        positive_widths("widths", self.widths)
+
+    def pieces(self, methods: Sequence[Method]) -> list[Piece]:
+        """A piece for each network, the widest first."""
+        return [
+            {"method": method, "width": width, "restart": restart}
+            for width in sorted(self.widths, reverse=True)
+            for method in methods
+            for restart in range(1, self.restarts + 1)
+        ]
+
+
+def positive_widths(name: str, widths: Sequence[int]) -> None:
+    """Complain about layers without units."""
+    if not widths or min(widths) < 1:
+        raise ValueError(f"{name}: expected one or more, each at least 1, got {widths}.")
 
 
 SMOKE: Mapping[str, Any] = {

@@ -10,6 +10,7 @@ import dubio
 from dubio.likelihoods import Categorical
 from dubio.predictive import Predictive, StoredDraws
 from dubio.studies.paper_004.digits import Method
+from dubio.studies.study import Seed
 
 Reading = Literal["draws", "pass"]
 
@@ -24,7 +25,7 @@ def read(
     images: Tensor,
     reading: Reading,
     draws: int,
-    generator: torch.Generator | None = None,
+    seed: Seed,
 ) -> Predictive:
     """What a network says about images.
 
@@ -33,9 +34,11 @@ def read(
         images: Bytes, or numbers in their place.  # (B, 28, 28)
         reading: How.
         draws: Draws to average over, if any.
-        generator: Source of their noise.
+        seed: Their noise follows from that of the user alone: studies that read the same images
+            by the same network get the same numbers.
     """
     if reading == "draws":
+        generator = torch.Generator().manual_seed(seed.given)
         return dubio.predict(
             network, images, draws=draws, likelihood=Categorical(), generator=generator
         )

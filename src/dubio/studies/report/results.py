@@ -105,8 +105,22 @@ class Result:
 def collect(root: Path) -> tuple[list[Result], list[str]]:
     """What there is for every entry of the catalogue, and files that could not be used."""
     problems: list[str] = []
-    results = [Result(entry, choose(entry, root, problems)) for entry in catalogue.ENTRIES]
+    results = []
+    for entry in catalogue.ENTRIES:
+        try:
+            shown = choose(entry, root, problems)
+        except Exception as error:  # other rows than the code of today has cost this study alone
+            problems.append(misfit(entry, error))
+            shown = None
+        results.append(Result(entry, shown))
     return results, problems
+
+
+def misfit(entry: Entry, error: Exception) -> str:
+    """Says that stored rows are not those that a study expects."""
+    return (
+        f"{entry.id}: its rows do not fit its code ({type(error).__name__}: {error}); run it again."
+    )
 
 
 def choose(entry: Entry, root: Path, problems: list[str]) -> Shown | None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, final
 
 from dubio.studies.report.pages import overview, page_name, study_page
-from dubio.studies.report.results import Result, collect
+from dubio.studies.report.results import Result, collect, misfit
 from dubio.studies.store import write_whole
 
 
@@ -37,9 +37,15 @@ class Site:
 def write_site(rows: Path, output: Path) -> Site:
     """Write all pages from the rows in a folder; they need nothing else, nor the network."""
     results, problems = collect(rows)
-    for result in results:
+    for place, result in enumerate(results):
         if result.shown is not None:
-            write_whole(output / page_name(result.entry), study_page(result.entry, result.shown))
+            try:
+                page = study_page(result.entry, result.shown)
+            except Exception as error:  # as in collect
+                problems.append(misfit(result.entry, error))
+                results[place] = Result(result.entry, None)
+            else:
+                write_whole(output / page_name(result.entry), page)
     index = output / "index.html"
     write_whole(index, overview(results))
     return Site(index, results, problems)

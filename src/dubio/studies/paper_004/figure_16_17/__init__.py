@@ -1,9 +1,9 @@
 """Figures 16 and 17 of paper 004: how trained weights are distributed, by method and prior."""
 
 from dubio.studies.paper_004.deviations import DEVIATIONS
-from dubio.studies.paper_004.digits import PAPER, SMALL, SMOKE
+from dubio.studies.paper_004.digits import PAPER, SMALL, SMOKE, NetworksByWidth
 from dubio.studies.paper_004.figure_16_17.claims import CLAIMS
-from dubio.studies.paper_004.figure_16_17.computation import Config, pieces, run
+from dubio.studies.paper_004.figure_16_17.computation import pieces, run
 from dubio.studies.paper_004.figure_16_17.exhibits import exhibits
 from dubio.studies.study import Study
 
@@ -14,14 +14,15 @@ STUDY = Study(
     "and of dropout as they are, those of Bayes by Backprop as one draw of the posterior and as "
     "its means.",
     scales={
-        "smoke": Config(**SMOKE, widths=(16,)),
-        "small": Config(**SMALL, widths=(400,)),
-        "paper": Config(**PAPER),
+        "smoke": NetworksByWidth(**SMOKE, widths=(16,)),
+        "small": NetworksByWidth(**SMALL, widths=(400,)),
+        "paper": NetworksByWidth(**PAPER),
     },
     pieces=pieces,
     run=run,
     exhibits=exhibits,
     claims=CLAIMS,
+    revision=2,
     deviations=(
         *DEVIATIONS,
         "The paper does not say whether its Bayesian weights are drawn, as those of Blundell et "

@@ -1,13 +1,12 @@
 """Weights of trained networks: their histogram, how wide it is, and how heavy its tails are."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 import dubio
-from dubio.studies.paper_004.digits import BAYESIAN, Method, Networks
+from dubio.studies.paper_004.digits import BAYESIAN, Method, NetworksByWidth
 from dubio.studies.study import Measurement, Piece, Seed
 
 METHODS: tuple[Method, ...] = (*BAYESIAN, "dropout", "plain")
@@ -16,28 +15,12 @@ SHOWN = 0.999  # of the weights are within the bins
 MIDDLE = 0.9  # of the weights are within the width
 
 
-@dataclass(frozen=True)
-class Config(Networks):
-    """Settings of the histograms.
-
-    Attributes:
-        widths: Units of a hidden layer.
-    """
-
-    widths: tuple[int, ...] = (400, 800, 1200)
+def pieces(config: NetworksByWidth) -> list[Piece]:
+    """A piece for each network."""
+    return config.pieces(METHODS)
 
 
-def pieces(config: Config) -> list[Piece]:
-    """A piece for each network, the widest first."""
-    return [
-        {"method": method, "width": width, "restart": restart}
-        for width in sorted(config.widths, reverse=True)
-        for method in METHODS
-        for restart in range(1, config.restarts + 1)
-    ]
-
-
-def run(config: Config, piece: Piece, seed: Seed) -> Iterator[Measurement]:
+def run(config: NetworksByWidth, piece: Piece, seed: Seed) -> Iterator[Measurement]:
     """Measures of the weights and, for the first restart, their histogram."""
     network = config.of(piece, seed).network.requires_grad_(False)
     found = {"means" if piece["method"] in BAYESIAN else "trained": weights(network)}

@@ -1,9 +1,9 @@
 """Figure 18 of paper 004: test error on MNIST while networks learn."""
 
 from dubio.studies.paper_004.deviations import DEVIATIONS
-from dubio.studies.paper_004.digits import PAPER, SMALL, SMOKE
+from dubio.studies.paper_004.digits import PAPER, SMALL, SMOKE, NetworksByWidth
 from dubio.studies.paper_004.figure_18.claims import CLAIMS
-from dubio.studies.paper_004.figure_18.computation import Config, pieces, run
+from dubio.studies.paper_004.figure_18.computation import pieces, run
 from dubio.studies.paper_004.figure_18.exhibits import exhibits
 from dubio.studies.study import Study
 
@@ -14,14 +14,15 @@ STUDY = Study(
     "share of test digits that one pass gets wrong, by the mean weights of Bayes by Backprop and "
     "without dropout's masks.",
     scales={
-        "smoke": Config(**SMOKE, widths=(16,)),
-        "small": Config(**SMALL, widths=(400,)),
-        "paper": Config(**PAPER),
+        "smoke": NetworksByWidth(**SMOKE, widths=(16,)),
+        "small": NetworksByWidth(**SMALL, widths=(400,)),
+        "paper": NetworksByWidth(**PAPER),
     },
     pieces=pieces,
     run=run,
     exhibits=exhibits,
     claims=CLAIMS,
+    revision=2,
     deviations=(
         *DEVIATIONS,
         "The paper does not say how the Bayesian network predicts while it learns; here by its "

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from dubio import metrics
 from dubio.likelihoods import Categorical
 from dubio.predictive import Predictive, StoredDraws
-from dubio.studies.paper_004.digits import Loss, Method, Networks
+from dubio.studies.paper_004.digits import Loss, Method, Networks, positive_widths
 from dubio.studies.paper_004.reading import read, readings
 from dubio.studies.study import Measurement, Piece, Seed
 
@@ -44,6 +44,7 @@ class Config(Networks):
     def __post_init__(self) -> None:
         """Refuse what cannot be computed."""
         super().__post_init__()
+        positive_widths("width", (self.width,))
         if self.resamples < 2:
             raise ValueError(f"resamples: expected at least 2, got {self.resamples}.")
 
@@ -67,7 +68,7 @@ def run(config: Config, piece: Piece, seed: Seed) -> Iterator[Measurement]:
     network = cast(nn.Sequential, trained.network)
     scores = network[:-1] if twice else network  # logits: their probabilities never underflow
     for reading in readings(method):
-        once = read(scores, digits.test, reading, config.draws)
+        once = read(scores, digits.test, reading, config.draws, seed)
         for softmaxes, predictive in enumerate([once, softened(once)] if twice else [once], 1):
             for row in measured(predictive, digits.test_labels, config.resamples):
                 yield {"reading": reading, "softmaxes": softmaxes, **row}

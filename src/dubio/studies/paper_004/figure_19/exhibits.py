@@ -94,7 +94,7 @@ def cells(rows: Rows) -> list[str]:
 
     def with_noise(metric: str, sign: str = "") -> str:
         level, noise = (100 * mean(rows, metric, field) for field in ("value", "error"))
-        return f"{level:{sign}.2f} ± {noise:.2f}"
+        return f"{level:{sign}.2f} ± {noise:.2f}".replace("-", "−")
 
     return [
         value("accuracy", 2, 100.0),

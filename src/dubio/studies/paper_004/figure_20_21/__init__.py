@@ -1,9 +1,9 @@
 """Figures 20 and 21 of paper 004: how many weights a Bayesian network can do without."""
 
 from dubio.studies.paper_004.deviations import DEVIATIONS
-from dubio.studies.paper_004.digits import PAPER, SMALL, SMOKE
+from dubio.studies.paper_004.digits import PAPER, SMALL, SMOKE, NetworksByWidth
 from dubio.studies.paper_004.figure_20_21.claims import CLAIMS
-from dubio.studies.paper_004.figure_20_21.computation import Config, pieces, run
+from dubio.studies.paper_004.figure_20_21.computation import pieces, run
 from dubio.studies.paper_004.figure_20_21.exhibits import exhibits
 from dubio.studies.study import Study
 
@@ -15,14 +15,15 @@ STUDY = Study(
     "of the lowest is set to zero in mean and deviation, without further training. All test images "
     "are recognised by draws of what is left, and by its means.",
     scales={
-        "smoke": Config(**SMOKE, widths=(16,)),
-        "small": Config(**SMALL, widths=(400,)),
-        "paper": Config(**PAPER),
+        "smoke": NetworksByWidth(**SMOKE, widths=(16,)),
+        "small": NetworksByWidth(**SMALL, widths=(400,)),
+        "paper": NetworksByWidth(**PAPER),
     },
     pieces=pieces,
     run=run,
     exhibits=exhibits,
     claims=CLAIMS,
+    revision=2,
     deviations=(
         *DEVIATIONS,
         "The paper replaces posteriors by a Dirac delta; we take it to be one at zero, as the "

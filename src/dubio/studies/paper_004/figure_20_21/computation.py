@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import cast
 
 import torch
@@ -11,7 +10,7 @@ from torch import Tensor, nn
 import dubio
 from dubio.layers.bayesian import bayesian_layers
 from dubio.layers.pruning import Pruned
-from dubio.studies.paper_004.digits import Method, Networks
+from dubio.studies.paper_004.digits import Method, NetworksByWidth
 from dubio.studies.paper_004.reading import read, readings
 from dubio.studies.study import Measurement, Piece, Seed
 
@@ -20,28 +19,12 @@ SHARES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999)  # of weigh
 LOWEST, HIGHEST = -40, 20  # decibels; bins are one wide, and the outer ones hold all beyond
 
 
-@dataclass(frozen=True)
-class Config(Networks):
-    """Settings of the pruning.
-
-    Attributes:
-        widths: Units of a hidden layer, a network each.
-    """
-
-    widths: tuple[int, ...] = (400, 800, 1200)
+def pieces(config: NetworksByWidth) -> list[Piece]:
+    """A piece for each network."""
+    return config.pieces(METHODS)
 
 
-def pieces(config: Config) -> list[Piece]:
-    """A piece for each network, the widest first."""
-    return [
-        {"method": method, "width": width, "restart": restart}
-        for width in sorted(config.widths, reverse=True)
-        for method in METHODS
-        for restart in range(1, config.restarts + 1)
-    ]
-
-
-def run(config: Config, piece: Piece, seed: Seed) -> Iterator[Measurement]:
+def run(config: NetworksByWidth, piece: Piece, seed: Seed) -> Iterator[Measurement]:
     """Prune a network, each time from the start; draws have the same noise at every share."""
     method = cast(Method, piece["method"])
     width, restart = cast(int, piece["width"]), cast(int, piece["restart"])
@@ -53,8 +36,7 @@ def run(config: Config, piece: Piece, seed: Seed) -> Iterator[Measurement]:
         left = copy.deepcopy(network)
         yield from kept_rows(dubio.prune(left, share), share)
         for reading in readings(method):
-            generator = torch.Generator().manual_seed(seed.own)
-            predictive = read(left, digits.test, reading, config.draws, generator)
+            predictive = read(left, digits.test, reading, config.draws, seed)
             wrong = (predictive.mean.argmax(-1) != digits.test_labels).double()  # (B,)
             whole.setdefault(reading, wrong)
             for metric, values in (("wrong", wrong), ("cost", wrong - whole[reading])):

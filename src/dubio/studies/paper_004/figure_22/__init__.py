@@ -25,6 +25,7 @@ STUDY = Study(
     run=run,
     exhibits=exhibits,
     claims=CLAIMS,
+    revision=2,
     deviations=(
         *DEVIATIONS,
         "The paper's convolutional network is described as simple. Ours has two layers of 16 and "

@@ -13,7 +13,7 @@ from dubio import attack, metrics
 from dubio.likelihoods import Categorical
 from dubio.studies.mnist.images import CLASSES, Digits, Scaled
 from dubio.studies.mnist.training import Trained, Training, trained
-from dubio.studies.paper_004.digits import Method, Networks
+from dubio.studies.paper_004.digits import Method, Networks, positive_widths
 from dubio.studies.paper_004.reading import Reading, quiet, read, readings
 from dubio.studies.rows import Scalar
 from dubio.studies.study import Measurement, Piece, Seed
@@ -40,12 +40,13 @@ class Config(Networks):
 
     width: int = 1200
     attacked: int = 10_000
-    attack_draws: int = 20
+    attack_draws: int = 100
     cnn_epochs: int = 10
 
     def __post_init__(self) -> None:
         """Refuse what cannot be computed."""
         super().__post_init__()
+        positive_widths("width", (self.width,))
         for name in ("attacked", "attack_draws", "cnn_epochs"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}: expected at least 1, got {getattr(self, name)}.")
@@ -68,14 +69,14 @@ def run(config: Config, piece: Piece, seed: Seed) -> Iterator[Measurement]:
     source = convolutional(config, digits, seed.given).network
     elsewhere = direction(source, images, labels, "pass", 1)
     if piece["method"] == CNN:
-        yield from watched(config, source, images, labels, "pass", "white-box", elsewhere)
+        yield from watched(config, source, images, labels, "pass", "white-box", elsewhere, seed)
         return
     method, restart = cast(Method, piece["method"]), cast(int, piece["restart"])
     network = config.trained(method, config.width, restart, seed.given).network
     for reading in readings(method):
         own = direction(network, images, labels, reading, config.attack_draws)
         for kind, change in (("transferred", elsewhere), ("white-box", own)):
-            yield from watched(config, network, images, labels, reading, kind, change)
+            yield from watched(config, network, images, labels, reading, kind, change, seed)
 
 
 def chosen(digits: Digits, count: int) -> tuple[Tensor, Tensor]:
@@ -132,11 +133,12 @@ def watched(
     reading: Reading,
     kind: str,
     change: Tensor,
+    seed: Seed,
 ) -> Iterator[Measurement]:
     """Accuracy and entropy on images that are changed more and more."""
     for epsilon in EPSILONS:
         attacked = (images + epsilon * WHITE * change).clamp(0, WHITE).float()
-        predictive = read(network, attacked, reading, config.draws)
+        predictive = read(network, attacked, reading, config.draws, seed)
         accuracy = float(metrics.accuracy(predictive, labels))
         fields: Measurement = {"attack": kind, "reading": reading, "epsilon": epsilon}
         yield {

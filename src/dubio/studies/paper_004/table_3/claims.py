@@ -8,16 +8,16 @@ from dubio.studies.paper_004.table_3.published import AUTHORS, BLUNDELL, by_widt
 from dubio.studies.rows import Rows
 from dubio.studies.study import Claim, Finding
 
-PREDICTION = {
+READING = {
     "gaussian": "draws",
     "mixture": "draws",
     "slow gaussian": "draws",
     "cold gaussian": "draws",
     "cold mixture": "draws",
-    "plain": "one pass",
-    "dropout": "one pass",
+    "plain": "pass",
+    "dropout": "pass",
 }  # that of the paper
-METHODS = tuple(PREDICTION)
+METHODS = tuple(READING)
 TOLERATED = 0.1  # points: the standard error of 1.2 % from the choice of 10,000 test digits
 
 
@@ -26,14 +26,14 @@ def single_softmax(rows: Rows) -> Rows:
     return rows.where(loss="cross-entropy")
 
 
-def numbers(rows: Rows, method: str, width: int, prediction: str, metric: str) -> list[float]:
+def numbers(rows: Rows, method: str, width: int, reading: str, metric: str) -> list[float]:
     """A metric of each restart."""
-    return rows.where(method=method, width=width, prediction=prediction, metric=metric).values()
+    return rows.where(method=method, width=width, reading=reading, metric=metric).values()
 
 
 def errors(rows: Rows, method: str, width: int) -> list[float]:
     """Test error of each restart, in percent, predicted as in the paper."""
-    return [100 * v for v in numbers(rows, method, width, PREDICTION[method], "error")]
+    return [100 * v for v in numbers(rows, method, width, READING[method], "error")]
 
 
 def beats_plain(rows: Rows) -> Finding:
@@ -77,7 +77,7 @@ def as_published(method: str, rows: Rows) -> Finding:
     ours = {w: fmean(errors(rows, method, w)) for w in widths(rows) if w in published}
     if not ours:
         return Finding("no network of a width of the paper.", "worse")
-    excess = max(ours[width] - published[width] for width in ours)
+    excess = round(max(ours[width] - published[width] for width in ours), 6)
     return Finding(
         "; ".join(f"{value:.2f} ({width} units)" for width, value in ours.items()) + ".",
         "worse" if excess > TOLERATED else "better" if excess <= 0 else "reproduces",
@@ -125,6 +125,6 @@ CLAIMS = (
             "such a number from the choice of test digits; better if above it at none.",
             partial(as_published, method),
         )
-        for method in METHODS
+        for method in (*AUTHORS, "slow gaussian")
     ),
 )

@@ -9,10 +9,9 @@ from torch import nn
 
 import dubio
 from dubio import metrics
-from dubio.likelihoods import Categorical
-from dubio.predictive import Predictive, StoredDraws
 from dubio.studies.mnist.training import wrong
-from dubio.studies.paper_004.digits import BAYESIAN, Loss, Method, Networks
+from dubio.studies.paper_004.digits import BAYESIAN, Method, NetworksByWidth, positive_widths
+from dubio.studies.paper_004.reading import read, readings
 from dubio.studies.study import Measurement, Piece, Seed
 
 METHODS: tuple[Method, ...] = (
@@ -22,54 +21,43 @@ DOUBLE_METHODS: tuple[Method, ...] = ("gaussian", "dropout", "plain")
 
 
 @dataclass(frozen=True)
-class Config(Networks):
+class Config(NetworksByWidth):
     """Settings of the table.
 
     Attributes:
-        widths: Units of a hidden layer.
-        double_widths: Those for which the authors' double softmax is tried, too.
+        double_widths: Units of networks with the authors' double softmax.
     """
 
-    widths: tuple[int, ...] = (400, 800, 1200)
     double_widths: tuple[int, ...] = (400,)
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be computed."""
+        super().__post_init__()
+        positive_widths("double_widths", self.double_widths)
 
 
 def pieces(config: Config) -> list[Piece]:
     """A piece for each network, the widest first; of the authors' variant there is one a kind."""
-    kinds: list[tuple[int, Loss, Method]] = [
-        *((w, "cross-entropy", method) for w in config.widths for method in METHODS),
-        *((w, "double softmax", method) for w in config.double_widths for method in DOUBLE_METHODS),
+    double: list[Piece] = [
+        {"method": method, "width": width, "restart": 1, "loss": "double softmax"}
+        for width in config.double_widths
+        for method in DOUBLE_METHODS
     ]
-    return [
-        {"method": method, "width": width, "loss": loss, "restart": restart}
-        for width, loss, method in sorted(kinds, key=lambda kind: -kind[0])
-        for restart in range(1, 2 if loss == "double softmax" else config.restarts + 1)
-    ]
+    return [*({**piece, "loss": "cross-entropy"} for piece in config.pieces(METHODS)), *double]
 
 
 def run(config: Config, piece: Piece, seed: Seed) -> Iterator[Measurement]:
     """Recognise the test digits in one pass, and by draws if there is noise."""
-    network, digits = config.of(piece, seed).network, config.digits()
-    if piece["method"] in BAYESIAN:
+    method, digits = cast(Method, piece["method"]), config.digits()
+    network = config.of(piece, seed).network
+    if method in BAYESIAN:
         with torch.no_grad():
             yield {"metric": "kl", "value": float(dubio.kl(network)) / len(digits.train)}
-    if piece["loss"] == "double softmax":  # the likelihood below takes that of the network
+    if piece["loss"] == "double softmax":  # the likelihood has one already
         network = cast(nn.Sequential, network)[:-1]
-    with torch.no_grad():
-        predictions = {
-            "one pass": Predictive(Categorical(), StoredDraws(network(digits.test)[None]))
-        }
-    if piece["method"] != "plain":
-        predictions["draws"] = dubio.predict(
-            network,
-            digits.test,
-            draws=config.draws,
-            likelihood=Categorical(),
-            shared=True,  # a draw is one network
-            generator=torch.Generator().manual_seed(seed.own),
-        )
-    for name, predictive in predictions.items():
-        row: Measurement = {"prediction": name, "cases": len(digits.test)}
+    for reading in readings(method):
+        predictive = read(network, digits.test, reading, config.draws, seed)
+        row: Measurement = {"reading": reading, "cases": len(digits.test)}
         error = wrong(predictive.mean, digits.test_labels)
         yield {**row, "metric": "error", "value": float(error)}
         nll = metrics.nll(predictive, digits.test_labels)

@@ -8,14 +8,14 @@ from matplotlib.figure import Figure
 
 from dubio.ink import BLUE, INK, RULE, VERMILION, house_style
 from dubio.studies.paper_004.legend import NAMES, widths
-from dubio.studies.paper_004.table_3.claims import METHODS, PREDICTION, errors, numbers
+from dubio.studies.paper_004.table_3.claims import METHODS, READING, errors, numbers
 from dubio.studies.paper_004.table_3.published import AUTHORS, BLUNDELL, by_width
 from dubio.studies.restarts import standard_error, with_error
 from dubio.studies.rows import Rows
 from dubio.studies.study import Plot, Size, Table
 
 LOSSES = {"cross-entropy": "", "double softmax": ", double softmax"}
-PREDICTIONS = ("draws", "one pass")
+READINGS = ("draws", "pass")
 
 
 def exhibits(rows: Rows) -> list[Table | Plot]:
@@ -48,16 +48,16 @@ def lines(rows: Rows) -> Iterator[tuple[str, str, int]]:
 
 
 def error_table(rows: Rows) -> Table:
-    """Errors by both ways to predict, next to the published ones."""
+    """Errors by both ways to read them, next to the published ones."""
 
     def cells(loss: str, method: str, width: int) -> list[str]:
         own = rows.where(loss=loss)
         found = []
-        for prediction in PREDICTIONS:
+        for reading in READINGS:
             error, nll = (
-                numbers(own, method, width, prediction, metric) for metric in ("error", "nll")
+                numbers(own, method, width, reading, metric) for metric in ("error", "nll")
             )
-            mark = "**" if prediction == PREDICTION[method] else ""
+            mark = "**" if reading == READING[method] else ""
             found += [
                 f"{mark}{with_error([100 * value for value in error], 2)}{mark}" if error else "–",
                 with_error(nll, 3) if nll else "–",
