@@ -308,7 +308,7 @@ ENTRIES = [
         "Bayes by Backprop, plain and dropout networks with 400, 800 and 1200 units.",
         ("table 3",),
         "dubio.studies.paper_004.table_3",
-        {"smoke": "5 s", "small": "15 min", "paper": "12 h"},
+        {"smoke": "5 s", "small": "1 h", "paper": "12 h"},
         ("mnist",),
     ),
     Entry(

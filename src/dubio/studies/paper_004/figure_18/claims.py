@@ -18,7 +18,7 @@ def curves(rows: Rows, method: str, width: int) -> list[list[float]]:
     """Test error in percent by epoch, of each restart."""
     found = rows.where(method=method, width=width, metric="error")
     return [
-        [100 * value for value in found.where(restart=restart).values()]
+        [round(100 * value, 6) for value in found.where(restart=restart).values()]
         for restart in found.distinct("restart")
     ]
 
