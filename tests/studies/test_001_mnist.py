@@ -13,10 +13,19 @@ from torch import nn
 
 import dubio
 from dubio.masks import Bernoulli, Concrete, LearnableBernoulli
-from dubio.studies.mnist.images import CLASSES, PIXELS, Scaled, load
+from dubio.studies.mnist.images import CLASSES, PIXELS, Scaled, Source, load
 from dubio.studies.paper_001.mnist import STUDY
 from dubio.studies.paper_001.mnist.claims import CLAIMS
-from dubio.studies.paper_001.mnist.computation import Config, Method, judged, network, pieces, run
+from dubio.studies.paper_001.mnist.computation import (
+    TEST_IMAGES,
+    TRAINING_IMAGES,
+    Config,
+    Method,
+    judged,
+    network,
+    pieces,
+    run,
+)
 from dubio.studies.rows import Rows
 from dubio.studies.study import Piece, Plot, Seed
 
@@ -161,7 +170,51 @@ def test_exhibits_show_all_rows(made_up: list[dict[str, Any]]) -> None:
             assert {len(line) for line in exhibit.rows} == {len(exhibit.columns)}
 
 
-def test_what_cannot_be_computed_is_refused() -> None:
-    for wrong in ({"draws": 0}, {"sizes": (10,)}, {"widths": (8, 4)}, {"starts": (0.0,)}):
-        with pytest.raises(ValueError, match=next(iter(wrong))):
-            dataclasses.replace(TINY, **wrong)
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"draws": 0},
+        {"sizes": (10,)},
+        {"sizes": (10, 10)},
+        {"sizes": (0, 10)},
+        {"widths": (8, 4)},
+        {"starts": (0.0, 0.5)},
+        {"starts": (0.1,)},
+        {"starts": (0.1, 0.1)},
+        {"starts": (0.5, 0.1)},
+        {"starts": (0.1, math.nan)},
+        {"length_scale": 0.0},
+        {"length_scale": math.inf},
+        {"length_scales": (0.0,)},
+        {"length_scales": (1.0, math.nan)},
+        {"length_scales": (TINY.length_scale,)},
+        {"learning_rate": 0.0},
+        {"learning_rate": math.nan},
+        {"drop_learning_rate": -1.0},
+    ],
+)
+def test_what_cannot_be_computed_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=f"^{next(iter(wrong))}: expected .*, got "):
+        dataclasses.replace(TINY, **wrong)
+
+
+def test_a_wrong_number_is_named() -> None:
+    with pytest.raises(ValueError, match=r"^learning_rate: expected a positive number, got -1\.$"):
+        dataclasses.replace(TINY, learning_rate=-1.0)
+
+
+@pytest.mark.parametrize(
+    ("source", "train", "test"), [("digits", 1_347, 450), ("mnist", 60_000, 10_000)]
+)
+def test_more_images_than_there_are_are_refused(source: Source, train: int, test: int) -> None:
+    all_images = dataclasses.replace(TINY, source=source, sizes=(10, train), test_images=test)
+    with pytest.raises(ValueError, match=f"^sizes: .* {train:,}, .* {source}, got .*; ask for few"):
+        dataclasses.replace(all_images, sizes=(10, train + 1))
+    with pytest.raises(ValueError, match=f"^test_images: .* {test:,}, .* {source}, got .*; ask"):
+        dataclasses.replace(all_images, test_images=test + 1)
+
+
+def test_numbers_of_images_are_those_of_scikit_learn() -> None:
+    digits = load("digits", 10**9, 10**9, seed=0)
+    assert len(digits.train) == TRAINING_IMAGES["digits"]
+    assert len(digits.test) == TEST_IMAGES["digits"]

@@ -1,6 +1,7 @@
 """002/figure-4: rotations and doubts against other code, the networks, rules that fail."""
 
 import dataclasses
+import math
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,9 @@ from dubio.studies.mnist.images import load
 from dubio.studies.paper_002.figure_4 import STUDY
 from dubio.studies.paper_002.figure_4.claims import CLAIMS, NAMES, PUBLISHED, SHOWN
 from dubio.studies.paper_002.figure_4.computation import (
+    ONES,
+    TEST_IMAGES,
+    TRAINING_IMAGES,
     Config,
     described,
     pieces,
@@ -196,7 +200,37 @@ def test_rules_can_fail(change: dict[tuple[str, int], float], failing: set[int])
     assert {k for k, verdict in enumerate(verdicts) if verdict == "worse"} == failing
 
 
-def test_what_cannot_be_computed_is_refused() -> None:
-    for wrong in ({"draws": 1}, {"members": 1}, {"epochs": 0}, {"drop": 1.0}):
-        with pytest.raises(ValueError, match=next(iter(wrong))):
-            dataclasses.replace(TINY, **wrong)
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"draws": 1},
+        {"members": 1},
+        {"epochs": 0},
+        {"images": 1_348},
+        {"test_images": 451},
+        {"number": -1},
+        {"number": 99},
+        {"step": 0.0},
+        {"step": math.nan},
+        {"drop": 1.0},
+        {"drop": math.nan},
+        {"drop_channels": 0.0},
+        {"learning_rate": 0.0},
+        {"learning_rate": math.nan},
+        {"drop_learning_rate": -1.0},
+        {"prior_sigma": 0.0},
+        {"deviation": math.inf},
+    ],
+)
+def test_what_cannot_be_computed_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=f"^{next(iter(wrong))}: expected .*, got "):
+        dataclasses.replace(TINY, **wrong)
+
+
+def test_numbers_of_images_are_those_of_scikit_learn() -> None:
+    digits = load("digits", 10**9, 10**9, seed=0)
+    assert len(digits.train) == TRAINING_IMAGES["digits"]
+    assert len(digits.test) == TEST_IMAGES["digits"]
+    assert int((digits.test_labels == 1).sum()) == ONES["digits"]
+    last = dataclasses.replace(TINY, test_images=450, number=45)
+    assert len(turned_digit(digits, last.number, last.step)) == len(PUBLISHED)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal, cast
 
 from torch import nn
@@ -20,7 +21,9 @@ Method = Literal["bernoulli", "concrete", "mc"]
 
 LEARNED: tuple[Method, ...] = ("bernoulli", "concrete")
 
-DROP_PIXELS, DROP_UNITS = 0.2, 0.5  # by hand
+TRAINING_IMAGES: dict[Source, int] = {"mnist": 60_000, "digits": 1_347}
+TEST_IMAGES: dict[Source, int] = {"mnist": 10_000, "digits": 450}
+DROP_PIXELS, DROP_UNITS = 0.2, 0.5  # by hand, not tuned
 BATCH = 500  # images that are predicted at a time
 WATCHED = 200  # images that training is watched on: there may be a thousand short epochs
 
@@ -36,8 +39,8 @@ class Config:
         widths: Units of each hidden layer; the last is that of the network whose accuracy counts.
         width: Units of each hidden layer in the sweeps over sizes and length scales.
         length_scales: Values of l; the prior of a weight is N(0, 1/ℓ²), ℓ = l·√inputs of its layer.
-        length_scale: The l of the other sweeps.
-        starts: Rates to start from; where runs have converged they end alike.
+        length_scale: The l of the other sweeps, and one of this.
+        starts: Rates to start from, two or more; runs that have converged end alike.
         steps: Of training, at least, whatever the number of images.
         batch_size: Images of a step.
         learning_rate: Of weights, at the start.
@@ -62,21 +65,42 @@ class Config:
     draws: int = 200
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be computed."""
+        """Refuse what cannot be computed, or would leave a claim nothing to compare."""
+        for name in ("sizes", "widths", "starts"):
+            values = getattr(self, name)
+            growing = all(later > earlier for earlier, later in pairwise(values))
+            if len(values) < 2 or not growing:
+                raise ValueError(f"{name}: expected two or more that grow, got {values}.")
+        if not all(0.0 < start < 1.0 for start in self.starts):
+            raise ValueError(f"starts: expected rates in (0, 1), got {self.starts}.")
         counts = {
-            "restarts": self.restarts, "sizes": min(self.sizes), "widths": min(self.widths),
+            "restarts": self.restarts, "sizes": self.sizes[0], "widths": self.widths[0],
             "width": self.width, "steps": self.steps, "batch_size": self.batch_size,
             "test_images": self.test_images, "draws": self.draws,
         }  # fmt: skip
         for name, count in counts.items():
             if count < 1:
                 raise ValueError(f"{name}: expected at least 1, got {count}.")
-        if not all(0.0 < start < 1.0 for start in self.starts):
-            raise ValueError(f"starts: expected rates in (0, 1), got {self.starts}.")
-        for name in ("sizes", "widths"):
-            values = getattr(self, name)
-            if len(values) < 2 or list(values) != sorted(values):
-                raise ValueError(f"{name}: expected two or more that grow, got {values}.")
+        for name, kind, held, count in (
+            ("sizes", "training", TRAINING_IMAGES, self.sizes[-1]),
+            ("test_images", "test", TEST_IMAGES, self.test_images),
+        ):
+            if count > held[self.source]:
+                raise ValueError(
+                    f"{name}: expected at most {held[self.source]:,}, the {kind} images of the "
+                    f"source {self.source}, got {count:,}; ask for fewer."
+                )
+        single = ("length_scale", "learning_rate", "drop_learning_rate")
+        positive = {name: (getattr(self, name),) for name in single}
+        for name, values in {**positive, "length_scales": self.length_scales}.items():
+            for value in values:
+                if not 0.0 < value < math.inf:
+                    raise ValueError(f"{name}: expected a positive number, got {value:g}.")
+        if not set(self.length_scales) - {self.length_scale}:
+            raise ValueError(
+                f"length_scales: expected another than length_scale, {self.length_scale:g}, got "
+                f"{self.length_scales}; add one to compare it with."
+            )
 
 
 def pieces(config: Config) -> list[Piece]:

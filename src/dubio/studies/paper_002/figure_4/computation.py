@@ -1,5 +1,6 @@
 """The numbers of figure 4: what seven methods say of a digit 1 while it turns."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import cast, get_args
@@ -20,6 +21,10 @@ from dubio.studies.paper_002.figure_4.lenet import Noise, lenet
 from dubio.studies.paper_002.figure_4.rotation import DIGIT, turned, turned_digit
 from dubio.studies.study import Measurement, Piece, Seed
 
+TRAINING_IMAGES: dict[Source, int] = {"mnist": 60_000, "digits": 1_347}
+TEST_IMAGES: dict[Source, int] = {"mnist": 10_000, "digits": 450}
+ONES: dict[Source, int] = {"mnist": 1_135, "digits": 46}  # among the test images
+
 
 @dataclass(frozen=True)
 class Config:
@@ -36,11 +41,11 @@ class Config:
         members: Networks of the ensemble.
         draws: Stochastic passes for each turned image.
         drop: The dropout rate of units.
-        drop_channels: The dropout rate of maps, where they have some.
+        drop_channels: The dropout rate of maps, where they are dropped.
         prior_sigma: The deviation of the prior of Bayes by Backprop.
         deviation: Of its weights, at the start.
         number: Which of the test images of the digit 1 turns, from 0.
-        step: Degrees from an image to the next, anticlockwise.
+        step: Degrees from an image to the next, anticlockwise; below 0, clockwise.
     """
 
     source: Source = "mnist"
@@ -67,8 +72,30 @@ class Config:
                 raise ValueError(
                     f"{name}: expected at least {least.get(name, 1)}, got {getattr(self, name)}."
                 )
-        if not (0 < self.drop < 1 and 0 < self.drop_channels < 1):
-            raise ValueError("drop, drop_channels: expected rates between 0 and 1.")
+        for name, kind, held in (
+            ("images", "training", TRAINING_IMAGES),
+            ("test_images", "test", TEST_IMAGES),
+        ):
+            if getattr(self, name) > held[self.source]:
+                raise ValueError(
+                    f"{name}: expected at most {held[self.source]:,}, the {kind} images of the "
+                    f"source {self.source}, got {getattr(self, name):,}; ask for fewer."
+                )
+        if self.number >= ONES[self.source]:
+            raise ValueError(
+                f"number: expected less than {ONES[self.source]:,}, the test images of the digit "
+                f"{DIGIT} in the source {self.source}, got {self.number}; choose a smaller one."
+            )
+        for name in ("learning_rate", "drop_learning_rate", "prior_sigma", "deviation"):
+            value = getattr(self, name)
+            if not 0.0 < value < math.inf:
+                raise ValueError(f"{name}: expected a positive number, got {value:g}.")
+        for name in ("drop", "drop_channels"):
+            value = getattr(self, name)
+            if not 0.0 < value < 1.0:
+                raise ValueError(f"{name}: expected a rate in (0, 1), got {value:g}.")
+        if self.step == 0.0 or not math.isfinite(self.step):
+            raise ValueError(f"step: expected degrees other than 0, got {self.step:g}.")
 
 
 def pieces(config: Config) -> list[Piece]:
