@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from scipy import stats
 from sklearn import metrics as reference
 from torch import nn
 
@@ -27,7 +28,7 @@ from dubio.studies.paper_001.mnist.computation import (
     run,
 )
 from dubio.studies.rows import Rows
-from dubio.studies.study import Piece, Plot, Seed
+from dubio.studies.study import Piece, Plot, Seed, Table
 
 TINY = Config(
     source="digits",
@@ -159,6 +160,70 @@ def test_rules_can_fail(
 def test_better_than_published(made_up: list[dict[str, Any]]) -> None:
     rows = Rows([{**r, "value": 0.989} if r["metric"] == "accuracy" else r for r in made_up])
     assert CLAIMS[0].judge(rows).verdict == "better"
+
+
+@pytest.mark.parametrize(
+    ("claim", "by", "ends", "layers", "verdict"),
+    [
+        (5, "width", {64: (0.0006, 0.0015), 512: (0.0014, 0.0055)}, (1, 2, 3), "worse"),
+        (5, "width", {64: (0.0006, 0.0015), 512: (0.0046, 0.0055)}, (1, 2, 3), "reproduces"),
+        (2, "size", {100: (0.0014, 0.0055), 1000: (0.0006, 0.0015)}, (0, 1, 2, 3), "worse"),
+        (2, "size", {100: (0.0046, 0.0055), 1000: (0.0006, 0.0015)}, (0, 1, 2, 3), "reproduces"),
+    ],
+)
+def test_a_trend_is_more_than_the_gap_between_starts(
+    made_up: list[dict[str, Any]],
+    claim: int,
+    by: str,
+    ends: dict[int, tuple[float, float]],
+    layers: tuple[int, ...],
+    verdict: str,
+) -> None:
+    rows = [
+        {**row, "value": ends[row[by]][TINY.starts.index(row["start"])]}
+        if row.get("layer") in layers and row["start"] is not None
+        else row
+        for row in made_up
+    ]
+    finding = CLAIMS[claim].judge(Rows(rows))
+    assert finding.verdict == verdict
+    assert f"starts up to {0.0041 if verdict == 'worse' else 0.0009:.4f} apart" in finding.ours
+
+
+def test_rates_by_hand_are_not_called_tuned(made_up: list[dict[str, Any]]) -> None:
+    level = CLAIMS[1].judge(Rows(made_up)).ours
+    assert "by hand, not tuned" in level
+    assert "too strong" not in level
+    mc = {"metric": "accuracy", "method": "mc"}
+    weak = [{**r, "value": 0.96} if mc.items() <= r.items() else r for r in made_up]
+    assert "too strong for 512 units; this does not show" in CLAIMS[1].judge(Rows(weak)).ours
+
+
+def test_best_of_how_many_length_scales(made_up: list[dict[str, Any]]) -> None:
+    assert "2 length scales were compared" in CLAIMS[6].judge(Rows(made_up)).ours
+
+
+def test_accuracies_have_the_error_of_a_binomial(made_up: list[dict[str, Any]]) -> None:
+    table = STUDY.exhibits(Rows(made_up))[0]
+    assert isinstance(table, Table)
+    error = stats.binom(100, 0.986).std() / 100
+    assert {line[1] for line in table.rows} == {f"98.60% ± {error:.2%}"}
+    assert "Concrete 2, learnable Bernoulli 2, MC dropout, rates by hand 1" in table.note
+    assert [line[2] for line in table.rows] == ["98.6%", "–", "–"]
+
+
+def test_minus_signs_are_no_hyphens(made_up: list[dict[str, Any]]) -> None:
+    rows = Rows(made_up)
+    shown = [claim.judge(rows).ours for claim in CLAIMS]
+    for exhibit in STUDY.exhibits(rows):
+        if isinstance(exhibit, Table):
+            shown += [cell for line in exhibit.rows for cell in line]
+        else:
+            figure = exhibit.draw(exhibit.wide)
+            figure.draw_without_rendering()
+            shown += [t.get_text() for axes in figure.axes for t in axes.get_yticklabels()]
+    assert any("−0.05" in text for text in shown)
+    assert not [text for text in shown if "-" in text]
 
 
 def test_exhibits_show_all_rows(made_up: list[dict[str, Any]]) -> None:

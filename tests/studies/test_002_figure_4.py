@@ -30,7 +30,7 @@ from dubio.studies.paper_002.figure_4.computation import (
 from dubio.studies.paper_002.figure_4.lenet import Noise, lenet
 from dubio.studies.paper_002.figure_4.rotation import turned, turned_digit
 from dubio.studies.rows import Rows
-from dubio.studies.study import Plot, Seed
+from dubio.studies.study import Plot, Seed, Table
 
 TINY = Config(source="digits", images=60, test_images=60, epochs=1, members=2, draws=4, number=0)
 SEED = Seed(own=1, common=2, given=0)
@@ -156,6 +156,22 @@ def test_a_run_without_data_sets_has_everything() -> None:
         else:
             assert {len(line) for line in exhibit.rows} == {len(exhibit.columns)}
 
+    table = next(e for e in STUDY.exhibits(rows) if isinstance(e, Table))
+    for line, method in zip(table.rows[1:], NAMES, strict=True):
+        wrong = np.mean(rows.where(method=method, metric="test error").values())
+        error = stats.binom(TINY.test_images, wrong).std() / TINY.test_images
+        assert line[-1] == f"{100 * wrong:.1f} ± {100 * error:.1f}"
+    for text in ("Each method has one network, the ensemble 2.", "first 60 test images", "± is"):
+        assert text in table.note
+    backwards = Rows([{**r, "degrees": -r["degrees"]} if "degrees" in r else r for r in rows])
+    for exhibit in STUDY.exhibits(backwards):
+        if isinstance(exhibit, Plot):
+            drawn = exhibit.draw(exhibit.wide)
+            drawn.draw_without_rendering()
+            ticks = [t.get_text() for axes in drawn.axes for t in axes.get_xticklabels()]
+            assert {"0°", "−18°"} <= set(ticks)
+            assert not [text for text in [exhibit.note, *ticks] if "-" in text]
+
 
 def made_up(change: dict[tuple[str, int], float]) -> Rows:
     """Rows in which all claims hold, but for values by metric and image."""
@@ -198,6 +214,11 @@ def made_up(change: dict[tuple[str, int], float]) -> Rows:
 def test_rules_can_fail(change: dict[tuple[str, int], float], failing: set[int]) -> None:
     verdicts = [claim.judge(made_up(change)).verdict for claim in CLAIMS]
     assert {k for k, verdict in enumerate(verdicts) if verdict == "worse"} == failing
+
+
+def test_minus_signs_are_no_hyphens() -> None:
+    finding = CLAIMS[1].judge(made_up({("spread", 1): 3.0}))
+    assert "from −2.0 to 10.0" in finding.ours
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """What paper 001 says of MNIST, and rules that decide whether our rows agree."""
 
+import math
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 from statistics import fmean
@@ -66,29 +67,51 @@ def drops(rows: Rows, method: str, by: str, layers: Iterable[int]) -> dict[Any, 
     }
 
 
+def accuracy_with_error(rows: Rows, method: str) -> str:
+    """That accuracy a, and √(a(1 − a)/n), its standard error from the choice of n images."""
+    share, cases = accuracy(rows, method), rows.where(metric="accuracy")[0]["cases"]
+    return f"{share:.2%} ± {math.sqrt(share * (1 - share) / cases):.2%}"
+
+
+def learned_accuracies(rows: Rows) -> str:
+    """Those of both methods that learn their rates, in words."""
+    return ", ".join(f"{NAMES[own]} {accuracy_with_error(rows, own)}" for own in LEARNED)
+
+
+def nats(value: float) -> str:
+    """A log-likelihood with a true minus sign."""
+    return f"{value:.3f}".replace("-", "−")
+
+
 def is_as_accurate(rows: Rows) -> Finding:
     """Accuracy of Concrete dropout against the published one."""
     found = accuracy(rows, "concrete")
-    text = f"{found:.2%}; {NAMES['bernoulli']} {accuracy(rows, 'bernoulli'):.2%}"
+    text = learned_accuracies(rows)
     if found > PUBLISHED + TOLERATED:
-        return Finding(text, "better")
-    return Finding(text, "reproduces" if found >= PUBLISHED - TOLERATED else "worse")
+        return Finding(f"{text}.", "better")
+    return Finding(f"{text}.", "reproduces" if found >= PUBLISHED - TOLERATED else "worse")
 
 
-def matches_tuned_dropout(rows: Rows) -> Finding:
-    """Accuracy of learned rates against those by hand."""
-    tuned = accuracy(rows, "mc")
+def matches_rates_by_hand(rows: Rows) -> Finding:
+    """Accuracy of learned rates against those by hand, which are not tuned."""
+    by_hand = accuracy(rows, "mc")
     ours = {method: accuracy(rows, method) for method in LEARNED}
-    text = ", ".join(f"{NAMES[method]} {value:.2%}" for method, value in ours.items())
-    failures = [method for method, value in ours.items() if value < tuned - TOLERATED]
-    return judged(f"by hand {tuned:.2%}; {text}", failures)
+    hand = f"rates chosen by hand, not tuned, {accuracy_with_error(rows, 'mc')}"
+    text = f"{hand}; {learned_accuracies(rows)}"
+    if by_hand < min(ours.values()) - TOLERATED:
+        text += (
+            f". The rates by hand are too strong for {max(rows.distinct('width'))} units; this "
+            "does not show that learned rates match tuned ones"
+        )
+    failures = [method for method, value in ours.items() if value < by_hand - TOLERATED]
+    return judged(text, failures)
 
 
 def rates_fall(rows: Rows) -> Finding:
     """The mean rate of all layers against the number of images."""
 
-    def falls(values: list[float]) -> bool:
-        return follows([-value for value in values])
+    def falls(values: list[float], gap: float) -> bool:
+        return follows([-value for value in values], gap)
 
     return trend(swept_by_size(rows), "size", range(len(LAYERS)), falls)
 
@@ -98,23 +121,32 @@ def rates_rise(rows: Rows) -> Finding:
     return trend(swept_by_width(rows), "width", range(1, len(LAYERS)), follows)
 
 
-def follows(values: list[float]) -> bool:
-    """Whether values rise, but for a little, and in all."""
+def follows(values: list[float], gap: float) -> bool:
+    """Whether values rise from each to the next, but for a little, and overall by more than gap."""
     steps = all(later > earlier - SLACK for earlier, later in pairwise(values))
-    return steps and values[-1] > values[0]
+    return steps and values[-1] - values[0] > gap
 
 
 def trend(
-    chosen: Rows, by: str, layers: Iterable[int], holds: Callable[[list[float]], bool]
+    chosen: Rows, by: str, layers: Iterable[int], holds: Callable[[list[float], float], bool]
 ) -> Finding:
     """Whether the rates of both methods go the way that the paper says."""
     texts, failures = [], []
     for method in LEARNED:
-        values = drops(chosen, method, by, list(layers))
-        shown = ", ".join(f"{value:.3f} ({key:,})" for key, value in values.items())
-        texts.append(f"{NAMES[method]}: {shown}")
-        failures += [] if holds(list(values.values())) else [method]
+        values = drops(chosen, method, by, layers)
+        gap = gap_between_starts(chosen, method, by, layers)
+        shown = ", ".join(f"{value:.4f} ({key:,})" for key, value in values.items())
+        texts.append(f"{NAMES[method]}: {shown}, starts up to {gap:.4f} apart")
+        failures += [] if holds(list(values.values()), gap) else [method]
     return judged("; ".join(texts), failures)
+
+
+def gap_between_starts(chosen: Rows, method: str, by: str, layers: Iterable[int]) -> float:
+    """How far apart the rates of different starts are, at that end of a sweep where it is more."""
+    starts = chosen.where(method=method).distinct("start")
+    found = [drops(chosen.where(start=start), method, by, layers) for start in starts]
+    ends = min(found[0]), max(found[0])
+    return max(max(own[k] for own in found) - min(own[k] for own in found) for k in ends)
 
 
 def first_layers_vanish(rows: Rows) -> Finding:
@@ -122,7 +154,9 @@ def first_layers_vanish(rows: Rows) -> Finding:
     texts, failures = [], []
     chosen = swept_by_size(rows).where(size=most(rows))
     for method in LEARNED:
-        values = [drops(chosen, method, "size", [layer])[most(rows)] for layer in range(4)]
+        values = [
+            drops(chosen, method, "size", [layer])[most(rows)] for layer in range(len(LAYERS))
+        ]
         shown = (f"{name} {v:.3f}" for name, v in zip(LAYERS, values, strict=True))
         texts.append(f"{NAMES[method]}: {', '.join(shown)}")
         vanish = max(values[:2]) < NEAR_ZERO and max(values[:2]) < min(values[2:])
@@ -133,7 +167,7 @@ def first_layers_vanish(rows: Rows) -> Finding:
 def pixels_stay(rows: Rows) -> Finding:
     """The rate of the pixels against width."""
 
-    def small(values: list[float]) -> bool:
+    def small(values: list[float], gap: float) -> bool:
         return max(values) < NEAR_ZERO
 
     return trend(swept_by_width(rows), "width", [0], small)
@@ -144,25 +178,26 @@ def length_scale_is_good(rows: Rows) -> Finding:
     texts, failures = [], []
     chosen = swept_by_length_scale(rows)
     usual = usual_length_scale(rows)
+    scales = sorted(chosen.distinct("length_scale"))
     for method in LEARNED:
         by = {
             metric: {
                 scale: fmean(
                     chosen.where(method=method, metric=metric, length_scale=scale).values()
                 )
-                for scale in sorted(chosen.distinct("length_scale"))
+                for scale in scales
             }
             for metric in ("log-likelihood", "accuracy")
         }
         likelihood, hits = by["log-likelihood"], by["accuracy"]
-        shown = ", ".join(f"{likelihood[k]:.3f} and {hits[k]:.2%} ({k:g})" for k in likelihood)
+        shown = ", ".join(f"{nats(likelihood[k])} and {hits[k]:.2%} ({k:g})" for k in likelihood)
         texts.append(f"{NAMES[method]}: {shown}")
         good = (
             likelihood[usual] > max(likelihood.values()) - LEVEL
             and hits[usual] > max(hits.values()) - TOLERATED
         )
         failures += [] if good else [method]
-    return judged("; ".join(texts), failures)
+    return judged(f"{len(scales)} length scales were compared; {'; '.join(texts)}", failures)
 
 
 def has_converged(rows: Rows) -> Finding:
@@ -204,16 +239,19 @@ CLAIMS = (
         is_as_accurate,
     ),
     Claim(
-        "This matches hand-tuned dropout.",
-        "section 4.3; figure 11, right",
-        "Learned rates are at most 0.2 points less accurate than rates by hand, both methods.",
-        matches_tuned_dropout,
+        "Learned rates are as accurate as rates chosen by hand.",
+        "section 4.3 and figure 11, right, of hand-tuned dropout",
+        "Both methods are at most 0.2 points less accurate than dropout with rates of 0.2 for "
+        "pixels and 0.5 for units. These are chosen by hand, not tuned, so the test is weaker than "
+        "the paper's.",
+        matches_rates_by_hand,
     ),
     Claim(
         "Converged dropout probabilities decrease as the size of data increases.",
         "figure 5",
         "The mean rate of the four layers does not rise by more than 0.01 from one number of "
-        "images to the next, and falls in all, for both methods.",
+        "images to the next. From the smallest number to the largest it falls by more than the "
+        "largest gap between starts at these two. Both hold for both methods.",
         rates_fall,
     ),
     Claim(
@@ -232,15 +270,16 @@ CLAIMS = (
     Claim(
         "The others steadily increase with the model size.",
         "figure 6",
-        "Their mean does not fall by more than 0.01 from one width to the next, and rises in all, "
-        "for both methods.",
+        "Their mean does not fall by more than 0.01 from one width to the next. From the narrowest "
+        "to the widest it rises by more than the largest gap between starts at these two. Both "
+        "hold for both methods.",
         rates_rise,
     ),
     Claim(
         "Of all length scales, l = 10⁻² has the best balance of log-likelihood and accuracy.",
         "appendix D.1, figure 11",
-        "At it the log-likelihood is within 0.01 nats, and the accuracy within 0.2 points, of the "
-        "best of all l, for both methods.",
+        "There, log-likelihood is within 0.01 nats and accuracy within 0.2 points of the best of "
+        "all length scales that were run, for both methods.",
         length_scale_is_good,
     ),
     Claim(

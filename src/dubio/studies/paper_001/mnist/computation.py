@@ -33,7 +33,8 @@ class Config:
     """Settings of the networks and of the three sweeps.
 
     Attributes:
-        source: mnist; or digits, those of scikit-learn, for a trial without any data.
+        source: mnist; or digits, those of scikit-learn, for a trial without any data: there are
+            few, enough for the smoke scale.
         restarts: Networks of each kind, each with its own start and noise.
         sizes: Numbers of images to learn from; the last is that of the other sweeps.
         widths: Units of each hidden layer; the last is that of the network whose accuracy counts.

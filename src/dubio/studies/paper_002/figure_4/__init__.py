@@ -7,14 +7,14 @@ from dubio.studies.study import Study
 
 STUDY = Study(
     id="002/figure-4",
-    protocol="LeNet as in Caffe, 20 and 50 maps of 5 × 5, each pooled, 500 rectifiers and 10 "
-    "classes, no rectifier behind convolutions, learns the digits of MNIST. A test image of the "
-    "digit 1 is turned through twelve angles and predicted from 100 stochastic passes. The paper "
-    "drops units before the last layer, with rate 0.5. Next to that: dropout before every layer "
-    "but the first (maps and pooled features 0.2, units 0.5), Concrete and learnable Bernoulli "
-    "dropout in the same places, Bayes by Backprop with a Gaussian prior, an ensemble, and a "
-    "network without noise, which is the ensemble's first. Claims and rules were written before "
-    "the run.",
+    protocol="LeNet as in Caffe learns the digits of MNIST: 20 and 50 maps of 5 × 5, each pooled, "
+    "500 rectifiers and 10 classes, with no rectifiers after convolutions. A test image of the "
+    "digit 1 is turned through twelve angles and predicted from stochastic passes, 100 in the "
+    "paper, which drops units before the last layer at a rate of 0.5. We compare this with dropout "
+    "before every layer but the first (0.2 for maps and pooled features, 0.5 for units), Concrete "
+    "and learnable Bernoulli dropout in the same places, Bayes by Backprop with a Gaussian prior, "
+    "an ensemble, and a network without noise, which is the ensemble's first. Each method but the "
+    "ensemble has one network. Claims and rules were written before the run.",
     scales={
         "smoke": Config(
             source="digits", images=200, test_images=100, epochs=1, members=2, draws=10, number=0
@@ -31,7 +31,7 @@ STUDY = Study(
         "steps of 6° anticlockwise: of the first 60 ones and twelve steps from −15° to 15°, the "
         "combination whose classes, by a trial network of the paper's kind, were nearest to the "
         "published ones. Most others turn into a 3, a 4 or a 7 without being a 5 on the way. So "
-        "the list of classes was sought, and what it shows is what the uncertainty does there.",
+        "the image was chosen for its list of classes; the result is what the uncertainty does.",
         "The paper's million steps of SGD with momentum and an inverse decay are replaced by a few "
         "epochs of Adam with a learning rate that falls along half a cosine. Pixels are divided by "
         "126, not by 256; weights start from torch's uniform numbers.",

@@ -58,10 +58,10 @@ def is_sure_of_the_upright(rows: Rows) -> Finding:
     """Envelopes of the first image."""
     low, high = envelope(rows, "input", 1, 1)
     others = others_reach(rows, 1, 1)
-    return Finding(
-        f"softmax inputs of class 1 from {low:.1f} to {high:.1f}, of the others up to {others:.1f}",
-        "reproduces" if low > others else "worse",
+    text = (
+        f"softmax inputs of class 1 from {low:.1f} to {high:.1f}, of the others up to {others:.1f}"
     )
+    return Finding(text.replace("-", "−"), "reproduces" if low > others else "worse")
 
 
 def is_unsure_in_the_middle(rows: Rows) -> Finding:
@@ -74,7 +74,7 @@ def is_unsure_in_the_middle(rows: Rows) -> Finding:
         overlap = envelope(rows, "input", shown, image)[0] < others_reach(rows, shown, image)
         texts.append(
             f"image {image}, taken for a {found[image - 1]}: softmax outputs of class {shown} from "
-            f"{low:.2f} to {high:.2f}, envelopes {'intersect' if overlap else 'apart'}"
+            f"{low:.2f} to {high:.2f}, envelopes {'intersect' if overlap else 'are apart'}"
         )
         good.append(overlap and high - low > SPAN)
     return Finding("; ".join(texts), "reproduces" if all(good) else "worse")
@@ -119,15 +119,15 @@ CLAIMS = (
     Claim(
         "Upright, the envelope of its class is far from those of the others: high confidence.",
         "figure 4a, the left-most image",
-        "The least softmax input of class 1 over the draws is above the greatest of the other "
+        "The smallest softmax input of class 1 over the draws is above the largest of the other "
         "classes that are shown.",
         is_sure_of_the_upright,
     ),
     Claim(
         "In the middle envelopes intersect, and the softmax output can be anything.",
         "figure 4b, images 6 and 7",
-        "In both images the softmax inputs of the class with the greatest output overlap those of "
-        f"another, and its outputs span more than {SPAN:g}.",
+        "In both images the softmax inputs of the class with the largest output overlap those of "
+        f"another class that is shown, and its outputs span more than {SPAN:g}.",
         is_unsure_in_the_middle,
     ),
     Claim(
@@ -138,7 +138,7 @@ CLAIMS = (
     ),
     Claim(
         "All methods disagree with themselves more about the turned digit than about the upright.",
-        "an expectation of ours",
+        "our own expectation",
         "The mutual information is larger on average in images 6 and 7 than in the first, for "
         "every method that has it.",
         all_disagree_more,

@@ -31,7 +31,8 @@ class Config:
     """Settings of the networks and of the digit.
 
     Attributes:
-        source: mnist; or digits, those of scikit-learn, for a trial without any data.
+        source: mnist; or digits, those of scikit-learn, for a trial without any data: there are
+            few, enough for the smoke scale.
         images: Images to learn from.
         test_images: Images that training is watched on, among them the one that turns.
         epochs: How often training goes through the images.

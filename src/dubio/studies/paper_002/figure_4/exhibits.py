@@ -1,5 +1,6 @@
 """The drawings of figure 4: rows in, pictures out. Nothing here trains."""
 
+import math
 from functools import partial
 from statistics import fmean
 from typing import Any
@@ -53,7 +54,7 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
             wide=(12.0, 5.6),
             narrow=(5.0, 9.6),
             note="A dash is a stochastic pass; classes stand next to each other in the column of "
-            f"their image. From image to image the digit turns by {degrees[1]:g}°.",
+            f"their image. From image to image the digit turns by {angle(degrees[1])}.",
         ),
         class_table(rows),
         Plot(
@@ -64,8 +65,9 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
             partial(draw_doubts, rows),
             wide=(12.0, 5.0),
             narrow=(5.0, 12.5),
-            note="A single network without noise has an entropy alone. The variation ratio is the "
-            "share of passes, or members, that prefer another class than most.",
+            note="A single network without noise has only an entropy. The variation ratio is the "
+            "share of passes, or members, that do not choose the commonest class. Each method has "
+            "one network, the ensemble several: how much lines vary from run to run is not shown.",
         ),
         Plot(
             "methods",
@@ -75,8 +77,7 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
             partial(draw_methods, rows),
             wide=(12.0, 6.4),
             narrow=(5.0, 12.5),
-            note="Lines are means over passes, or members; bands reach from the lowest tenth of "
-            "them to the highest.",
+            note="Lines are means over passes, or members; bands hold the middle 80% of them.",
         ),
         rates_table(rows),
     ]
@@ -127,7 +128,7 @@ def draw_images(strip: Axes, rows: Rows) -> None:
     strip.set_xlim(0.4, len(known) + 0.6)
     strip.set_ylim(0, 1)
     strip.set_yticks([])
-    strip.set_xticks(known.values("image"), [f"{d:g}°" for d in known.values("degrees")])
+    strip.set_xticks(known.values("image"), list(map(angle, known.values("degrees"))))
     strip.tick_params(axis="x", length=0, labelsize=8)
     strip.spines[:].set_visible(False)
 
@@ -184,17 +185,24 @@ def mark_degrees(panel: Axes, rows: Rows) -> None:
     """A mark at every third image."""
     degrees = rows.where(method=PAPERS_METHOD, metric="class").values("degrees")
     panel.xaxis.set_major_locator(FixedLocator(degrees[::3]))
-    panel.xaxis.set_major_formatter(lambda value, _: f"{value:g}°")
+    panel.xaxis.set_major_formatter(lambda value, _: angle(value))
     panel.tick_params(axis="x", labelbottom=True)
+
+
+def angle(degrees: float) -> str:
+    """Degrees with a true minus sign, but none for zero."""
+    return f"{degrees:zg}°".replace("-", "−")
 
 
 def class_table(rows: Rows) -> Table:
     """The predicted classes, next to the published ones."""
+    errors = rows.where(metric="test error")
+    cases = errors[0]["cases"]
 
     def error(method: str) -> str:
-        return f"{100 * fmean(rows.where(method=method, metric='test error').values()):.1f}"
+        share = fmean(errors.where(method=method).values())
+        return f"{100 * share:.1f} ± {100 * math.sqrt(share * (1 - share) / cases):.1f}"
 
-    cases = rows.where(metric="test error")[0]["cases"]
     return Table(
         "Predicted classes",
         ("method", *map(str, range(1, len(PUBLISHED) + 1)), "test error %"),
@@ -205,8 +213,11 @@ def class_table(rows: Rows) -> Table:
                 for method, name in NAMES.items()
             ),
         ],
-        "By image, from the mean of the softmax outputs. The test error is that of a pass without "
-        f"noise, on {cases:,} upright images; of the ensemble, the mean over its members.",
+        "By image, from the mean of the softmax outputs. Each method has one network, the "
+        f"ensemble {len(errors.where(method='ensemble'))}. The test error is that of a pass "
+        f"without noise on the first {cases:,} test images, upright; for the ensemble, the mean "
+        "over its members. ± is the standard error from the choice of test images, √(e(1 − e)/n) "
+        "for an error e on n images; it leaves out how networks differ.",
     )
 
 
@@ -220,5 +231,5 @@ def rates_table(rows: Rows) -> Table:
             [NAMES[method], *(f"{value:.3f}" for value in drops.where(method=method).values())]
             for method in drops.distinct("method")
         ],
-        "Of what feeds these layers.",
+        "For the inputs of these layers, at the end of training; one network for each method.",
     )
