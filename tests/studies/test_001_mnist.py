@@ -18,8 +18,6 @@ from dubio.studies.mnist.images import CLASSES, PIXELS, Scaled, Source, load
 from dubio.studies.paper_001.mnist import STUDY
 from dubio.studies.paper_001.mnist.claims import CLAIMS
 from dubio.studies.paper_001.mnist.computation import (
-    TEST_IMAGES,
-    TRAINING_IMAGES,
     Config,
     Method,
     judged,
@@ -277,9 +275,3 @@ def test_more_images_than_there_are_are_refused(source: Source, train: int, test
         dataclasses.replace(all_images, sizes=(10, train + 1))
     with pytest.raises(ValueError, match=f"^test_images: .* {test:,}, .* {source}, got .*; ask"):
         dataclasses.replace(all_images, test_images=test + 1)
-
-
-def test_numbers_of_images_are_those_of_scikit_learn() -> None:
-    digits = load("digits", 10**9, 10**9, seed=0)
-    assert len(digits.train) == TRAINING_IMAGES["digits"]
-    assert len(digits.test) == TEST_IMAGES["digits"]

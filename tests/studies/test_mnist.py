@@ -8,7 +8,7 @@ from torch import nn
 
 import dubio
 from dubio.masks import Concrete
-from dubio.studies.mnist.images import CLASSES, PIXELS, Digits, Scaled, load
+from dubio.studies.mnist.images import AVAILABLE, CLASSES, PIXELS, Digits, Scaled, load
 from dubio.studies.mnist.training import REVISION, Training, trained
 from dubio.studies.recipe import digest
 
@@ -93,6 +93,11 @@ def test_dropout_rates_may_learn_at_a_pace_of_their_own(digits: Digits) -> None:
         moved[pace] = abs(float(mask.logit.detach()))
     # Adam's first step is as long as the learning rate
     assert moved == {None: pytest.approx(1e-3, rel=1e-3), 0.2: pytest.approx(0.2, rel=1e-3)}
+
+
+def test_numbers_of_images_are_those_of_scikit_learn() -> None:
+    digits = load("digits", 10**9, 10**9, seed=0)
+    assert (len(digits.train), len(digits.test)) == AVAILABLE["digits"]
 
 
 def test_names_of_settings_are_part_of_the_key(digits: Digits, tmp_path: Path) -> None:

@@ -33,6 +33,8 @@ PALETTE = {  # name: (light, dark)
 
 INK, QUIET, RULE, BLUE, VERMILION, GREEN, PURPLE = (light for light, _ in PALETTE.values())
 
+NARROW = 8.0  # inches: panels of figures that are less wide stand one upon the other
+
 STYLE: dict[Any, Any] = {
     "axes.edgecolor": RULE,
     "axes.labelcolor": QUIET,

@@ -1,4 +1,4 @@
-"""Numbers of equal networks that differ in their start and noise. Nothing here computes."""
+"""Standard errors: over networks that differ in their start and noise, and over images."""
 
 import math
 from collections.abc import Sequence
@@ -8,6 +8,11 @@ from statistics import fmean, stdev
 def standard_error(values: Sequence[float]) -> float | None:
     """That of the mean; None of a single value."""
     return stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
+
+
+def share_error(share: float, cases: int) -> float:
+    """√(a(1 − a)/n): the standard error of a share a of n images from their choice."""
+    return math.sqrt(share * (1 - share) / cases)
 
 
 def with_error(values: Sequence[float], digits: int = 2) -> str:

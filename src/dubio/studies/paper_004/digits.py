@@ -1,6 +1,5 @@
 """The networks of section 4.2: two hidden layers on MNIST, by several methods."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
@@ -10,7 +9,8 @@ from torch import nn
 import dubio
 from dubio.likelihoods import Categorical
 from dubio.priors import Gaussian, Laplace, Prior, ScaleMixture
-from dubio.studies.mnist.images import AVAILABLE, CLASSES, PIXELS, Digits, Scaled, Source, load
+from dubio.studies.mnist import checks
+from dubio.studies.mnist.images import CLASSES, PIXELS, Digits, Scaled, Source, load
 from dubio.studies.mnist.training import Trained, Training, trained
 from dubio.studies.study import Piece, Seed
 
@@ -86,28 +86,30 @@ class Networks:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be computed."""
-        train, test = AVAILABLE[self.source]
-        limits = {
-            "images": (1, train), "test_images": (2, test), "restarts": (1, None),
-            "epochs": (1, None), "point_epochs": (1, None), "batch_size": (1, None),
-            "draws": (1, None),
-        }  # fmt: skip
-        for name, (least, most) in limits.items():
-            value = getattr(self, name)
-            if value < least or (most is not None and value > most):
-                end = "" if most is None else f" and at most {most:,}"
-                raise ValueError(f"{name}: expected at least {least}{end}, got {value:,}.")
-        for name in (
-            "learning_rate", "cold", "slow", "slow_sigma", "slow_deviation", "prior_sigma",
-            "slab_sigma", "spike_sigma", "laplace_scale", "deviation",
-        ):  # fmt: skip
-            if not 0.0 < getattr(self, name) < math.inf:
-                raise ValueError(f"{name}: expected a positive number, got {getattr(self, name)}.")
-        for name in ("drop_pixels", "drop_units"):
-            if not 0.0 <= getattr(self, name) < 1.0:
-                raise ValueError(
-                    f"{name}: expected a share from 0 to below 1, got {getattr(self, name)}."
-                )
+        checks.at_least(
+            1,
+            images=self.images,
+            restarts=self.restarts,
+            epochs=self.epochs,
+            point_epochs=self.point_epochs,
+            batch_size=self.batch_size,
+            draws=self.draws,
+        )
+        checks.at_least(2, test_images=self.test_images)  # for standard errors
+        checks.available(self.source, {"images": self.images}, {"test_images": self.test_images})
+        checks.positive(
+            learning_rate=self.learning_rate,
+            cold=self.cold,
+            slow=self.slow,
+            slow_sigma=self.slow_sigma,
+            slow_deviation=self.slow_deviation,
+            prior_sigma=self.prior_sigma,
+            slab_sigma=self.slab_sigma,
+            spike_sigma=self.spike_sigma,
+            laplace_scale=self.laplace_scale,
+            deviation=self.deviation,
+        )
+        checks.rates(drop_pixels=self.drop_pixels, drop_units=self.drop_units)
 
     def digits(self) -> Digits:
         """The images; the same for all networks."""
@@ -228,7 +230,7 @@ class NetworksByWidth(Networks):
     def __post_init__(self) -> None:
         """Refuse what cannot be computed."""
         super().__post_init__()
-        positive_widths("widths", self.widths)
+        checks.each_at_least(1, widths=self.widths)
 
     def pieces(self, methods: Sequence[Method]) -> list[Piece]:
         """A piece for each network, the widest first."""
@@ -238,12 +240,6 @@ class NetworksByWidth(Networks):
             for method in methods
             for restart in range(1, self.restarts + 1)
         ]
-
-
-def positive_widths(name: str, widths: Sequence[int]) -> None:
-    """Complain about layers without units."""
-    if not widths or min(widths) < 1:
-        raise ValueError(f"{name}: expected one or more, each at least 1, got {widths}.")
 
 
 SMOKE: Mapping[str, Any] = {

@@ -16,7 +16,6 @@ Way = tuple[str, str]
 """A method, and how its networks are read: averaged over draws, or by a pass without noise."""
 
 PALE = 0.6  # opacity
-NARROW = 8.0  # inches: panels of figures that are less wide stand one upon the other
 
 NAMES: Mapping[str, str] = {
     "gaussian": "Bayes, Gaussian prior",

@@ -1,11 +1,11 @@
 """What paper 001 says of MNIST, and rules that decide whether our rows agree."""
 
-import math
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
+from dubio.studies.restarts import share_error
 from dubio.studies.rows import Rows
 from dubio.studies.study import Claim, Finding
 
@@ -68,9 +68,9 @@ def drops(rows: Rows, method: str, by: str, layers: Iterable[int]) -> dict[Any, 
 
 
 def accuracy_with_error(rows: Rows, method: str) -> str:
-    """That accuracy a, and √(a(1 − a)/n), its standard error from the choice of n images."""
+    """That accuracy, and its standard error from the choice of images."""
     share, cases = accuracy(rows, method), rows.where(metric="accuracy")[0]["cases"]
-    return f"{share:.2%} ± {math.sqrt(share * (1 - share) / cases):.2%}"
+    return f"{share:.2%} ± {share_error(share, cases):.2%}"
 
 
 def learned_accuracies(rows: Rows) -> str:

@@ -12,6 +12,7 @@ import dubio
 from dubio import metrics
 from dubio.likelihoods import Categorical
 from dubio.masks import Bernoulli, Concrete, LearnableBernoulli, Mask
+from dubio.studies.mnist import checks
 from dubio.studies.mnist.images import CLASSES, PIXELS, Digits, Scaled, Source, load
 from dubio.studies.mnist.training import Training, trained
 from dubio.studies.study import Measurement, Piece, Seed
@@ -21,8 +22,6 @@ Method = Literal["bernoulli", "concrete", "mc"]
 
 LEARNED: tuple[Method, ...] = ("bernoulli", "concrete")
 
-TRAINING_IMAGES: dict[Source, int] = {"mnist": 60_000, "digits": 1_347}
-TEST_IMAGES: dict[Source, int] = {"mnist": 10_000, "digits": 450}
 DROP_PIXELS, DROP_UNITS = 0.2, 0.5  # by hand, not tuned
 BATCH = 500  # images that are predicted at a time
 WATCHED = 200  # images that training is watched on: there may be a thousand short epochs
@@ -72,31 +71,27 @@ class Config:
             growing = all(later > earlier for earlier, later in pairwise(values))
             if len(values) < 2 or not growing:
                 raise ValueError(f"{name}: expected two or more that grow, got {values}.")
-        if not all(0.0 < start < 1.0 for start in self.starts):
-            raise ValueError(f"starts: expected rates in (0, 1), got {self.starts}.")
-        counts = {
-            "restarts": self.restarts, "sizes": self.sizes[0], "widths": self.widths[0],
-            "width": self.width, "steps": self.steps, "batch_size": self.batch_size,
-            "test_images": self.test_images, "draws": self.draws,
-        }  # fmt: skip
-        for name, count in counts.items():
-            if count < 1:
-                raise ValueError(f"{name}: expected at least 1, got {count}.")
-        for name, kind, held, count in (
-            ("sizes", "training", TRAINING_IMAGES, self.sizes[-1]),
-            ("test_images", "test", TEST_IMAGES, self.test_images),
-        ):
-            if count > held[self.source]:
-                raise ValueError(
-                    f"{name}: expected at most {held[self.source]:,}, the {kind} images of the "
-                    f"source {self.source}, got {count:,}; ask for fewer."
-                )
-        single = ("length_scale", "learning_rate", "drop_learning_rate")
-        positive = {name: (getattr(self, name),) for name in single}
-        for name, values in {**positive, "length_scales": self.length_scales}.items():
-            for value in values:
-                if not 0.0 < value < math.inf:
-                    raise ValueError(f"{name}: expected a positive number, got {value:g}.")
+        for start in self.starts:
+            checks.rates(starts=start)
+        checks.at_least(
+            1,
+            restarts=self.restarts,
+            sizes=self.sizes[0],
+            widths=self.widths[0],
+            width=self.width,
+            steps=self.steps,
+            batch_size=self.batch_size,
+            test_images=self.test_images,
+            draws=self.draws,
+        )
+        checks.available(self.source, {"sizes": self.sizes[-1]}, {"test_images": self.test_images})
+        checks.positive(
+            length_scale=self.length_scale,
+            learning_rate=self.learning_rate,
+            drop_learning_rate=self.drop_learning_rate,
+        )
+        for scale in self.length_scales:
+            checks.positive(length_scales=scale)
         if not set(self.length_scales) - {self.length_scale}:
             raise ValueError(
                 f"length_scales: expected another than length_scale, {self.length_scale:g}, got "

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from dubio.ink import BLUE, GREEN, INK, QUIET, RULE, VERMILION, house_style
+from dubio.ink import BLUE, GREEN, INK, NARROW, QUIET, RULE, VERMILION, house_style
 from dubio.studies.paper_001.mnist.claims import (
     LAYERS,
     LEARNED,
@@ -29,7 +29,6 @@ from dubio.studies.study import Plot, Size, Table
 
 LAYER_COLOURS = (QUIET, BLUE, VERMILION, GREEN)
 METHOD_COLOURS = {"concrete": BLUE, "bernoulli": VERMILION, "mc": INK}
-NARROW = 8.0  # inches
 
 
 def exhibits(rows: Rows) -> list[Table | Plot]:

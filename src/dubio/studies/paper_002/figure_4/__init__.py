@@ -26,6 +26,7 @@ STUDY = Study(
     run=run,
     exhibits=exhibits,
     claims=CLAIMS,
+    revision=2,
     deviations=(
         "The paper gives neither the image nor the angles. Ours are the 19th test image of a 1, in "
         "steps of 6° anticlockwise: of the first 60 ones and twelve steps from −15° to 15°, the "

@@ -14,6 +14,7 @@ from dubio.data.inventory import DATASETS
 from dubio.likelihoods import Categorical
 from dubio.masks.mask import LearnedRate
 from dubio.predictive import Predictive, StoredDraws
+from dubio.studies.mnist import checks
 from dubio.studies.mnist.images import Digits, Source, load
 from dubio.studies.mnist.training import Trained, Training, trained
 from dubio.studies.paper_002.figure_4.claims import NUMBER, PAPERS_METHOD, SHOWN, STEP
@@ -21,8 +22,6 @@ from dubio.studies.paper_002.figure_4.lenet import Noise, lenet
 from dubio.studies.paper_002.figure_4.rotation import DIGIT, turned, turned_digit
 from dubio.studies.study import Measurement, Piece, Seed
 
-TRAINING_IMAGES: dict[Source, int] = {"mnist": 60_000, "digits": 1_347}
-TEST_IMAGES: dict[Source, int] = {"mnist": 10_000, "digits": 450}
 ONES: dict[Source, int] = {"mnist": 1_135, "digits": 46}  # among the test images
 
 
@@ -67,34 +66,28 @@ class Config:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be computed."""
-        least = {"draws": 2, "members": 2, "number": 0}  # of one there is no mutual information
-        for name in ("images", "test_images", "epochs", "batch_size", *least):
-            if getattr(self, name) < least.get(name, 1):
-                raise ValueError(
-                    f"{name}: expected at least {least.get(name, 1)}, got {getattr(self, name)}."
-                )
-        for name, kind, held in (
-            ("images", "training", TRAINING_IMAGES),
-            ("test_images", "test", TEST_IMAGES),
-        ):
-            if getattr(self, name) > held[self.source]:
-                raise ValueError(
-                    f"{name}: expected at most {held[self.source]:,}, the {kind} images of the "
-                    f"source {self.source}, got {getattr(self, name):,}; ask for fewer."
-                )
+        checks.at_least(
+            1,
+            images=self.images,
+            test_images=self.test_images,
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+        )
+        checks.at_least(2, draws=self.draws, members=self.members)  # or none can disagree
+        checks.at_least(0, number=self.number)
+        checks.available(self.source, {"images": self.images}, {"test_images": self.test_images})
         if self.number >= ONES[self.source]:
             raise ValueError(
                 f"number: expected less than {ONES[self.source]:,}, the test images of the digit "
                 f"{DIGIT} in the source {self.source}, got {self.number}; choose a smaller one."
             )
-        for name in ("learning_rate", "drop_learning_rate", "prior_sigma", "deviation"):
-            value = getattr(self, name)
-            if not 0.0 < value < math.inf:
-                raise ValueError(f"{name}: expected a positive number, got {value:g}.")
-        for name in ("drop", "drop_channels"):
-            value = getattr(self, name)
-            if not 0.0 < value < 1.0:
-                raise ValueError(f"{name}: expected a rate in (0, 1), got {value:g}.")
+        checks.positive(
+            learning_rate=self.learning_rate,
+            drop_learning_rate=self.drop_learning_rate,
+            prior_sigma=self.prior_sigma,
+            deviation=self.deviation,
+        )
+        checks.rates(drop=self.drop, drop_channels=self.drop_channels)
         if self.step == 0.0 or not math.isfinite(self.step):
             raise ValueError(f"step: expected degrees other than 0, got {self.step:g}.")
 

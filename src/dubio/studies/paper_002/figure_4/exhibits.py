@@ -1,6 +1,5 @@
 """The drawings of figure 4: rows in, pictures out. Nothing here trains."""
 
-import math
 from functools import partial
 from statistics import fmean
 from typing import Any
@@ -10,7 +9,18 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, PercentFormatter
 
-from dubio.ink import BLUE, GREEN, INK, PURPLE, QUIET, RULE, VERMILION, as_strokes, house_style
+from dubio.ink import (
+    BLUE,
+    GREEN,
+    INK,
+    NARROW,
+    PURPLE,
+    QUIET,
+    RULE,
+    VERMILION,
+    as_strokes,
+    house_style,
+)
 from dubio.studies.paper_002.figure_4.claims import (
     NAMES,
     PAPERS_METHOD,
@@ -18,6 +28,7 @@ from dubio.studies.paper_002.figure_4.claims import (
     SHOWN,
     classes,
 )
+from dubio.studies.restarts import share_error
 from dubio.studies.rows import Rows
 from dubio.studies.study import Plot, Size, Table
 
@@ -38,7 +49,6 @@ DOUBTS = {
 }
 LAYERS = ("second convolution", "hidden layer", "last layer")
 SIDE = 28  # pixels
-NARROW = 8.0  # inches
 
 
 def exhibits(rows: Rows) -> list[Table | Plot]:
@@ -201,7 +211,7 @@ def class_table(rows: Rows) -> Table:
 
     def error(method: str) -> str:
         share = fmean(errors.where(method=method).values())
-        return f"{100 * share:.1f} ± {100 * math.sqrt(share * (1 - share) / cases):.1f}"
+        return f"{100 * share:.1f} ± {100 * share_error(share, cases):.1f}"
 
     return Table(
         "Predicted classes",

@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, ScalarFormatter
 
-from dubio.ink import house_style
+from dubio.ink import NARROW, house_style
 from dubio.studies.paper_004.figure_18.claims import METHODS, SETTLED, curves, final, settled
-from dubio.studies.paper_004.legend import LINES, NAMES, NARROW, widths
+from dubio.studies.paper_004.legend import LINES, NAMES, widths
 from dubio.studies.restarts import with_error
 from dubio.studies.rows import Rows
 from dubio.studies.study import Plot, Size, Table

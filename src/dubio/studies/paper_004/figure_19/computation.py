@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from dubio import metrics
 from dubio.likelihoods import Categorical
 from dubio.predictive import Predictive, StoredDraws
-from dubio.studies.paper_004.digits import Loss, Method, Networks, positive_widths
+from dubio.studies.mnist import checks
+from dubio.studies.paper_004.digits import Loss, Method, Networks
 from dubio.studies.paper_004.reading import read, readings
 from dubio.studies.study import Measurement, Piece, Seed
 
@@ -44,9 +45,8 @@ class Config(Networks):
     def __post_init__(self) -> None:
         """Refuse what cannot be computed."""
         super().__post_init__()
-        positive_widths("width", (self.width,))
-        if self.resamples < 2:
-            raise ValueError(f"resamples: expected at least 2, got {self.resamples}.")
+        checks.at_least(1, width=self.width)
+        checks.at_least(2, resamples=self.resamples)
 
 
 def pieces(config: Config) -> list[Piece]:

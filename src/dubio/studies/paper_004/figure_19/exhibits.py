@@ -7,9 +7,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, PercentFormatter
 
-from dubio.ink import QUIET, RULE, VERMILION, house_style
+from dubio.ink import NARROW, QUIET, RULE, VERMILION, house_style
 from dubio.studies.paper_004.figure_19.claims import mean, own
-from dubio.studies.paper_004.legend import NARROW, WAY_LINES, WAY_NAMES, Way
+from dubio.studies.paper_004.legend import WAY_LINES, WAY_NAMES, Way
 from dubio.studies.restarts import with_error
 from dubio.studies.rows import Rows
 from dubio.studies.study import Plot, Size, Table

@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, PercentFormatter
 from numpy.typing import NDArray
 
-from dubio.ink import BLUE, GREEN, INK, QUIET, house_style
+from dubio.ink import BLUE, GREEN, INK, NARROW, QUIET, house_style
 from dubio.studies.paper_004.figure_20_21.claims import BLUNDELL, METHODS
-from dubio.studies.paper_004.legend import LINES, NAMES, NARROW, widths
+from dubio.studies.paper_004.legend import LINES, NAMES, widths
 from dubio.studies.restarts import with_error
 from dubio.studies.rows import Rows
 from dubio.studies.study import Plot, Size, Table

@@ -11,10 +11,12 @@ from torch import Tensor, nn
 import dubio
 from dubio import attack, metrics
 from dubio.likelihoods import Categorical
+from dubio.studies.mnist import checks
 from dubio.studies.mnist.images import CLASSES, Digits, Scaled
 from dubio.studies.mnist.training import Trained, Training, trained
-from dubio.studies.paper_004.digits import Method, Networks, positive_widths
+from dubio.studies.paper_004.digits import Method, Networks
 from dubio.studies.paper_004.reading import Reading, quiet, read, readings
+from dubio.studies.restarts import share_error
 from dubio.studies.rows import Scalar
 from dubio.studies.study import Measurement, Piece, Seed
 
@@ -46,10 +48,13 @@ class Config(Networks):
     def __post_init__(self) -> None:
         """Refuse what cannot be computed."""
         super().__post_init__()
-        positive_widths("width", (self.width,))
-        for name in ("attacked", "attack_draws", "cnn_epochs"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: expected at least 1, got {getattr(self, name)}.")
+        checks.at_least(
+            1,
+            width=self.width,
+            attacked=self.attacked,
+            attack_draws=self.attack_draws,
+            cnn_epochs=self.cnn_epochs,
+        )
 
 
 def pieces(config: Config) -> list[Piece]:
@@ -145,7 +150,7 @@ def watched(
             **fields,
             "metric": "accuracy",
             "value": accuracy,
-            "error": (accuracy * (1 - accuracy) / len(labels)) ** 0.5,
+            "error": share_error(accuracy, len(labels)),
             "cases": len(labels),
         }
         yield {**fields, "metric": "entropy", "value": float(predictive.entropy.mean())}

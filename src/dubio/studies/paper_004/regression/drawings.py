@@ -8,14 +8,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, MultipleLocator
 
-from dubio.ink import BLUE, INK, QUIET, RULE, house_style
+from dubio.ink import BLUE, INK, NARROW, QUIET, RULE, house_style
 from dubio.studies.paper_004.regression.claims import number
 from dubio.studies.paper_004.regression.published import EVALUATED, OBSERVED
 from dubio.studies.rows import Rows
 from dubio.studies.study import Size
 
 HEIGHTS = (-1.6, 2.6)  # of y in all panels
-NARROW = 8.0  # inches: below, panels are stacked
 
 
 @final

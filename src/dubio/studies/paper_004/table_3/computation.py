@@ -9,8 +9,9 @@ from torch import nn
 
 import dubio
 from dubio import metrics
+from dubio.studies.mnist import checks
 from dubio.studies.mnist.training import wrong
-from dubio.studies.paper_004.digits import BAYESIAN, Method, NetworksByWidth, positive_widths
+from dubio.studies.paper_004.digits import BAYESIAN, Method, NetworksByWidth
 from dubio.studies.paper_004.reading import read, readings
 from dubio.studies.study import Measurement, Piece, Seed
 
@@ -33,7 +34,7 @@ class Config(NetworksByWidth):
     def __post_init__(self) -> None:
         """Refuse what cannot be computed."""
         super().__post_init__()
-        positive_widths("double_widths", self.double_widths)
+        checks.each_at_least(1, double_widths=self.double_widths)
 
 
 def pieces(config: Config) -> list[Piece]:

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 
-from dubio.ink import BLUE, GREEN, INK, PURPLE, QUIET, RULE, VERMILION, house_style
+from dubio.ink import BLUE, GREEN, INK, NARROW, PURPLE, QUIET, RULE, VERMILION, house_style
 from dubio.studies.restarts import with_error
 from dubio.studies.rows import Rows, Scalar
 from dubio.studies.study import Plot, Size, Table
@@ -27,7 +27,6 @@ LINES: dict[str, dict[str, Any]] = {
 GROUNDS = (INK, VERMILION, BLUE)  # digits, and the two sets of foreign images
 SCORES = {ENTROPY: "H", INFORMATION: "MI"}
 CASES = 20  # fewer in a bin are not drawn
-NARROW = 8.0  # inches
 
 
 def exhibits(rows: Rows) -> list[Table | Plot]:
