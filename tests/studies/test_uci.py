@@ -178,8 +178,10 @@ def test_ties_with_other_methods_are_not_losses() -> None:
 
 
 def test_more_splits_than_exist_are_refused() -> None:
-    with pytest.raises(ValueError, match="splits: expected at most 20"):
-        Config(splits=21)
+    for make in (Config, type(CONCRETE.scales["paper"])):
+        for count in (0, 21):
+            with pytest.raises(ValueError, match=f"splits: expected 1 to 20.* got {count}"):
+                make(splits=count)
 
 
 def test_values() -> None:

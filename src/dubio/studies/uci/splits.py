@@ -15,6 +15,15 @@ from dubio.data import uci
 from dubio.predictive import Predictive
 
 VALIDATION = 0.2  # of the training rows
+PUBLISHED = 20  # splits of a table; protein has 5
+
+
+def check_splits(count: int) -> None:
+    """Complain about no splits, and about more than there are."""
+    if not 1 <= count <= PUBLISHED:
+        raise ValueError(
+            f"splits: expected 1 to {PUBLISHED}, as many as were published, got {count}."
+        )
 
 
 @final

@@ -14,7 +14,14 @@ from dubio.likelihoods import GammaPrior, Gaussian, LearnedGaussian
 from dubio.masks import Bernoulli, Concrete, LearnableBernoulli, Mask
 from dubio.predictive import Predictive, StoredDraws
 from dubio.studies.study import Measurement, Piece, Seed
-from dubio.studies.uci.splits import Splits, perceptron, train, tuned_precisions, with_precisions
+from dubio.studies.uci.splits import (
+    Splits,
+    check_splits,
+    perceptron,
+    train,
+    tuned_precisions,
+    with_precisions,
+)
 from dubio.studies.uci.tables import TABLES, longest_first
 
 Method = Literal["concrete", "bernoulli", "mc", "bayes", "ensemble", "linear"]
@@ -75,8 +82,9 @@ class Config:
         """Refuse what cannot be computed."""
         if unknown := set(self.tables) - set(TABLES):
             raise ValueError(f"tables: expected some of {', '.join(TABLES)}, got {unknown}.")
-        if min(self.splits, self.steps, self.draws) < 1:
-            raise ValueError("splits, steps, draws: expected at least 1.")
+        check_splits(self.splits)
+        if min(self.steps, self.draws) < 1:
+            raise ValueError("steps, draws: expected at least 1.")
 
 
 def pieces(config: Config) -> list[Piece]:

@@ -15,6 +15,7 @@ from dubio.studies.study import Measurement, Piece, Seed
 from dubio.studies.uci.splits import (
     Score,
     Splits,
+    check_splits,
     masked,
     perceptron,
     score,
@@ -28,7 +29,6 @@ Protocol = Literal["paper", "grid", "clean"]
 
 DROPS = (0.005, 0.01, 0.05, 0.1)  # of the newer grid
 TUNING_DRAWS = 100
-SPLITS = 20  # that were published
 
 
 @final
@@ -93,12 +93,9 @@ class Config:
         """Refuse what cannot be computed."""
         if unknown := set(self.tables) - set(TABLES):
             raise ValueError(f"tables: expected some of {', '.join(TABLES)}, got {unknown}.")
-        if min(self.splits, self.epochs, self.grid_epochs, self.steps, self.draws) < 1:
-            raise ValueError("splits, epochs, grid_epochs, steps, draws: expected at least 1.")
-        if self.splits > SPLITS:
-            raise ValueError(
-                f"splits: expected at most {SPLITS}, as many as were published, got {self.splits}."
-            )
+        if min(self.epochs, self.grid_epochs, self.steps, self.draws) < 1:
+            raise ValueError("epochs, grid_epochs, steps, draws: expected at least 1.")
+        check_splits(self.splits)
         if not all(0.0 < drop < 1.0 for drop in self.drops):
             raise ValueError(f"drops: expected rates in (0, 1), got {self.drops}.")
         if not all(length_scale >= 0.0 for length_scale in self.length_scales):
