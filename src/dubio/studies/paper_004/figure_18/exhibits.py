@@ -89,7 +89,7 @@ def draw_curves(rows: Rows, size: Size) -> Figure:
     for axes in panels[:, 0]:
         axes.set_ylabel("test error, %")
     handles, labels = panels.flat[0].get_legend_handles_labels()
-    columns = 2 if size[0] < NARROW else len(METHODS)
+    columns = 2 if size[0] < NARROW else 3
     figure.legend(
         handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=9.5,
         handlelength=3.2,
