@@ -86,7 +86,7 @@ def output_is_critical(rows: Rows) -> Finding:
             f"{NAMES[method]}: medians {', '.join(f'{m:.1f}' for m in medians)} dB by layer; "
             f"kept of {CLEAR[-1]:.0%} pruned {', '.join(f'{k:.1%}' for k in kept)}"
         )
-    return Finding("; ".join(shown), "reproduces" if agrees else "worse")
+    return Finding("; ".join(shown).replace("-", "−"), "reproduces" if agrees else "worse")
 
 
 CLAIMS = (
