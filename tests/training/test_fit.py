@@ -1,6 +1,7 @@
 """The loop against the same loop written out; data, schedules, validation, early stopping."""
 
 import math
+from collections import UserDict
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -223,6 +224,14 @@ def test_inputs_may_be_tuples_and_dicts() -> None:
         assert len(one) == 4
     assert first["name"] == "both"
     assert float(first["scale"]) == 2.0
+
+
+def test_mappings_are_as_good_as_dicts() -> None:
+    x, y = torch.arange(6.0), torch.zeros(6)
+    for data in ((UserDict(x=x), y), [(UserDict(x=x[:4]), y[:4])]):
+        table = Table()
+        dubio.fit(table, data, epochs=1, batch_size=4 if isinstance(data, tuple) else None)
+        assert table.seen[0]["x"].shape == (4,)
 
 
 def test_a_list_of_batches_is_data() -> None:
