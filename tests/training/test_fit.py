@@ -301,7 +301,7 @@ def test_validation_sees_eval_mode_and_leaves_training_alone() -> None:
 def test_early_stopping_ends_with_the_best_weights() -> None:
     objective = Loss()
     weights: list[dict[str, Any]] = []
-    numbers = iter([3.0, 2.0, float("nan"), 1.0, 1.0, 5.0, 4.0])
+    numbers = iter([3.0, 2.0, math.inf, 1.0, 1.0, 5.0, 4.0])
 
     def validate() -> float:
         weights.append({k: v.clone() for k, v in objective.state_dict().items()})
@@ -337,11 +337,14 @@ def test_validation_alone_only_watches() -> None:
     assert torch.equal(objective.net[0].weight, kept[-1])
 
 
-def test_validation_without_a_number_stops_and_keeps_the_last_weights() -> None:
-    nan = float("nan")
-    history = dubio.fit(Loss(), rows(), epochs=9, validate=lambda: nan, patience=2)
-    assert len(history) == 2
-    assert history.best is None
+@pytest.mark.parametrize("patience", [2, None])
+@pytest.mark.parametrize("value", [math.nan, -math.inf])
+def test_validation_without_a_number_is_an_error(value: float, patience: int | None) -> None:
+    objective, numbers = Loss(), iter([1.0, value])
+    with pytest.raises(dubio.NonFiniteError, match=f"validate returned {value} in epoch 2") as caught:
+        dubio.fit(objective, rows(), epochs=9, validate=lambda: next(numbers), patience=patience)
+    assert (caught.value.epoch, caught.value.step, caught.value.site) == (2, 1, "validate")
+    assert not objective.net[0].weight.isnan().any()
 
 
 # What is left behind

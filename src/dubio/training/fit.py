@@ -1,5 +1,6 @@
 """`fit`: one training loop for every objective."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from os import PathLike
@@ -16,7 +17,7 @@ from dubio.objectives.elbo import ELBO
 from dubio.progress import Progress
 from dubio.training.batches import Batch, as_batches
 from dubio.training.checkpoint import Checkpoint
-from dubio.training.guard import Guard
+from dubio.training.guard import Guard, NonFiniteError
 from dubio.training.history import Epoch, History
 from dubio.training.interrupt import Interrupt
 from dubio.training.random_state import RandomState
@@ -62,8 +63,8 @@ def fit(
         clip_norm: Longest gradient, as a Euclidean norm over all parameters; longer ones are
             scaled down to it.
         validate: Called after every epoch, in eval mode and without gradients, for a number that
-            is to become low, such as a negative log-likelihood of held-out data. Random numbers
-            that it draws do not change those of training.
+            is to become low, such as a negative log-likelihood of held-out data; inf is the worst.
+            Random numbers that it draws do not change those of training.
         patience: Stop after so many epochs without a lower validation, and in any case end with
             the weights of the lowest.
         checkpoint: File to save the run to, and to go on from if it exists. The folder is made.
@@ -76,8 +77,8 @@ def fit(
         Losses, validation and learning rate of every epoch.
 
     Raises:
-        NonFiniteError: If a loss or gradient is not finite, before it reaches the weights. It names
-            epoch, step and site.
+        NonFiniteError: If a loss or gradient is not finite, before it reaches the weights, or if
+            ``validate`` returns NaN or -inf. It names epoch, step and site.
         CheckpointError: If the checkpoint cannot be written or read, or is that of another run.
     """
     _check_numbers(epochs, batch_size, clip_norm, patience, save_every)
@@ -138,7 +139,7 @@ def fit(
                 if store.due or interrupt.noted:
                     store.save(run.state_dict)
                 interrupt.pass_on()
-            epoch = run.end_epoch(_validate(validate, objective, random))
+            epoch = run.end_epoch(_validate(validate, objective, run, random))
             if schedule is not None and schedule_every == "epoch":
                 _end_epoch(schedule, epoch)
         run.restore_best()
@@ -159,7 +160,10 @@ def _loss(objective: nn.Module, batch: Batch, run: Run) -> Tensor:
 
 
 def _validate(
-    validate: Callable[[], float | Tensor] | None, objective: nn.Module, random: RandomState
+    validate: Callable[[], float | Tensor] | None,
+    objective: nn.Module,
+    run: Run,
+    random: RandomState,
 ) -> float | None:
     if validate is None:
         return None
@@ -169,7 +173,17 @@ def _validate(
             raise TypeError(
                 f"validate: expected a function that returns a number, got {found!r} from it."
             )
-        return float(found)
+        value = float(found)
+    if not value > -math.inf:  # no epoch is better or worse than NaN, and none better than -inf
+        raise NonFiniteError(
+            f"validate returned {value} in epoch {run.epoch}, by which no epoch can be called the "
+            "best. Look in it for a logarithm, root or division of a number that it cannot take, "
+            "and for NaN in the held-out data; let it return inf for weights that are of no use.",
+            run.epoch,
+            run.step,
+            "validate",
+        )
+    return value
 
 
 def _end_epoch(schedule: LRScheduler, epoch: Epoch) -> None:
