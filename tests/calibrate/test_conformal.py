@@ -263,8 +263,10 @@ class TestMistakes:
             kind().fit(q[:0], y[:0])
         with pytest.raises(ValueError, match="each of 20 rows"):
             kind().fit(q, y[:19])
-        with pytest.raises(ValueError, match="probabilities"):
+        with pytest.raises(ValueError, match="p: .*probabilities, got NaN"):
             kind().fit(q * math.nan, y)
+        with pytest.raises(ValueError, match="p: .*pass logits.softmax"):
+            kind().fit(q.log(), y)
         sets = kind().fit(q, y)
         with pytest.raises(ValueError, match="NaN"):
             sets(Predictive(Categorical(), StoredDraws(torch.full((1, 2, 5), math.nan))))
