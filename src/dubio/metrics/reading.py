@@ -71,6 +71,13 @@ def read_classified(
         target: Integer labels `(B, *P)`.
         void: The label of places that do not count.
     """
+    both = isinstance(prediction, Tensor) and isinstance(target, Tensor)
+    if both and prediction.ndim == target.ndim + 2:
+        raise ValueError(
+            f"prediction: expected probabilities (B, K, ...) of targets {tuple(target.shape)}, got "
+            f"shape {tuple(prediction.shape)}, as of draws (S, B, K, ...); pass the Predictive "
+            "itself, or the mean of its draws' probabilities: draws.softmax(-1).mean(0) of logits"
+        )
     probabilities = _read_probabilities(prediction)  # (B, *P, K)
     _check_tensor(target, "target")
     if target.shape != probabilities.shape[:-1]:
