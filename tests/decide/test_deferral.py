@@ -230,7 +230,7 @@ class TestMistakes:
     def test_probabilities(self, value: float) -> None:
         with pytest.raises(ValueError, match="confidence: expected a probability"):
             Deferral(confidence=value)
-        with pytest.raises(ValueError, match="error_rate: expected a probability.*; 0.05 is one"):
+        with pytest.raises(ValueError, match=r"error_rate: expected a probability.*; 0.05 is one"):
             Deferral().fit_error_rate(self.q, self.y, value)
         with pytest.raises(ValueError, match="coverage: expected a probability"):
             Deferral().fit_coverage(self.q, value)
@@ -271,9 +271,9 @@ class TestMistakes:
             Deferral(("entropy", "std")).fit_coverage(self.q, 0.5)
         with pytest.raises(ValueError, match="non-empty"):
             Deferral().fit_coverage(self.q[:0], 0.5)
-        with pytest.raises(ValueError, match="p: .*probabilities, got NaN"):
+        with pytest.raises(ValueError, match=r"p: .*probabilities, got NaN"):
             Deferral().fit_error_rate(self.q * math.nan, self.y, 0.1)
-        with pytest.raises(ValueError, match="p: .*pass logits.softmax"):
+        with pytest.raises(ValueError, match=r"p: .*pass logits.softmax"):
             Deferral().fit_error_rate(self.q.log(), self.y, 0.1)
         pair = (torch.ones(100, 1), torch.ones(100, 1))
         with pytest.raises(ValueError, match="tolerance: expected one for real targets"):

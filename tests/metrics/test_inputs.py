@@ -253,7 +253,9 @@ class TestMistakes:
     @pytest.mark.parametrize(
         ("call", "message"),
         [
-            (lambda: metrics.ece(P, Y, bins=0), "bins: expected at least 1"),
+            (lambda: metrics.ece(P, Y, bins=0), "bins: expected a positive int, got 0"),
+            (lambda: metrics.ece(P, Y, bins="a"), "bins: expected a positive int, got 'a'"),
+            (lambda: metrics.interval_score(MEAN, TARGET, level="a"), "level: expected a prob"),
             (lambda: metrics.ClasswiseECE(3).update(P, Y), "expected 3 classes, got 4"),
             (lambda: metrics.mean_iou(P, Y, 3), "expected 3 classes, got 4"),
             (lambda: metrics.mean_iou(Y + 1, Y, 4), "prediction: expected class labels"),

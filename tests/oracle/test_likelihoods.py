@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -120,6 +121,11 @@ class TestGaussian:
     @pytest.mark.parametrize("tau", [0.0, -1.0, INF, math.nan, torch.tensor([1.0, 0.0])])
     def test_precision_must_be_positive_and_finite(self, tau: float | Tensor) -> None:
         with pytest.raises(ValueError, match=r"noise_precision: expected finite and > 0, got .*;"):
+            Gaussian(tau)
+
+    @pytest.mark.parametrize("tau", ["a", None])
+    def test_precision_must_be_a_number(self, tau: Any) -> None:
+        with pytest.raises(TypeError, match=r"noise_precision: expected a number or a tensor, got"):
             Gaussian(tau)
 
     @pytest.mark.parametrize("shape", [(4,), (4, 3), (1, 1, 3)])

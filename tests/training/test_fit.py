@@ -341,7 +341,9 @@ def test_validation_alone_only_watches() -> None:
 @pytest.mark.parametrize("value", [math.nan, -math.inf])
 def test_validation_without_a_number_is_an_error(value: float, patience: int | None) -> None:
     objective, numbers = Loss(), iter([1.0, value])
-    with pytest.raises(dubio.NonFiniteError, match=f"validate returned {value} in epoch 2") as caught:
+    with pytest.raises(
+        dubio.NonFiniteError, match=f"validate returned {value} in epoch 2"
+    ) as caught:
         dubio.fit(objective, rows(), epochs=9, validate=lambda: next(numbers), patience=patience)
     assert (caught.value.epoch, caught.value.step, caught.value.site) == (2, 1, "validate")
     assert not objective.net[0].weight.isnan().any()
@@ -432,6 +434,7 @@ class Vector(Loss):
         (lambda x, y: x.mean(), TypeError, "expected an nn.Module that is called as"),
         (nn.Identity(), ValueError, "expected parameters that require a gradient, got a Identity"),
         (Vector(), TypeError, r"expected a loss of shape \(\), got shape \(22, 1\)"),
+        (Loss().net, TypeError, r"as objective\(x, y\), got a Sequential.* such as dubio.ELBO"),
     ],
 )
 def test_objectives_that_cannot_be_trained(
@@ -466,6 +469,19 @@ def test_objectives_that_cannot_be_trained(
 def test_options_that_make_no_sense(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         dubio.fit(Loss(), rows(), **{"epochs": 1, **options})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"optimizer": "adam"}, "optimizer: expected an optimizer .*got 'adam'; pass partial"),
+        ({"optimizer": lambda p: None}, "optimizer: expected an optimizer .*got None; pass"),
+        ({"schedule": "cosine"}, "schedule: expected a scheduler .*got 'cosine'; pass partial"),
+    ],
+)
+def test_optimizers_and_schedules_are_those_of_torch(options: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        dubio.fit(Loss(), rows(), epochs=1, **options)
 
 
 @pytest.mark.parametrize("option", [{"batch_size": 5}, {"generator": torch.Generator()}])

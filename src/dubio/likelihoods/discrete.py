@@ -125,9 +125,7 @@ class Categorical(_Discrete):
             )
         check_targets(y, logs.shape[1:axis] + logs.shape[axis + 1 :], logs)
         if y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
-            raise ValueError(
-                f"y: expected integer class labels, got {y.dtype}; pass y.long()"
-            )
+            raise ValueError(f"y: expected integer class labels, got {y.dtype}; pass y.long()")
         if not all_true((y >= 0) & (y < classes)):
             raise ValueError(
                 f"y: expected class labels from 0 to {classes - 1}, got labels from "

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from inspect import signature
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -155,7 +156,10 @@ def _loss(objective: nn.Module, batch: Batch, run: Run) -> Tensor:
         raise
     if not isinstance(loss, Tensor) or loss.dim() > 0:
         what = f"shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
-        raise TypeError(f"objective: expected a loss of shape (), got {what}; return its mean.")
+        raise TypeError(
+            f"objective: expected a loss of shape (), got {what}; return its mean, and put a "
+            f"network without a loss into an objective such as dubio.ELBO."
+        )
     return loss
 
 
@@ -217,7 +221,24 @@ def _trainable(objective: nn.Module) -> list[nn.Parameter]:
             f"objective: expected parameters that require a gradient, got a "
             f"{type(objective).__name__} without any; make the network an attribute of it."
         )
+    _check_call(objective)
     return parameters
+
+
+def _check_call(objective: nn.Module) -> None:
+    """A network that is given without its loss is a common mistake."""
+    try:
+        arguments = signature(objective.forward)
+    except ValueError:  # that of a traced module is not known
+        return
+    try:
+        arguments.bind("x", "y")
+    except TypeError:
+        raise TypeError(
+            f"objective: expected an nn.Module that is called as objective(x, y), got a "
+            f"{type(objective).__name__}, whose forward takes {arguments}; put a network into an "
+            f"objective such as dubio.ELBO(network, likelihood, num_data=len(x))."
+        ) from None
 
 
 def _check_num_data(objective: nn.Module, rows: int | None) -> None:
@@ -238,8 +259,13 @@ def _make_optimizer(
     if optimizer is None:
         fused = all(p.is_floating_point() and p.device.type in ("cpu", "cuda") for p in parameters)
         return Adam(parameters, lr=1e-3, fused=fused)
-    if not isinstance(optimizer, Optimizer):
+    if callable(optimizer):
         optimizer = optimizer(parameters)
+    if not isinstance(optimizer, Optimizer):
+        raise TypeError(
+            f"optimizer: expected an optimizer of torch or a function that makes one, got "
+            f"{optimizer!r}; pass partial(torch.optim.Adam, lr=1e-3), for example."
+        )
     known = set(objective.parameters())
     strangers = [p for g in optimizer.param_groups for p in g["params"] if p not in known]
     if strangers:
@@ -260,8 +286,14 @@ def _make_schedule(
         raise ValueError(f"schedule_every: expected 'epoch' or 'step', got {every!r}.")
     if schedule is None:
         return None
-    if not isinstance(schedule, LRScheduler):
+    if callable(schedule):
         schedule = schedule(optimizer)
+    if not isinstance(schedule, LRScheduler):
+        raise TypeError(
+            f"schedule: expected a scheduler of torch or a function that makes one, got "
+            f"{schedule!r}; pass partial(torch.optim.lr_scheduler.StepLR, step_size=10), for "
+            f"example."
+        )
     if schedule.optimizer is not optimizer:
         raise ValueError(
             "schedule: expected a schedule of the optimizer of this run, got one of another; pass "
