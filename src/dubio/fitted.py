@@ -2,7 +2,7 @@
 
 import zlib
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,7 @@ class Fitted(nn.Module):
     """
 
     kind: Tensor
+    _fitted_by: ClassVar[str] = "fit"  # the methods that take validation data
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,7 +40,7 @@ class Fitted(nn.Module):
         if bool(value.isnan().any()):
             raise RuntimeError(
                 f"{type(self).__name__}: expected a {name} from validation data, got none yet; "
-                "call fit first, or load a state"
+                f"call {self._fitted_by} first, or load a state"
             )
         return value
 

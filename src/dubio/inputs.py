@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_is_leaf, tree_leaves, tree_map
 
 from dubio.interception.interceptor import Interceptor
 from dubio.interception.numbers import Numbers
@@ -89,7 +89,7 @@ def call(model: Network, inputs: Inputs, order: Tensor | None = None) -> Any:
             return x.clone()
         return x[order.to(x.device)]
 
-    inputs = tree_map(copy, inputs)
+    inputs = tree_map(copy, opened(inputs))
     if isinstance(inputs, Tensor):
         return model(inputs)
     if isinstance(inputs, Mapping):
@@ -153,7 +153,13 @@ def tensors(structure: Any) -> list[Tensor]:
     """All tensors in nested tuples, lists, dicts and dataclasses."""
     if is_dataclass(structure) and not isinstance(structure, type):
         structure = [getattr(structure, field.name) for field in fields(structure)]
-    return [leaf for leaf in tree_leaves(structure) if isinstance(leaf, Tensor)]
+    return [leaf for leaf in tree_leaves(opened(structure)) if isinstance(leaf, Tensor)]
+
+
+def opened(structure: Any) -> Any:
+    """A dict in place of a mapping that trees do not look into, such as a `UserDict`."""
+    closed = isinstance(structure, Mapping) and tree_is_leaf(structure)
+    return dict(structure) if closed else structure
 
 
 def batches(x: Inputs | Iterable[Any]) -> Iterator[Inputs]:

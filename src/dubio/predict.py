@@ -1,7 +1,8 @@
 """`predict`: a predictive distribution from any network, and `sites`: where its noise enters."""
 
 from collections.abc import Iterable
-from typing import Any
+from operator import index
+from typing import Any, SupportsIndex
 
 import torch
 
@@ -70,8 +71,10 @@ def predict(
             f"likelihood: expected an instance from dubio.likelihoods such as Categorical(), "
             f"got {likelihood!r}."
         )
-    if chunk is not None and (isinstance(chunk, bool) or not isinstance(chunk, int) or chunk < 1):
-        raise ValueError(f"chunk: expected a positive int or None, got {chunk!r}.")
+    if chunk is not None:
+        if isinstance(chunk, bool) or not isinstance(chunk, SupportsIndex) or index(chunk) < 1:
+            raise ValueError(f"chunk: expected a positive int or None, got {chunk!r}.")
+        chunk = index(chunk)
     source = NetworkDraws(model, x, noise.numbers, likelihood.check, chunk, where, select)
     if keep_draws:
         return Predictive(likelihood, StoredDraws(source.collect()))

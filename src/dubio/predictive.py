@@ -7,8 +7,8 @@ q(y | x) = 1/S sum_t p(y | x, omega_t) is paper 002, eq. 10, by Monte Carlo. `Pr
 import math
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from operator import itemgetter
-from typing import Protocol, final
+from operator import index, itemgetter
+from typing import Protocol, SupportsFloat, SupportsIndex, final
 
 import torch
 from torch import Tensor
@@ -205,9 +205,9 @@ class Predictive:
 
     def interval(self, level: float = 0.95) -> tuple[Tensor, Tensor]:
         """The central interval of probability `level`: its low and high end, each `(B, *E)`."""
-        if not 0 < level < 1:
+        if not (isinstance(level, SupportsFloat) and 0 < level < 1):
             raise ValueError(
-                f"level: expected a probability in (0, 1), got {level}; 0.95 is a common choice"
+                f"level: expected a probability in (0, 1), got {level!r}; 0.95 is a common choice"
             )
         low, high = self.quantile([(1 - level) / 2, (1 + level) / 2])
         return low, high
@@ -242,6 +242,8 @@ class Predictive:
 
     def sample(self, n: int = 1, generator: torch.Generator | None = None) -> Tensor:
         """Draws n targets per row, `(n, B, ...)`, each from the likelihood of a random draw."""
+        if isinstance(n, bool) or not isinstance(n, SupportsIndex) or index(n) < 1:
+            raise ValueError(f"n: expected a positive int, got {n!r}; try n=100")
         draws = self._stored("sample").draws
         rows = torch.arange(draws.shape[1], device=draws.device)
         picks = torch.randint(

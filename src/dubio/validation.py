@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from dubio.likelihoods import Bernoulli, Categorical, HeteroscedasticGaussian, Likelihood
+from dubio.likelihoods.discrete import check_probabilities
 from dubio.likelihoods.likelihood import check_targets
 from dubio.predictive import Predictive, StoredDraws
 
@@ -20,6 +21,12 @@ Numbers = Predictive | tuple[Tensor, Tensor]  # or mean and standard deviation, 
 def label_prediction(p: Labels) -> Predictive:
     """A prediction of labels; plain probabilities become one of a single draw."""
     if isinstance(p, Tensor):
+        if not p.is_floating_point() or p.ndim < 2:
+            raise ValueError(
+                f"p: expected class probabilities (batch, ..., classes), got {p.dtype} of shape "
+                f"{tuple(p.shape)}; one probability of yes becomes torch.stack([1 - p, p], -1)"
+            )
+        check_probabilities(p, -1, "p", "pass logits.softmax(-1)")
         return Predictive(Categorical(outputs="probabilities"), StoredDraws(p.unsqueeze(0)))
     if not isinstance(p, Predictive):
         raise TypeError(

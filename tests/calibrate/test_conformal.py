@@ -8,6 +8,7 @@ has at most that false-alarm rate.
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import scipy.stats
@@ -242,9 +243,9 @@ class TestState:
 
 
 class TestMistakes:
-    @pytest.mark.parametrize("alpha", [0.0, 1.0, -0.1, 10.0, math.nan])
+    @pytest.mark.parametrize("alpha", [0.0, 1.0, -0.1, 10.0, math.nan, "a"])
     @pytest.mark.parametrize("kind", [*SETS, *INTERVALS])
-    def test_alpha(self, kind: Sets | IntervalsOf, alpha: float) -> None:
+    def test_alpha(self, kind: Sets | IntervalsOf, alpha: Any) -> None:
         with pytest.raises(ValueError, match="alpha: expected a probability"):
             kind(alpha)
 
@@ -263,8 +264,10 @@ class TestMistakes:
             kind().fit(q[:0], y[:0])
         with pytest.raises(ValueError, match="each of 20 rows"):
             kind().fit(q, y[:19])
-        with pytest.raises(ValueError, match="probabilities"):
+        with pytest.raises(ValueError, match=r"p: .*probabilities, got NaN"):
             kind().fit(q * math.nan, y)
+        with pytest.raises(ValueError, match=r"p: .*pass logits.softmax"):
+            kind().fit(q.log(), y)
         sets = kind().fit(q, y)
         with pytest.raises(ValueError, match="NaN"):
             sets(Predictive(Categorical(), StoredDraws(torch.full((1, 2, 5), math.nan))))

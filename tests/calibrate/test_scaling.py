@@ -88,6 +88,13 @@ class TestPrecision:
         found = PrecisionScaling().fit(p, y)
         assert float(found(p).log_prob(y).sum()) >= at.max()
 
+    def test_targets_without_a_dimension_of_their_own(self) -> None:
+        f, y = normal(7, 50, seed=3), Y[:, 0]
+        p, columns = prediction(f, Gaussian(4.0)), prediction(f[..., None], Gaussian(4.0))
+        found, expected = PrecisionScaling().fit(p, y), PrecisionScaling().fit(columns, y[:, None])
+        assert torch.equal(found.factor, expected.factor)
+        assert torch.equal(found(p).std, expected(columns).std[:, 0])
+
     def test_kinds(self) -> None:
         with pytest.raises(TypeError, match="VarianceScaling takes"):
             PrecisionScaling().fit(prediction(normal(3, 50, 2), Point()), Y)

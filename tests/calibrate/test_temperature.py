@@ -158,10 +158,14 @@ class TestMistakes:
         ("q", "y", "message"),
         [
             (torch.ones(0, 3), torch.ones(0).long(), "non-empty"),
-            (torch.full((3, 2), math.nan), torch.zeros(3).long(), "expected probabilities"),
-            (torch.ones(3, 2), torch.zeros(3).long(), "sum to 1"),
+            (torch.full((3, 2), math.nan), torch.zeros(3).long(), "p: .*got NaN in 6 of 6 entries"),
+            (torch.ones(3, 2), torch.zeros(3).long(), r"p: .*sum to 1.*pass logits.softmax\(-1\)"),
+            (-torch.eye(3), torch.zeros(3).long(), r"p: .*from -1 .*pass logits.softmax\(-1\)"),
+            (torch.ones(3), torch.zeros(3).long(), r"p: .*got .* of shape \(3,\); .*torch.stack"),
+            (torch.ones(3, 2).long(), torch.zeros(3).long(), "p: .*got torch.int64"),
             (torch.full((3, 2), 0.5), torch.zeros(4).long(), "each of 3 rows, got shape"),
             (torch.full((3, 2), 0.5), torch.zeros(3), "integer class labels"),
+            (torch.full((3, 2), 0.5), torch.ones(3, 2).long(), r"one-hot"),
             (torch.full((3, 2), 0.5), torch.tensor([0, 1, 2]), "labels from 0 to 1"),
         ],
     )
@@ -171,7 +175,7 @@ class TestMistakes:
 
     def test_nan_outputs(self) -> None:
         p = prediction(torch.full((2, 3, 2), math.nan), Categorical())
-        with pytest.raises(ValueError, match="probabilities"):
+        with pytest.raises(ValueError, match="probabilities, got NaN"):
             TemperatureScaling().fit(p, torch.zeros(3).long())
 
     def test_kinds(self) -> None:

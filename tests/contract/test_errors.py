@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -75,6 +76,11 @@ def test_draws(draws: Any) -> None:
 def test_chunk(chunk: Any) -> None:
     with pytest.raises(ValueError, match="chunk: expected a positive int or None, got"):
         dubio.predict(mlp(), X, chunk=chunk)
+
+
+def test_integers_of_numpy_will_do() -> None:
+    p = dubio.predict(mlp(), X, draws=np.int64(5), chunk=np.int64(2))  # type: ignore[arg-type]
+    assert p.num_draws == 5
 
 
 @pytest.mark.parametrize("generator", [0, "seed", torch.manual_seed])

@@ -1,5 +1,6 @@
 """What goes in and what comes out: batches, loaders, and selected outputs."""
 
+from collections import UserDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -85,6 +86,7 @@ class TestBatches:
         assert draws_of(network, batches).shape == expected.shape
         assert torch.equal(draws_of(network, {"x": x, "z": z}), expected)
         assert torch.equal(draws_of(network, {"z": z, "x": x}), expected)
+        assert torch.equal(draws_of(network, UserDict(x=x, z=z)), expected)  # type: ignore[arg-type]
         assert torch.equal(draws_of(network, (x, z, 2.0)), 2 * expected)
         assert torch.equal(draws_of(network, {"x": x, "z": z, "scale": 2.0}), 2 * expected)
 
@@ -130,8 +132,9 @@ class TestLoaders:
             lambda x, z: DataLoader(Rows(x=x, z=z), batch_size=3),
             lambda x, z: (((x[i : i + 3], z[i : i + 3]), None) for i in range(0, 7, 3)),
             lambda x, z: ((({"x": x[i : i + 3], "z": z[i : i + 3]}), 0) for i in range(0, 7, 3)),
+            lambda x, z: [UserDict(x=x[i : i + 3], z=z[i : i + 3]) for i in range(0, 7, 3)],
         ],
-        ids=["dicts", "tuples with targets", "dicts with targets"],
+        ids=["dicts", "tuples with targets", "dicts with targets", "other mappings"],
     )
     def test_batches_of_several_tensors(self, loader: Callable[[Tensor, Tensor], Any]) -> None:
         network, x, z = two_inputs()

@@ -223,14 +223,14 @@ class TestMistakes:
     q, y = simulated(100, seeded(), lambda x: 0.3 * (1 - x))
 
     def test_not_fitted(self) -> None:
-        with pytest.raises(RuntimeError, match="Deferral: expected a threshold"):
+        with pytest.raises(RuntimeError, match=r"a threshold.*call fit_error_rate or fit_coverage"):
             Deferral()(self.q)
 
     @pytest.mark.parametrize("value", [0.0, 1.0, -1.0, 95.0, math.nan])
     def test_probabilities(self, value: float) -> None:
         with pytest.raises(ValueError, match="confidence: expected a probability"):
             Deferral(confidence=value)
-        with pytest.raises(ValueError, match="error_rate: expected a probability"):
+        with pytest.raises(ValueError, match=r"error_rate: expected a probability.*; 0.05 is one"):
             Deferral().fit_error_rate(self.q, self.y, value)
         with pytest.raises(ValueError, match="coverage: expected a probability"):
             Deferral().fit_coverage(self.q, value)
@@ -271,8 +271,10 @@ class TestMistakes:
             Deferral(("entropy", "std")).fit_coverage(self.q, 0.5)
         with pytest.raises(ValueError, match="non-empty"):
             Deferral().fit_coverage(self.q[:0], 0.5)
-        with pytest.raises(ValueError, match="probabilities"):
+        with pytest.raises(ValueError, match=r"p: .*probabilities, got NaN"):
             Deferral().fit_error_rate(self.q * math.nan, self.y, 0.1)
+        with pytest.raises(ValueError, match=r"p: .*pass logits.softmax"):
+            Deferral().fit_error_rate(self.q.log(), self.y, 0.1)
         pair = (torch.ones(100, 1), torch.ones(100, 1))
         with pytest.raises(ValueError, match="tolerance: expected one for real targets"):
             Deferral("std").fit_error_rate(pair, torch.ones(100, 1), 0.1)

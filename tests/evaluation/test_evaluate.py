@@ -138,6 +138,23 @@ def test_numbers(likelihood: Likelihood) -> None:
     close(found.numbers["foreign_std_auroc"]["draws"], apart.auroc)
 
 
+def test_numbers_without_a_dimension_of_their_own() -> None:
+    x, other, y, other_y = rows(0), rows(1), torch.randn(ROWS), torch.randn(ROWS)
+    flat, columns = (
+        evaluate(
+            model,
+            Data("data", x, y, ""),
+            Gaussian(4.0),
+            draws=DRAWS,
+            validation=Data("validation", other, other_y.reshape(-1, *tail), ""),
+        )
+        for model, tail in ((nn.Sequential(net(1), nn.Flatten(0)), ()), (net(1), (1,)))
+    )
+    assert flat.calibration == columns.calibration
+    for metric, values in flat.numbers.items():
+        assert values == pytest.approx(columns.numbers[metric], rel=1e-6), metric
+
+
 def test_one_pass_of_a_constant_noise_cannot_tell_foreign_inputs() -> None:
     found = evaluate(
         net(1),

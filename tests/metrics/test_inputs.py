@@ -233,11 +233,29 @@ class TestMistakes:
             metrics.nll(predictive(Gaussian(1.0), MEAN), TARGET)
         with pytest.raises(TypeError, match="expected real targets, got Categorical"):
             metrics.crps(predictive(Categorical(), LOGITS), LOGITS[0])
+        with pytest.raises(TypeError, match="expected real targets, got Categorical"):
+            metrics.crps(predictive(Categorical(), LOGITS), Y)  # not one about the labels
+
+    @pytest.mark.parametrize("metric", OF_LABELS)
+    def test_draws_are_averaged_first(self, metric: Callable[..., Any]) -> None:
+        with pytest.raises(ValueError, match=r"as of draws .*the Predictive itself.*mean\(0\)"):
+            metric(LOGITS, Y)
+
+    @pytest.mark.parametrize("metric", [*OF_NUMBERS, metrics.rmse, metrics.lppd])
+    def test_distributions_in_closed_form(self, metric: Callable[..., Any]) -> None:
+        x, y = TARGET.numpy(), TARGET[:, 0]
+        p = dubio.BayesianDropoutRegression().fit(x, y.numpy()).predictive(x)
+        with pytest.raises(TypeError, match=r"Normal or a tensor, got StudentT; .*sample\(1000\)"):
+            metric(p, y)
+        metrics.rmse(torch.as_tensor(p.mean), y)
+        metrics.crps(torch.as_tensor(p.sample(1000)), y)
 
     @pytest.mark.parametrize(
         ("call", "message"),
         [
-            (lambda: metrics.ece(P, Y, bins=0), "bins: expected at least 1"),
+            (lambda: metrics.ece(P, Y, bins=0), "bins: expected a positive int, got 0"),
+            (lambda: metrics.ece(P, Y, bins="a"), "bins: expected a positive int, got 'a'"),
+            (lambda: metrics.interval_score(MEAN, TARGET, level="a"), "level: expected a prob"),
             (lambda: metrics.ClasswiseECE(3).update(P, Y), "expected 3 classes, got 4"),
             (lambda: metrics.mean_iou(P, Y, 3), "expected 3 classes, got 4"),
             (lambda: metrics.mean_iou(Y + 1, Y, 4), "prediction: expected class labels"),

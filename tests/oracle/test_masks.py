@@ -7,6 +7,7 @@ import copy
 import itertools
 import math
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 import pytest
@@ -396,8 +397,8 @@ class TestParameters:
 
 class TestErrors:
     @pytest.mark.parametrize("kind", KINDS)
-    @pytest.mark.parametrize("drop", [-0.1, 0.0, 1.0, 1.5])
-    def test_rates_lie_between_zero_and_one(self, kind: type[Mask], drop: float) -> None:
+    @pytest.mark.parametrize("drop", [-0.1, 0.0, 1.0, 1.5, "x"])
+    def test_rates_lie_between_zero_and_one(self, kind: type[Mask], drop: Any) -> None:
         with pytest.raises(ValueError, match="drop: expected a rate between 0 and 1"):
             make(kind, 1, drop)
 
@@ -412,6 +413,8 @@ class TestErrors:
     def test_temperature_and_length_scale(self) -> None:
         with pytest.raises(ValueError, match="temperature: expected a positive number"):
             Concrete(1, temperature=0.0)
+        with pytest.raises(ValueError, match="temperature: expected a positive number, got 'x'"):
+            Concrete(1, temperature="x")  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="length_scale: expected a number >= 0"):
             Masked(nn.Linear(6, 2), Bernoulli(), length_scale=-1.0)
 

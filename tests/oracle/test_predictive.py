@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -384,10 +385,15 @@ class TestQuantile:
         with pytest.raises(ValueError, match=r"q: expected a level in \[0, 1\], got 95"):
             predictive(Point(), torch.zeros(2, 3)).quantile(95)
 
-    @pytest.mark.parametrize("level", [0.0, 1.0, 95.0, math.nan])
-    def test_interval_levels_are_probabilities(self, level: float) -> None:
+    @pytest.mark.parametrize("level", [0.0, 1.0, 95.0, math.nan, "a"])
+    def test_interval_levels_are_probabilities(self, level: Any) -> None:
         with pytest.raises(ValueError, match=r"level: expected a probability in \(0, 1\), got"):
             predictive(Point(), torch.zeros(2, 3)).interval(level)
+
+    @pytest.mark.parametrize("n", [0, -1, 2.5, True, "a"])
+    def test_samples_are_counted_from_one(self, n: Any) -> None:
+        with pytest.raises(ValueError, match=r"n: expected a positive int, got"):
+            predictive(Point(), torch.zeros(2, 3)).sample(n)
 
 
 class TestSources:

@@ -1,6 +1,7 @@
 """The loop against the same loop written out; data, schedules, validation, early stopping."""
 
 import math
+from collections import UserDict
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -225,6 +226,14 @@ def test_inputs_may_be_tuples_and_dicts() -> None:
     assert float(first["scale"]) == 2.0
 
 
+def test_mappings_are_as_good_as_dicts() -> None:
+    x, y = torch.arange(6.0), torch.zeros(6)
+    for data in ((UserDict(x=x), y), [(UserDict(x=x[:4]), y[:4])]):
+        table = Table()
+        dubio.fit(table, data, epochs=1, batch_size=4 if isinstance(data, tuple) else None)
+        assert table.seen[0]["x"].shape == (4,)
+
+
 def test_a_list_of_batches_is_data() -> None:
     x, y = rows()
     one, other = Loss(), Loss()
@@ -292,7 +301,7 @@ def test_validation_sees_eval_mode_and_leaves_training_alone() -> None:
 def test_early_stopping_ends_with_the_best_weights() -> None:
     objective = Loss()
     weights: list[dict[str, Any]] = []
-    numbers = iter([3.0, 2.0, float("nan"), 1.0, 1.0, 5.0, 4.0])
+    numbers = iter([3.0, 2.0, math.inf, 1.0, 1.0, 5.0, 4.0])
 
     def validate() -> float:
         weights.append({k: v.clone() for k, v in objective.state_dict().items()})
@@ -328,11 +337,16 @@ def test_validation_alone_only_watches() -> None:
     assert torch.equal(objective.net[0].weight, kept[-1])
 
 
-def test_validation_without_a_number_stops_and_keeps_the_last_weights() -> None:
-    nan = float("nan")
-    history = dubio.fit(Loss(), rows(), epochs=9, validate=lambda: nan, patience=2)
-    assert len(history) == 2
-    assert history.best is None
+@pytest.mark.parametrize("patience", [2, None])
+@pytest.mark.parametrize("value", [math.nan, -math.inf])
+def test_validation_without_a_number_is_an_error(value: float, patience: int | None) -> None:
+    objective, numbers = Loss(), iter([1.0, value])
+    with pytest.raises(
+        dubio.NonFiniteError, match=f"validate returned {value} in epoch 2"
+    ) as caught:
+        dubio.fit(objective, rows(), epochs=9, validate=lambda: next(numbers), patience=patience)
+    assert (caught.value.epoch, caught.value.step, caught.value.site) == (2, 1, "validate")
+    assert not objective.net[0].weight.isnan().any()
 
 
 # What is left behind
@@ -420,6 +434,7 @@ class Vector(Loss):
         (lambda x, y: x.mean(), TypeError, "expected an nn.Module that is called as"),
         (nn.Identity(), ValueError, "expected parameters that require a gradient, got a Identity"),
         (Vector(), TypeError, r"expected a loss of shape \(\), got shape \(22, 1\)"),
+        (Loss().net, TypeError, r"as objective\(x, y\), got a Sequential.* such as dubio.ELBO"),
     ],
 )
 def test_objectives_that_cannot_be_trained(
@@ -454,6 +469,19 @@ def test_objectives_that_cannot_be_trained(
 def test_options_that_make_no_sense(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         dubio.fit(Loss(), rows(), **{"epochs": 1, **options})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"optimizer": "adam"}, "optimizer: expected an optimizer .*got 'adam'; pass partial"),
+        ({"optimizer": lambda p: None}, "optimizer: expected an optimizer .*got None; pass"),
+        ({"schedule": "cosine"}, "schedule: expected a scheduler .*got 'cosine'; pass partial"),
+    ],
+)
+def test_optimizers_and_schedules_are_those_of_torch(options: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        dubio.fit(Loss(), rows(), epochs=1, **options)
 
 
 @pytest.mark.parametrize("option", [{"batch_size": 5}, {"generator": torch.Generator()}])

@@ -19,6 +19,7 @@ draws shared by a batch make validation and new rows the output of different fun
 
 import math
 from fractions import Fraction
+from typing import SupportsFloat
 
 import torch
 from torch import Tensor
@@ -42,9 +43,9 @@ class Conformal(Fitted):
 
     def __init__(self, alpha: float = 0.1) -> None:
         super().__init__()
-        if not 0 < alpha < 1:
+        if not (isinstance(alpha, SupportsFloat) and 0 < alpha < 1):
             raise ValueError(
-                f"alpha: expected a probability in (0, 1), got {alpha}; 0.1 asks for sets that "
+                f"alpha: expected a probability in (0, 1), got {alpha!r}; 0.1 asks for sets that "
                 "hold the target nine times out of ten"
             )
         self.register_buffer("alpha", torch.tensor(alpha, dtype=torch.float64))

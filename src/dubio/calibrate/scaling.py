@@ -9,6 +9,7 @@ from torch import Tensor
 
 from dubio.fitted import Fitted
 from dubio.likelihoods import Gaussian, HeteroscedasticGaussian, Point
+from dubio.likelihoods.likelihood import sum_events
 from dubio.predictive import DrawSource, Predictive, StoredDraws
 from dubio.validation import Numbers, check_numbers, number_prediction
 
@@ -56,8 +57,8 @@ class PrecisionScaling(Fitted):
             mean = p.likelihood.mean(outputs).double()  # (S, B, *E)
             variance = p.likelihood.variance(outputs).double()
             squares = (y[rows].double() - mean).square() / variance
-            distances.append((rows, squares.flatten(2).sum(-1)))  # (S, B)
-            scales.append((rows, -0.5 * variance.log().flatten(2).sum(-1)))
+            distances.append((rows, sum_events(squares)))  # (S, B)
+            scales.append((rows, -0.5 * sum_events(variance.log())))
         self._keep("factor", _best_factor(_joined(distances), _joined(scales), y.numel()))
         return self
 

@@ -87,6 +87,7 @@ class Deferral(Fitted):
     threshold: Tensor
     error_bound: Tensor
     choice: Tensor  # an index of SCORES
+    _fitted_by = "fit_error_rate or fit_coverage"
 
     def __init__(
         self,
@@ -99,7 +100,7 @@ class Deferral(Fitted):
         self.candidates: tuple[Score, ...] = (scores,) if isinstance(scores, str) else tuple(scores)
         if not self.candidates or not set(self.candidates) <= set(SCORES):
             raise ValueError(f"scores: expected some of {SCORES}, got {scores!r}; choose of those")
-        _check_probability("confidence", confidence)
+        _check_probability("confidence", confidence, 0.95)
         if tolerance is not None and not tolerance >= 0:
             raise ValueError(
                 f"tolerance: expected >= 0, got {tolerance}; pass the largest error of a right "
@@ -126,7 +127,7 @@ class Deferral(Fitted):
             y: Its targets.
             error_rate: The largest probability that an answered row is wrong.
         """
-        _check_probability("error_rate", error_rate)
+        _check_probability("error_rate", error_rate, 0.05)
         p = _prediction(p)
         wrong = self._wrong(p, y)
         level = (1 - self.confidence) / (LEVELS * len(self.candidates))
@@ -169,7 +170,7 @@ class Deferral(Fitted):
             coverage: The least probability that a row is answered.
             y: Its targets, to choose among several scores.
         """
-        _check_probability("coverage", coverage)
+        _check_probability("coverage", coverage, 0.9)
         p = _prediction(p)
         rows = len(p.mean)
         level = (1 - self.confidence) / len(self.candidates)
@@ -243,6 +244,8 @@ def _finite(scores: Tensor) -> Tensor:
     return scores
 
 
-def _check_probability(name: str, value: float) -> None:
+def _check_probability(name: str, value: float, example: float) -> None:
     if not (isinstance(value, Real) and 0 < value < 1):
-        raise ValueError(f"{name}: expected a probability in (0, 1), got {value!r}; 0.95 is one")
+        raise ValueError(
+            f"{name}: expected a probability in (0, 1), got {value!r}; {example} is one"
+        )

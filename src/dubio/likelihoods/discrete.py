@@ -66,15 +66,11 @@ class Categorical(_Discrete):
                 "use Bernoulli for one logit"
             )
         if self.outputs == "probabilities":
-            sums = outputs.float().sum(axis)
-            tolerance = max(1e-4, 2 * torch.finfo(outputs.dtype).eps)
-            if not all_true((outputs >= 0).all() & ((sums - 1).abs() <= tolerance).all()):
-                raise ValueError(
-                    f"outputs: expected probabilities >= 0 that sum to 1 along dim={self.dim}, "
-                    f"got values from {float(outputs.min()):.4g} and sums in "
-                    f"[{float(sums.min()):.4g}, {float(sums.max()):.4g}]; pass outputs='logits' "
-                    "for raw or log-softmax outputs"
-                )
+            advice = (
+                "pass outputs='logits' for raw or log-softmax outputs, or another dim than "
+                f"{self.dim} if that is not the classes'"
+            )
+            check_probabilities(outputs, axis, "outputs", advice)
 
     def mean(self, outputs: Tensor) -> Tensor:
         """The class probabilities."""
@@ -122,12 +118,14 @@ class Categorical(_Discrete):
         """The log probability of integer labels `y`, `(B, ...)`, summed over pixels."""
         logs, axis = self.log_probabilities(outputs), self._axis(outputs)
         classes = logs.shape[axis]
+        if y.shape == logs.shape[1:]:
+            raise ValueError(
+                f"y: expected one label in place of {classes} classes, got shape {tuple(y.shape)}; "
+                f"pass y.argmax({self.dim}) of one-hot targets"
+            )
         check_targets(y, logs.shape[1:axis] + logs.shape[axis + 1 :], logs)
         if y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
-            raise ValueError(
-                f"y: expected integer class labels, got {y.dtype}; pass y.long(), or y.argmax of "
-                "one-hot targets"
-            )
+            raise ValueError(f"y: expected integer class labels, got {y.dtype}; pass y.long()")
         if not all_true((y >= 0) & (y < classes)):
             raise ValueError(
                 f"y: expected class labels from 0 to {classes - 1}, got labels from "
@@ -162,6 +160,7 @@ class Bernoulli(_Discrete):
         """Also checks the probabilities, if they are."""
         super().check(outputs)
         if self.outputs == "probabilities" and not all_true((outputs >= 0) & (outputs <= 1)):
+            _check_nan(outputs, "outputs")
             raise ValueError(
                 f"outputs: expected probabilities in [0, 1], got values in "
                 f"[{float(outputs.min()):.4g}, {float(outputs.max()):.4g}]; pass outputs='logits' "
@@ -211,3 +210,25 @@ class Bernoulli(_Discrete):
     def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """A 0.0 or 1.0 for each draw, row and element: `(S, B, *E)`."""
         return torch.bernoulli(self.mean(outputs), generator=generator)
+
+
+def check_probabilities(values: Tensor, axis: int, name: str, advice: str) -> None:
+    """Complain about what cannot be the probabilities of classes along an axis."""
+    sums = values.float().sum(axis)
+    tolerance = max(1e-4, 2 * torch.finfo(values.dtype).eps)
+    if not all_true((values >= 0).all() & ((sums - 1).abs() <= tolerance).all()):
+        _check_nan(values, name)
+        raise ValueError(
+            f"{name}: expected probabilities >= 0 that sum to 1 over the classes, got values from "
+            f"{float(values.min()):.4g} and sums in [{float(sums.min()):.4g}, "
+            f"{float(sums.max()):.4g}]; {advice}"
+        )
+
+
+def _check_nan(values: Tensor, name: str) -> None:
+    count = int(values.isnan().sum())
+    if count:
+        raise ValueError(
+            f"{name}: expected probabilities, got NaN in {count} of {values.numel()} entries; find "
+            "out where they come from, or remove these rows"
+        )

@@ -117,7 +117,12 @@ class Gaussian(Homoscedastic):
 def check_precision(noise_precision: float | Tensor) -> None:
     """Complain about what cannot be a precision."""
     tau = noise_precision
-    known = tau if isinstance(tau, Tensor) else torch.tensor(tau, dtype=torch.float64)
+    try:
+        known = tau if isinstance(tau, Tensor) else torch.tensor(tau, dtype=torch.float64)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"noise_precision: expected a number or a tensor, got {tau!r}; pass 1 / noise variance"
+        ) from None
     if not bool(((known > 0) & known.isfinite()).all()):
         raise ValueError(
             f"noise_precision: expected finite and > 0, got {tau}; pass 1 / noise variance"

@@ -1,6 +1,6 @@
 """Concrete masks: a smooth stand-in for Bernoulli masks with learned rates."""
 
-from typing import final
+from typing import SupportsFloat, final
 
 import torch
 from torch import Tensor
@@ -25,8 +25,10 @@ class Concrete(LearnedRate):
 
     def __init__(self, units: int = 1, *, drop: float = 0.1, temperature: float = 0.1) -> None:
         super().__init__(units, drop=drop)
-        if temperature <= 0:
-            raise ValueError(f"temperature: expected a positive number, got {temperature}.")
+        if not (isinstance(temperature, SupportsFloat) and temperature > 0):
+            raise ValueError(
+                f"temperature: expected a positive number, got {temperature!r}; try 0.1."
+            )
         self.temperature = temperature
 
     def multiplier(self, noise: Tensor, axis: int) -> Tensor:

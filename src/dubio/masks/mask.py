@@ -2,7 +2,7 @@
 
 import copy
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, SupportsFloat
 
 import torch
 from torch import Tensor, nn
@@ -28,8 +28,8 @@ class Mask(nn.Module, ABC):
         super().__init__()
         if isinstance(units, bool) or not isinstance(units, int) or units < 1:
             raise ValueError(f"units: expected a whole number from 1, got {units!r}.")
-        if not 0.0 < drop < 1.0:
-            raise ValueError(f"drop: expected a rate between 0 and 1, got {drop}.")
+        if not (isinstance(drop, SupportsFloat) and 0.0 < drop < 1.0):
+            raise ValueError(f"drop: expected a rate between 0 and 1, got {drop!r}; try drop=0.1.")
         self.units = units
 
     @property

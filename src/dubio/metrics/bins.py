@@ -1,13 +1,16 @@
 """Bins of equal width."""
 
+from operator import index
+from typing import SupportsIndex
+
 import torch
 from torch import Tensor
 
 
 def check_bins(bins: int) -> None:
-    """Complain about no bins."""
-    if bins < 1:
-        raise ValueError(f"bins: expected at least 1, got {bins}; 15 is a common choice")
+    """Complain about what is no number of bins."""
+    if isinstance(bins, bool) or not isinstance(bins, SupportsIndex) or index(bins) < 1:
+        raise ValueError(f"bins: expected a positive int, got {bins!r}; 15 is a common choice")
 
 
 def bin_sums(position: Tensor, values: Tensor, bins: int) -> Tensor:

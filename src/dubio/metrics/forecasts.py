@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Normal
 
-from dubio.likelihoods import Gaussian, HeteroscedasticGaussian, Point
+from dubio.likelihoods import Gaussian, HeteroscedasticGaussian, Likelihood, Point
 from dubio.likelihoods.quantiles import empirical_quantile, mixture_quantile
 from dubio.metrics.reading import check_numbers, check_shape
 from dubio.predictive import Predictive
@@ -147,18 +147,16 @@ class Draws(Forecast):
 
 def read_forecast(prediction: Forecastable, target: Tensor) -> tuple[Forecast, Tensor]:
     """The distribution in float64, and the targets `(B, *E)`, both checked."""
+    _check_kind(prediction)
+    if isinstance(prediction, Predictive):
+        _check_likelihood(prediction.likelihood)
     target = check_numbers(target, "target").double()
     if isinstance(prediction, Predictive):
         likelihood, outputs = prediction.likelihood, prediction.draws.double()
         if isinstance(likelihood, Point):
             return _read_draws(outputs, target), target
-        if isinstance(likelihood, Gaussian | HeteroscedasticGaussian):
-            mean, std = likelihood.mean(outputs), likelihood.variance(outputs).sqrt()
-            return _read_mixture(mean, std, target), target
-        raise TypeError(
-            f"prediction: expected real targets, got {likelihood!r}; predict with "
-            "likelihood=dubio.likelihoods.Gaussian(noise_precision) or HeteroscedasticGaussian()"
-        )
+        mean, std = likelihood.mean(outputs), likelihood.variance(outputs).sqrt()
+        return _read_mixture(mean, std, target), target
     if isinstance(prediction, Normal):
         mean, std = prediction.mean.double(), prediction.stddev.double()
         one = mean.shape == target.shape
@@ -168,6 +166,7 @@ def read_forecast(prediction: Forecastable, target: Tensor) -> tuple[Forecast, T
 
 def read_mean(prediction: Forecastable, target: Tensor) -> tuple[Tensor, Tensor]:
     """Point predictions and targets, both `(B, *E)`; a tensor is the predictions themselves."""
+    _check_kind(prediction)
     target = check_numbers(target, "target").double()
     mean = prediction.mean if isinstance(prediction, Predictive | Normal) else prediction
     mean = check_numbers(mean, "prediction").double()
@@ -175,6 +174,24 @@ def read_mean(prediction: Forecastable, target: Tensor) -> tuple[Tensor, Tensor]
         mean = mean.mean(0)
     check_shape(mean, target.shape, "prediction", "the targets")
     return mean, target
+
+
+def _check_kind(prediction: Forecastable) -> None:
+    if not isinstance(prediction, Predictive | Normal | Tensor):
+        raise TypeError(
+            f"prediction: expected a Predictive, a torch.distributions.Normal or a tensor, got "
+            f"{type(prediction).__name__}; make a tensor with torch.as_tensor. Of a distribution "
+            "in closed form, as that of BayesianDropoutRegression, rmse takes the mean and other "
+            "scores draws, its sample(1000); lppd is the mean of its own log_prob(y)"
+        )
+
+
+def _check_likelihood(likelihood: Likelihood) -> None:
+    if not isinstance(likelihood, Point | Gaussian | HeteroscedasticGaussian):
+        raise TypeError(
+            f"prediction: expected real targets, got {likelihood!r}; predict with "
+            "likelihood=dubio.likelihoods.Gaussian(noise_precision) or HeteroscedasticGaussian()"
+        )
 
 
 def _read_mixture(mean: Tensor, std: Tensor, target: Tensor) -> Mixture:

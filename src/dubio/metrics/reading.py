@@ -71,6 +71,8 @@ def read_classified(
         target: Integer labels `(B, *P)`.
         void: The label of places that do not count.
     """
+    if isinstance(prediction, Tensor) and isinstance(target, Tensor):
+        _check_averaged(prediction, target)
     probabilities = _read_probabilities(prediction)  # (B, *P, K)
     _check_tensor(target, "target")
     if target.shape != probabilities.shape[:-1]:
@@ -134,6 +136,15 @@ def _check_tensor(found: Tensor, name: str) -> None:
     if found.numel() == 0:
         raise ValueError(
             f"{name}: expected at least one row, got shape {tuple(found.shape)}; skip empty batches"
+        )
+
+
+def _check_averaged(prediction: Tensor, target: Tensor) -> None:
+    if prediction.ndim == target.ndim + 2:
+        raise ValueError(
+            f"prediction: expected probabilities (B, K, ...) of targets {tuple(target.shape)}, got "
+            f"shape {tuple(prediction.shape)}, as of draws (S, B, K, ...); pass the Predictive "
+            "itself, or the mean of its draws' probabilities: draws.softmax(-1).mean(0) of logits"
         )
 
 

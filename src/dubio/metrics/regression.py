@@ -1,6 +1,6 @@
 """Scores of predictions of real targets: RMSE, predictive log-likelihood, CRPS, intervals."""
 
-from typing import Any, final
+from typing import Any, SupportsFloat, final
 
 from torch import Tensor
 
@@ -180,9 +180,9 @@ def _ranked(prediction: Forecastable, target: Tensor, fair: bool) -> Tensor:
 
 
 def _check_level(level: float) -> None:
-    if not 0 < level < 1:
+    if not (isinstance(level, SupportsFloat) and 0 < level < 1):
         raise ValueError(
-            f"level: expected a probability in (0, 1), got {level}; 0.95 is a common choice"
+            f"level: expected a probability in (0, 1), got {level!r}; 0.95 is a common choice"
         )
 
 

@@ -64,6 +64,7 @@ class TensorBatches(Batches):
         generator: torch.Generator | None,
         device: torch.device,
     ) -> None:
+        x = inputs.opened(x)
         self._tensors = [t for t in tree_leaves((x, y)) if isinstance(t, Tensor) and t.dim() > 0]
         self.num_data = inputs.count_rows(x)
         for tensor in self._tensors:
@@ -140,7 +141,7 @@ class LoaderBatches(Batches):
                 f"((input, input, …), targets) for a network with several inputs, and pass tensors "
                 f"as a tuple (x, y)."
             )
-        x, y = tree_map(self._move, tuple(batch))
+        x, y = tree_map(self._move, tuple(map(inputs.opened, batch)))
         return Batch(x, y, inputs.count_rows(x), None)
 
     def _move(self, leaf: Any) -> Any:

@@ -1,7 +1,9 @@
 """`fit`: one training loop for every objective."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from inspect import signature
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -16,7 +18,7 @@ from dubio.objectives.elbo import ELBO
 from dubio.progress import Progress
 from dubio.training.batches import Batch, as_batches
 from dubio.training.checkpoint import Checkpoint
-from dubio.training.guard import Guard
+from dubio.training.guard import Guard, NonFiniteError
 from dubio.training.history import Epoch, History
 from dubio.training.interrupt import Interrupt
 from dubio.training.random_state import RandomState
@@ -62,8 +64,8 @@ def fit(
         clip_norm: Longest gradient, as a Euclidean norm over all parameters; longer ones are
             scaled down to it.
         validate: Called after every epoch, in eval mode and without gradients, for a number that
-            is to become low, such as a negative log-likelihood of held-out data. Random numbers
-            that it draws do not change those of training.
+            is to become low, such as a negative log-likelihood of held-out data; inf is the worst.
+            Random numbers that it draws do not change those of training.
         patience: Stop after so many epochs without a lower validation, and in any case end with
             the weights of the lowest.
         checkpoint: File to save the run to, and to go on from if it exists. The folder is made.
@@ -76,8 +78,8 @@ def fit(
         Losses, validation and learning rate of every epoch.
 
     Raises:
-        NonFiniteError: If a loss or gradient is not finite, before it reaches the weights. It names
-            epoch, step and site.
+        NonFiniteError: If a loss or gradient is not finite, before it reaches the weights, or if
+            ``validate`` returns NaN or -inf. It names epoch, step and site.
         CheckpointError: If the checkpoint cannot be written or read, or is that of another run.
     """
     _check_numbers(epochs, batch_size, clip_norm, patience, save_every)
@@ -138,7 +140,7 @@ def fit(
                 if store.due or interrupt.noted:
                     store.save(run.state_dict)
                 interrupt.pass_on()
-            epoch = run.end_epoch(_validate(validate, objective, random))
+            epoch = run.end_epoch(_validate(validate, objective, run, random))
             if schedule is not None and schedule_every == "epoch":
                 _end_epoch(schedule, epoch)
         run.restore_best()
@@ -154,12 +156,18 @@ def _loss(objective: nn.Module, batch: Batch, run: Run) -> Tensor:
         raise
     if not isinstance(loss, Tensor) or loss.dim() > 0:
         what = f"shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
-        raise TypeError(f"objective: expected a loss of shape (), got {what}; return its mean.")
+        raise TypeError(
+            f"objective: expected a loss of shape (), got {what}; return its mean, and put a "
+            f"network without a loss into an objective such as dubio.ELBO."
+        )
     return loss
 
 
 def _validate(
-    validate: Callable[[], float | Tensor] | None, objective: nn.Module, random: RandomState
+    validate: Callable[[], float | Tensor] | None,
+    objective: nn.Module,
+    run: Run,
+    random: RandomState,
 ) -> float | None:
     if validate is None:
         return None
@@ -169,7 +177,17 @@ def _validate(
             raise TypeError(
                 f"validate: expected a function that returns a number, got {found!r} from it."
             )
-        return float(found)
+        value = float(found)
+    if not value > -math.inf:  # no epoch is better or worse than NaN, and none better than -inf
+        raise NonFiniteError(
+            f"validate returned {value} in epoch {run.epoch}, by which no epoch can be called the "
+            "best. Look in it for a logarithm, root or division of a number that it cannot take, "
+            "and for NaN in the held-out data; let it return inf for weights that are of no use.",
+            run.epoch,
+            run.step,
+            "validate",
+        )
+    return value
 
 
 def _end_epoch(schedule: LRScheduler, epoch: Epoch) -> None:
@@ -203,7 +221,24 @@ def _trainable(objective: nn.Module) -> list[nn.Parameter]:
             f"objective: expected parameters that require a gradient, got a "
             f"{type(objective).__name__} without any; make the network an attribute of it."
         )
+    _check_call(objective)
     return parameters
+
+
+def _check_call(objective: nn.Module) -> None:
+    """A network that is given without its loss is a common mistake."""
+    try:
+        arguments = signature(objective.forward)
+    except ValueError:  # that of a traced module is not known
+        return
+    try:
+        arguments.bind("x", "y")
+    except TypeError:
+        raise TypeError(
+            f"objective: expected an nn.Module that is called as objective(x, y), got a "
+            f"{type(objective).__name__}, whose forward takes {arguments}; put a network into an "
+            f"objective such as dubio.ELBO(network, likelihood, num_data=len(x))."
+        ) from None
 
 
 def _check_num_data(objective: nn.Module, rows: int | None) -> None:
@@ -224,8 +259,13 @@ def _make_optimizer(
     if optimizer is None:
         fused = all(p.is_floating_point() and p.device.type in ("cpu", "cuda") for p in parameters)
         return Adam(parameters, lr=1e-3, fused=fused)
-    if not isinstance(optimizer, Optimizer):
+    if callable(optimizer):
         optimizer = optimizer(parameters)
+    if not isinstance(optimizer, Optimizer):
+        raise TypeError(
+            f"optimizer: expected an optimizer of torch or a function that makes one, got "
+            f"{optimizer!r}; pass partial(torch.optim.Adam, lr=1e-3), for example."
+        )
     known = set(objective.parameters())
     strangers = [p for g in optimizer.param_groups for p in g["params"] if p not in known]
     if strangers:
@@ -246,8 +286,14 @@ def _make_schedule(
         raise ValueError(f"schedule_every: expected 'epoch' or 'step', got {every!r}.")
     if schedule is None:
         return None
-    if not isinstance(schedule, LRScheduler):
+    if callable(schedule):
         schedule = schedule(optimizer)
+    if not isinstance(schedule, LRScheduler):
+        raise TypeError(
+            f"schedule: expected a scheduler of torch or a function that makes one, got "
+            f"{schedule!r}; pass partial(torch.optim.lr_scheduler.StepLR, step_size=10), for "
+            f"example."
+        )
     if schedule.optimizer is not optimizer:
         raise ValueError(
             "schedule: expected a schedule of the optimizer of this run, got one of another; pass "

@@ -18,23 +18,22 @@ from dubio.training.random_state import RandomState
 
 @final
 class NonFiniteError(FloatingPointError):
-    """A loss or a gradient is not finite. The weights are still those before the step.
+    """A loss, a gradient or a validation is not finite.
+
+    The weights are still those before the step; those after the epoch, if it is the validation.
 
     Attributes:
         epoch: From 1.
         step: In this epoch, from 1.
         site: The name of the module or parameter where it was first seen, or ``x``, ``y``, ``kl``,
-            ``likelihood`` or ``loss``.
+            ``likelihood``, ``loss`` or ``validate``.
     """
 
-    def __init__(self, epoch: int, step: int, what: str, site: "Site") -> None:
-        super().__init__(
-            f"{what} is not finite in epoch {epoch}, step {step}. {site.finding}. "
-            f"No weight has been changed by this step. {site.advice}."
-        )
+    def __init__(self, message: str, epoch: int, step: int, site: str) -> None:
+        super().__init__(message)
         self.epoch = epoch
         self.step = step
-        self.site = site.name
+        self.site = site
 
 
 class Site(NamedTuple):
@@ -108,7 +107,11 @@ class Guard:
         site = _in_data(batch) or _in_weights(self._objective) or self._in_step(batch)
         self._objective.load_state_dict(state)
         self._put_back()
-        raise NonFiniteError(epoch, step, what, site)
+        message = (
+            f"{what} is not finite in epoch {epoch}, step {step}. {site.finding}. "
+            f"No weight has been changed by this step. {site.advice}."
+        )
+        raise NonFiniteError(message, epoch, step, site.name)
 
     def _put_back(self) -> None:
         """Noise, buffers and gradients as they were before the step."""

@@ -1,6 +1,5 @@
 """What training leaves behind: a few numbers for every epoch."""
 
-import math
 from dataclasses import asdict, dataclass, field
 from typing import Any, final
 
@@ -37,8 +36,8 @@ class History(list[Epoch]):
 
     @property
     def best(self) -> Epoch | None:
-        """The first epoch with the lowest validation, if any has a number."""
-        known = [e for e in self if e.validation is not None and not math.isnan(e.validation)]
+        """The first epoch with the lowest validation, if there is one."""
+        known = [e for e in self if e.validation is not None]
         return min(known, key=lambda epoch: epoch.validation or 0.0, default=None)
 
     def rows(self) -> list[dict[str, Any]]:
