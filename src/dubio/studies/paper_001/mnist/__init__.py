@@ -17,7 +17,8 @@ STUDY = Study(
     "two or more values, and the page says how far apart they end. Predictions are averages over "
     "draws. Claims and rules were written before the first run. After it two rules were made "
     "stricter: rates must fall with images, and rise with width, by more than the gap between "
-    "starts; and rates by hand are no longer called tuned.",
+    "starts; and rates by hand are no longer called tuned. Which layers' rates vanish is judged by "
+    "the widest network, since the paper's has 512 units; before, by that of the sweep over sizes.",
     scales={
         "smoke": Config(
             source="digits", restarts=1, sizes=(100, 300), widths=(8, 16), width=8,
