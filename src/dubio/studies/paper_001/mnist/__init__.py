@@ -26,7 +26,7 @@ STUDY = Study(
         ),
         "small": Config(
             restarts=1, sizes=(1_000, 10_000, 50_000), widths=(64, 128, 512), width=128,
-            length_scales=(1e-3, 1e-2, 1e-1, 1.0), steps=4_000, drop_learning_rate=3e-2, draws=20,
+            length_scales=(1e-3, 1e-2, 1e-1, 1.0), steps=8_000, drop_learning_rate=3e-2, draws=20,
         ),
         "paper": Config(),
     },
