@@ -148,7 +148,7 @@ ENTRIES = [
         "Accuracy; converged rates against data and width; log-likelihood against length scale.",
         ("figure 5", "figure 6", "figure 11"),
         "dubio.studies.paper_001.mnist",
-        {"smoke": "10 s", "small": "25 min", "paper": "5 days"},
+        {"smoke": "10 s", "small": "40 min", "paper": "5 days"},
         ("mnist",),
     ),
     Entry(
