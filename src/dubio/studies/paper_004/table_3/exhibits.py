@@ -80,8 +80,9 @@ def error_table(rows: Rows) -> Table:
             ]
             for loss, method, width in lines(rows)
         ],
-        "By draws: class probabilities are averaged over draws of the weights, or of dropout's "
-        "masks, each the same for all digits. In one pass: by the mean weights, or without masks. "
+        "By draws: class probabilities are averaged over draws of the weights, each the same for "
+        "all digits, or of dropout's masks, every digit with its own. In one pass: by the mean "
+        "weights, or without masks. "
         "In bold what the paper does, to be compared with its numbers. NLL is the mean of "
         "−log p(label) in nats; with the double softmax, of the network's own. The KL, in full "
         "whatever its weight, is what the posterior costs: less is a better bound. ± is a standard "
