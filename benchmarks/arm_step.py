@@ -76,7 +76,9 @@ def contenders(build: Callable[[], nn.Sequential], x: Tensor, y: Tensor) -> dict
     return steps
 
 
-def measure(steps: dict[str, Step], rounds: int, clock: Callable[[], float]) -> dict[str, float]:
+def measure(
+    steps: dict[str, Step], rounds: int, clock: Callable[[], float] = time.process_time
+) -> dict[str, float]:
     """Seconds for one step of each over those of the first, median over rounds."""
     repeats = {}
     for name, take in steps.items():

@@ -18,7 +18,7 @@ from dubio import ELBO, Masked
 from dubio.likelihoods import Gaussian, HeteroscedasticGaussian, LearnedGaussian, Likelihood
 from dubio.masks import Concrete, LearnableBernoulli
 from dubio.masks.mask import LearnedRate
-from dubio.progress import Progress
+from dubio.report.progress import Progress
 
 STARTS = [0.05, 0.1, 0.2, 0.35, 0.5]
 SIZES = [10, 25, 50, 100, 1000, 10_000]

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 import dubio
-from dubio.noise import noise_from
+from dubio.noise.noise import noise_from
 from dubio.population.given import Distribution, Origin, Place
 from dubio.population.streams import Stream
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 import dubio
-from dubio.inputs import Inputs
+from dubio.noise.inputs import Inputs
 
 
 def dropout_mlp() -> nn.Sequential:

@@ -3,12 +3,12 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from dubio import attack, calibrate, data, decide, likelihoods, masks, priors, rules
+from dubio import attack, calibrate, data, decide, likelihoods, masks, priors
+from dubio.conversion import rules
 from dubio.conversion.convert import convert
 from dubio.conversion.plan import Plan
 from dubio.conversion.planning import plan
-from dubio.interception.register import SiteNoise, register
-from dubio.interception.sites import Site, Sites
+from dubio.draws.absence import NoSitesError
 from dubio.layers.bayes import (
     BayesConv1d,
     BayesConv2d,
@@ -28,15 +28,16 @@ from dubio.layers.drop_connect import DropConnect
 from dubio.layers.freezing import freeze
 from dubio.layers.masked import Masked
 from dubio.layers.pruning import prune, sparse_weights
-from dubio.noise import Noise
+from dubio.noise.noise import Noise
+from dubio.noise.register import SiteNoise, register
+from dubio.noise.sites import Site, Sites
+from dubio.noise.stochastic import Stochastic, kl
 from dubio.objectives import schedules
 from dubio.objectives.elbo import ELBO
 from dubio.objectives.m_step import m_step
 from dubio.population import Population
 from dubio.predict import predict, sites
-from dubio.predictive import Predictive
-from dubio.sampling.absence import NoSitesError
-from dubio.stochastic import Stochastic, kl
+from dubio.predictive.predictive import Predictive
 from dubio.training.checkpoint import CheckpointError
 from dubio.training.fit import fit
 from dubio.training.guard import NonFiniteError

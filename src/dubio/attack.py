@@ -17,14 +17,14 @@ from typing import Protocol, final
 import torch
 from torch import Tensor
 
-from dubio import inputs
-from dubio.inputs import Network, Select
-from dubio.interception.interceptor import BatchSize, Interceptor
 from dubio.likelihoods import Likelihood
-from dubio.noise import Noise
+from dubio.noise import inputs
+from dubio.noise.inputs import Network, Select
+from dubio.noise.interceptor import BatchSize, Interceptor
+from dubio.noise.modes import gates, sampling_mode
+from dubio.noise.noise import Noise
 from dubio.predict import predict
-from dubio.sampling.modes import gates, sampling_mode
-from dubio.tables import table
+from dubio.report.tables import table
 
 Bounds = tuple[float, float] | None
 

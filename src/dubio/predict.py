@@ -6,15 +6,15 @@ from typing import Any, SupportsIndex
 
 import torch
 
-from dubio import inputs
-from dubio.inputs import Inputs, Network, Select
-from dubio.interception.sites import Site, Sites, Where
+from dubio.draws.engine import find_gates, watch
+from dubio.draws.source import NetworkDraws, uncompiled
 from dubio.likelihoods import Likelihood, Point
-from dubio.noise import Noise
-from dubio.predictive import Predictive, StoredDraws
-from dubio.sampling.engine import find_gates, watch
-from dubio.sampling.modes import gates
-from dubio.source import NetworkDraws, uncompiled
+from dubio.noise import inputs
+from dubio.noise.inputs import Inputs, Network, Select
+from dubio.noise.modes import gates
+from dubio.noise.noise import Noise
+from dubio.noise.sites import Site, Sites, Where
+from dubio.predictive.predictive import Predictive, StoredDraws
 
 
 def predict(

@@ -24,7 +24,7 @@ from dubio.calibrate import (
 from dubio.calibrate.conformal import conformal_rank
 from dubio.likelihoods import Bernoulli, Categorical, Gaussian
 from dubio.likelihoods.point import Point
-from dubio.predictive import Predictive, StoredDraws
+from dubio.predictive.predictive import Predictive, StoredDraws
 
 FALSE_ALARMS = 1e-6
 Sets = type[LeastAmbiguousSets] | type[AdaptiveSets]

@@ -21,7 +21,7 @@ from dubio.likelihoods import (
     Multinomial,
 )
 from dubio.likelihoods.point import Point
-from dubio.predictive import Predictive, StoredDraws
+from dubio.predictive.predictive import Predictive, StoredDraws
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:

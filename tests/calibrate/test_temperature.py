@@ -14,7 +14,7 @@ from torch import Tensor
 import dubio
 from dubio.calibrate import TemperatureScaling
 from dubio.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
-from dubio.predictive import Predictive, StoredDraws
+from dubio.predictive.predictive import Predictive, StoredDraws
 
 
 def seeded(seed: int = 0) -> torch.Generator:

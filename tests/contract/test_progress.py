@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import dubio
-import dubio.progress
+import dubio.report.progress
 from networks import build, mlp
 
 
@@ -30,7 +30,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """A clock on which every step takes two seconds."""
     seconds = count(step=2)
     monkeypatch.setattr(
-        dubio.progress, "time", SimpleNamespace(monotonic=lambda: float(next(seconds)))
+        dubio.report.progress, "time", SimpleNamespace(monotonic=lambda: float(next(seconds)))
     )
 
 
@@ -116,7 +116,7 @@ def test_training_shows_epoch_and_loss(monkeypatch: pytest.MonkeyPatch, progress
 def test_short_work_shows_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     tenths = count(step=2)
     monkeypatch.setattr(
-        dubio.progress, "time", SimpleNamespace(monotonic=lambda: next(tenths) / 10)
+        dubio.report.progress, "time", SimpleNamespace(monotonic=lambda: next(tenths) / 10)
     )
     stream = Terminal()
     monkeypatch.setattr(sys, "stderr", stream)

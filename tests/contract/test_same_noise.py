@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import dubio
-from dubio.interception.bernoulli import SMALL
+from dubio.noise.bits import SMALL
 from networks import CASES, build
 from references import passes, seeded
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import dubio
-from dubio.interception import register as registry
+from dubio.noise import register as registry
 from networks import CASES, build
 from references import seeded, train_mode_loop
 from two_samples import critical_value, deviations, with_sums

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import dubio
-from dubio.rules import Place, mask_inputs, replace_dropout
+from dubio.conversion.rules import Place, mask_inputs, replace_dropout
 
 Concrete = dubio.masks.Concrete
 

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 
 import pytest
 
-import dubio.progress
+import dubio.report.progress
 from dubio.data.dataset import Dataset, Form
 from dubio.data.errors import DataError
 from dubio.data.files import File
@@ -158,7 +158,7 @@ def test_an_interrupted_download_leaves_nothing(
 
     file = publish(CONTENT, "a.bin", server.offer(CONTENT))
     with monkeypatch.context() as patch:
-        patch.setattr(dubio.progress.Progress, "advance", interrupt)
+        patch.setattr(dubio.report.progress.Progress, "advance", interrupt)
         with pytest.raises(KeyboardInterrupt):
             made_up(file).locate()
     assert files_in(cache) == []
@@ -202,7 +202,7 @@ def test_progress_is_shown(
 
     seconds = count(step=2)
     clock = SimpleNamespace(monotonic=lambda: float(next(seconds)))
-    monkeypatch.setattr(dubio.progress, "time", clock)
+    monkeypatch.setattr(dubio.report.progress, "time", clock)
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     made_up(publish(CONTENT, "a.bin", server.offer(CONTENT))).locate()

@@ -20,7 +20,7 @@ from dubio.decide import Deferral
 from dubio.decide.deferral import LEVELS
 from dubio.decide.scores import SCORES, Score
 from dubio.likelihoods import Bernoulli, Categorical, Gaussian
-from dubio.predictive import Predictive, StoredDraws
+from dubio.predictive.predictive import Predictive, StoredDraws
 
 FALSE_ALARMS = 1e-6
 CONFIDENCE = 0.8

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import torch
 
-from dubio import ink
 from dubio.demo import answers, page, train
 from dubio.demo.figures import draw_band
+from dubio.report import ink
 
 
 @dataclass(frozen=True, repr=False)

@@ -16,9 +16,9 @@ from dubio.calibrate import PrecisionScaling, TemperatureScaling
 from dubio.evaluation import Data, EvaluationError, evaluate, parse_likelihood, read_data
 from dubio.evaluation.exhibits import plots_of, table_of
 from dubio.evaluation.scores import MEASURES, LabelScores, NumberScores
-from dubio.interception.numbers import mix
 from dubio.likelihoods import Bernoulli, Categorical, Gaussian, HeteroscedasticGaussian, Likelihood
-from dubio.predictive import Predictive, StoredDraws
+from dubio.noise.numbers import mix
+from dubio.predictive.predictive import Predictive, StoredDraws
 
 ROWS, DRAWS, SIZE = 50, 7, 16
 

@@ -21,7 +21,7 @@ from dubio.likelihoods import (
     Multinomial,
     Point,
 )
-from dubio.predictive import Predictive, StoredDraws
+from dubio.predictive.predictive import Predictive, StoredDraws
 from metric_cases import CASES, Case
 from metric_references import HELD_OUT, LABELS, MAPS, MEAN, STD, TARGET, VOID, P, Y, seeded
 

@@ -7,7 +7,8 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
-from dubio import ink, metrics
+from dubio import metrics
+from dubio.report import ink
 from metric_references import MEAN, TARGET, P, Y
 
 CERTAIN, RIGHT = torch.eye(3), torch.arange(3)  # most bins are empty, and nothing is wrong

@@ -12,9 +12,9 @@ from dubio.layers.masked import Masked
 from dubio.likelihoods import Categorical, Gaussian, Likelihood
 from dubio.masks import Bernoulli, Concrete, LearnableBernoulli, Mask
 from dubio.masks import Gaussian as GaussianMask
+from dubio.noise.stochastic import kl
 from dubio.objectives.elbo import ELBO
 from dubio.objectives.estimators import Estimator
-from dubio.stochastic import kl
 
 N = 50
 KINDS: list[type[Mask]] = [Bernoulli, Concrete, LearnableBernoulli, GaussianMask]

@@ -20,7 +20,7 @@ import dubio
 from dubio.layers.masked import Masked
 from dubio.masks import Bernoulli, Concrete, Gaussian, LearnableBernoulli, Mask
 from dubio.masks.mask import learned_bernoulli_kl
-from dubio.stochastic import kl
+from dubio.noise.stochastic import kl
 
 KINDS: list[type[Mask]] = [Bernoulli, Concrete, LearnableBernoulli, Gaussian]
 DROPS = [0.01, 0.1, 0.2, 0.5, 0.8]

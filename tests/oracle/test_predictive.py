@@ -20,8 +20,8 @@ from dubio.likelihoods import (
     Likelihood,
     Point,
 )
-from dubio.predictive import Predictive, StoredDraws
-from dubio.summary import Summary
+from dubio.predictive.predictive import Predictive, StoredDraws
+from dubio.predictive.summary import Summary
 
 LIKELIHOODS = [Gaussian(4.0), HeteroscedasticGaussian(), Categorical(), Bernoulli(), Point()]
 STATISTICS = [

@@ -11,7 +11,7 @@ from torch.nn.modules.module import register_module_forward_hook
 
 import dubio
 from alone import BATCH, MEMBERS, N, assert_same, data, objectives, train_alone
-from dubio.interception import register as registry
+from dubio.noise import register as registry
 from dubio.population import recording
 from dubio.population.recording import Steps
 

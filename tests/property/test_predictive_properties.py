@@ -15,7 +15,7 @@ from dubio.likelihoods import (
     Multinomial,
     Point,
 )
-from dubio.predictive import Predictive, StoredDraws
+from dubio.predictive.predictive import Predictive, StoredDraws
 
 ROUNDING = 1e-5
 relaxed = settings(deadline=None)  # the first call of a torch function is slow

@@ -12,7 +12,7 @@ import scipy.stats
 import torch
 from torch import Tensor
 
-from dubio.interception.bernoulli import SMALL, Generators, _arrivals, fill_bernoulli
+from dubio.noise.bits import SMALL, Generators, _arrivals, fill_bernoulli
 
 KEEPS = [0.5, 0.9, 0.8, 0.99, 0.999, 0.3333, 0.05, 0.001, 0.1, 0.75, 0.9999]
 SIZES = [37, SMALL, SMALL + 1, SMALL + 7, 4099]  # straddle the two methods; not multiples of 8

@@ -13,7 +13,7 @@ from torch import nn
 import dubio
 from dubio.likelihoods import Categorical
 from dubio.masks import Bernoulli, Concrete, LearnableBernoulli, Mask
-from dubio.predictive import Predictive, StoredDraws
+from dubio.predictive.predictive import Predictive, StoredDraws
 from dubio.studies.mnist.images import load
 from dubio.studies.paper_002.figure_4 import STUDY
 from dubio.studies.paper_002.figure_4.claims import CLAIMS, NAMES, PUBLISHED, SHOWN

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from dubio import attack
 from dubio.likelihoods import Categorical
-from dubio.predictive import Predictive
+from dubio.predictive.predictive import Predictive
 from dubio.studies.mnist.images import CLASSES, PIXELS, Digits, Scaled
 from dubio.studies.paper_004.digits import SMOKE, Method
 from dubio.studies.paper_004.figure_22 import computation

@@ -8,7 +8,7 @@ from sklearn import metrics as reference
 from torch.nn import functional as F
 
 from dubio.likelihoods import Categorical
-from dubio.predictive import Predictive, StoredDraws
+from dubio.predictive.predictive import Predictive, StoredDraws
 from dubio.studies.paper_004.digits import SMOKE
 from dubio.studies.paper_004.figure_19 import STUDY
 from dubio.studies.paper_004.figure_19.claims import CLAIMS

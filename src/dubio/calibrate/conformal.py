@@ -24,7 +24,7 @@ from typing import SupportsFloat
 import torch
 from torch import Tensor
 
-from dubio.fitted import Fitted
+from dubio.predictive.fitted import Fitted
 
 
 class Conformal(Fitted):

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from dubio.calibrate.conformal import Conformal
-from dubio.predictive import Predictive
-from dubio.validation import Numbers, check_numbers, number_prediction
+from dubio.predictive.predictive import Predictive
+from dubio.predictive.validation import Numbers, check_numbers, number_prediction
 
 
 @final

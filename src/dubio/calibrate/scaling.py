@@ -7,11 +7,11 @@ from typing import Self, final
 import torch
 from torch import Tensor
 
-from dubio.fitted import Fitted
 from dubio.likelihoods import Gaussian, HeteroscedasticGaussian, Point
 from dubio.likelihoods.likelihood import sum_events
-from dubio.predictive import DrawSource, Predictive, StoredDraws
-from dubio.validation import Numbers, check_numbers, number_prediction
+from dubio.predictive.fitted import Fitted
+from dubio.predictive.predictive import DrawSource, Predictive, StoredDraws
+from dubio.predictive.validation import Numbers, check_numbers, number_prediction
 
 GRID = 33  # places at which the likelihood of a mixture is looked at before it is refined
 

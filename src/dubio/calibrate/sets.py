@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from dubio.calibrate.conformal import Conformal
-from dubio.validation import Labels, check_labels, label_prediction, log_mean
+from dubio.predictive.validation import Labels, check_labels, label_prediction, log_mean
 
 
 @final

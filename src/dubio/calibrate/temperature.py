@@ -7,9 +7,9 @@ from typing import Self, final
 import torch
 from torch import Tensor
 
-from dubio.fitted import Fitted
-from dubio.predictive import Predictive
-from dubio.validation import Labels, check_labels, from_logs, label_prediction, log_mean
+from dubio.predictive.fitted import Fitted
+from dubio.predictive.predictive import Predictive
+from dubio.predictive.validation import Labels, check_labels, from_logs, label_prediction, log_mean
 
 WIDEST = 2.0**40  # of β = 1/T: what lies beyond has no optimum worth the name
 TOLERANCE = 1e-12  # of β, relative

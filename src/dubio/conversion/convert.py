@@ -6,7 +6,7 @@ from torch import nn
 
 from dubio.conversion.places import Rule
 from dubio.conversion.planning import plan
-from dubio.inputs import Inputs
+from dubio.noise.inputs import Inputs
 
 logger = logging.getLogger("dubio")
 

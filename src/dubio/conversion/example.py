@@ -10,16 +10,16 @@ from torch import nn
 from torch.nn.modules.dropout import _DropoutNd
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from dubio import inputs
 from dubio.conversion.feeds import Feeds
 from dubio.conversion.flow import Flow
-from dubio.inputs import Inputs
-from dubio.interception.interceptor import Interceptor
-from dubio.interception.numbers import Numbers
-from dubio.interception.sites import Sites
-from dubio.sampling.engine import find_gates, no_gradients
-from dubio.sampling.modes import gates, sampling_mode
-from dubio.stochastic import Stochastic
+from dubio.draws.engine import find_gates, no_gradients
+from dubio.noise import inputs
+from dubio.noise.inputs import Inputs
+from dubio.noise.interceptor import Interceptor
+from dubio.noise.modes import gates, sampling_mode
+from dubio.noise.numbers import Numbers
+from dubio.noise.sites import Sites
+from dubio.noise.stochastic import Stochastic
 
 
 def by_example(

@@ -16,14 +16,14 @@ from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.utils.rnn import PackedSequence
 
-from dubio import inputs
 from dubio.conversion.feeds import Feed, between, by_channel, difference, shifts
 from dubio.conversion.passing import Operation
 from dubio.conversion.places import input_units
-from dubio.interception.numbers import Numbers
-from dubio.interception.perturbations import Dropout, Perturbation
-from dubio.interception.sites import calls_at_work
-from dubio.stochastic import Stochastic
+from dubio.noise import inputs
+from dubio.noise.numbers import Numbers
+from dubio.noise.perturbations import Dropout, Perturbation
+from dubio.noise.sites import calls_at_work
+from dubio.noise.stochastic import Stochastic
 
 
 @dataclass(frozen=True)

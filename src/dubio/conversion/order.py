@@ -8,7 +8,7 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from dubio.conversion.feeds import Feed, Feeds, between, by_channel, difference, shifts
 from dubio.conversion.passing import passes, pools
-from dubio.stochastic import Stochastic
+from dubio.noise.stochastic import Stochastic
 
 
 def by_order(

@@ -9,7 +9,7 @@ from torch.nn.modules.conv import _ConvNd
 from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.parameter import is_lazy
 
-from dubio.stochastic import Stochastic
+from dubio.noise.stochastic import Stochastic
 
 _WEIGHT_LAYERS = (
     nn.Linear,

@@ -8,8 +8,8 @@ from typing import NamedTuple, final
 from torch import nn
 
 from dubio.conversion.places import Place, Rule, containers
-from dubio.stochastic import check_apart
-from dubio.tables import table
+from dubio.noise.stochastic import check_apart
+from dubio.report.tables import table
 
 
 @final

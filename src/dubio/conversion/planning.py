@@ -19,7 +19,7 @@ from dubio.conversion.places import (
     weight_layers,
 )
 from dubio.conversion.plan import Change, Left, Plan
-from dubio.inputs import Inputs
+from dubio.noise.inputs import Inputs
 
 
 def plan(model: nn.Module, rule: Rule, *, example: Inputs | None = None) -> Plan:

@@ -14,7 +14,7 @@ from dubio.data.dataset import Dataset, Form
 from dubio.data.digits import Images
 from dubio.data.errors import DataError, extra
 from dubio.data.registry import published
-from dubio.progress import Progress
+from dubio.report.progress import Progress
 
 _CLASSES = (
     "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from dubio.data.errors import DataError, extra
 from dubio.data.files import File, verify_contents
-from dubio.progress import Progress
+from dubio.report.progress import Progress
 
 _CHUNK = 1 << 16
 _PATIENCE = 30.0  # seconds without a byte

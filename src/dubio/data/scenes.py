@@ -14,7 +14,7 @@ from dubio.data.dataset import Copy, Dataset, Form, Loaded
 from dubio.data.errors import DataError, extra
 from dubio.data.files import File
 from dubio.data.registry import published
-from dubio.progress import Progress
+from dubio.report.progress import Progress
 
 
 @final

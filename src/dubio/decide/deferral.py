@@ -11,9 +11,9 @@ from torch import Tensor
 
 from dubio.decide.binomial import log_cdf, upper_bound
 from dubio.decide.scores import SCORES, Score, row_scores
-from dubio.fitted import Fitted
-from dubio.predictive import Predictive
-from dubio.validation import (
+from dubio.predictive.fitted import Fitted
+from dubio.predictive.predictive import Predictive
+from dubio.predictive.validation import (
     Labels,
     Numbers,
     check_labels,

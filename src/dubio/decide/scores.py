@@ -4,7 +4,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from dubio.predictive import Predictive
+from dubio.predictive.predictive import Predictive
 
 Score = Literal["entropy", "mutual_information", "variation_ratio", "std"]
 SCORES: tuple[Score, ...] = ("entropy", "mutual_information", "variation_ratio", "std")

@@ -16,7 +16,7 @@ from dubio.demo.answers import (
 from dubio.demo.figures import draw_band
 from dubio.demo.page import render
 from dubio.demo.train import observe_curve, split_digits, train_classifier, train_regressor
-from dubio.ink import to_png
+from dubio.report.ink import to_png
 
 
 def run(output: Path, picture: Path | None, steps: int, epochs: int) -> None:

@@ -8,7 +8,17 @@ from matplotlib.ticker import MaxNLocator, MultipleLocator, PercentFormatter
 
 from dubio.demo.answers import ANGLES, Array, CurveAnswer, DigitsAnswer, RotationAnswer
 from dubio.demo.train import Curve
-from dubio.ink import BLUE, GREEN, INK, PURPLE, QUIET, RULE, VERMILION, as_strokes, house_style
+from dubio.report.ink import (
+    BLUE,
+    GREEN,
+    INK,
+    PURPLE,
+    QUIET,
+    RULE,
+    VERMILION,
+    as_strokes,
+    house_style,
+)
 
 Size = tuple[float, float]  # inches; the page shows an inch as 72 pixels or a little more
 

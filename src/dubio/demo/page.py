@@ -15,7 +15,7 @@ from dubio.demo.figures import (
     draw_split,
 )
 from dubio.demo.train import NOISE, Curve, Digits
-from dubio.ink import stylesheet, to_address, to_svg
+from dubio.report.ink import stylesheet, to_address, to_svg
 
 IN_GALLERY = 12
 HALF = (5.6, 3.7)

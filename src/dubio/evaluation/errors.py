@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from dubio.sampling.absence import NoSitesError
+from dubio.draws.absence import NoSitesError
 
 
 class EvaluationError(Exception):

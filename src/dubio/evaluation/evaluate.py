@@ -12,7 +12,7 @@ from dubio.evaluation.errors import explained
 from dubio.evaluation.predictors import Bounds, Predictor, need_targets
 from dubio.evaluation.scores import LabelScores, NumberScores, Scores
 from dubio.likelihoods import Categorical, Likelihood
-from dubio.predictive import Predictive
+from dubio.predictive.predictive import Predictive
 
 
 @final

@@ -16,9 +16,9 @@ from dubio.data.files import digest
 from dubio.evaluation.errors import EvaluationError
 from dubio.evaluation.evaluate import Evaluation
 from dubio.evaluation.exhibits import plots_of, table_of, title_of
-from dubio.ink import to_png
+from dubio.report.ink import to_png
+from dubio.report.tables import table
 from dubio.studies.report.pages import document, plot_html, table_html
-from dubio.tables import table
 
 
 def prepare(output: Path) -> None:

@@ -6,16 +6,16 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from dubio import inputs
 from dubio.calibrate import PrecisionScaling, TemperatureScaling
 from dubio.evaluation.datasets import Data
 from dubio.evaluation.errors import EvaluationError, explained, first_sentence
-from dubio.interception.numbers import mix
 from dubio.likelihoods import Categorical, Likelihood
+from dubio.noise import inputs
+from dubio.noise.numbers import mix
 from dubio.predict import predict
-from dubio.predictive import Predictive, StoredDraws
-from dubio.progress import Progress
-from dubio.validation import from_logs, log_mean
+from dubio.predictive.predictive import Predictive, StoredDraws
+from dubio.predictive.validation import from_logs, log_mean
+from dubio.report.progress import Progress
 
 Answers = dict[str, Predictive]
 Bounds = tuple[float, float]

@@ -10,7 +10,7 @@ from torch import Tensor
 from torchmetrics import Metric
 
 from dubio import metrics
-from dubio.predictive import Predictive
+from dubio.predictive.predictive import Predictive
 
 INTERVALS = (0.5, 0.9, 0.95)
 COVERAGES = (0.8, 0.9, 0.95)

@@ -8,14 +8,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from dubio.interception.interceptor import current_interceptor
 from dubio.layers.posterior import CenteredPrior, Posterior, Sample
 from dubio.layers.row_noise import Flipout, LocalNoise, RowNoise, has_rows, is_linear
 from dubio.layers.substitution import substitute
 from dubio.layers.wrapping import Wrapping
+from dubio.noise.interceptor import current_interceptor
+from dubio.noise.stochastic import Stochastic, check_apart, own_noise
 from dubio.priors import Gaussian, Prior
 from dubio.priors.prior import positive
-from dubio.stochastic import Stochastic, check_apart, own_noise
 
 Sampler = Literal["weights", "local", "flipout"]
 

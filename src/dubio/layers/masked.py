@@ -8,7 +8,7 @@ from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from dubio.layers.wrapping import Wrapping
 from dubio.masks.mask import Mask
-from dubio.vectorised import vectorised
+from dubio.noise.vectorised import vectorised
 
 
 @final

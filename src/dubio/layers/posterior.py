@@ -14,8 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from dubio.noise.vectorised import vectorised
 from dubio.priors.prior import Prior
-from dubio.vectorised import vectorised
 
 # Entries of a block for every thread: the few tensors of a block stay in a processor's cache, and
 # there are not so many blocks that the calls themselves cost.

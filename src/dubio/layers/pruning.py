@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 
 from dubio.layers.bayesian import Bayesian, bayesian_layers
-from dubio.tables import table
+from dubio.report.tables import table
 
 
 @final

@@ -14,7 +14,7 @@ from torch.nn.modules.conv import _ConvNd
 
 from dubio.layers.posterior import Posterior
 from dubio.layers.substitution import substitute
-from dubio.stochastic import own_noise
+from dubio.noise.stochastic import own_noise
 
 Linear = nn.Linear | _ConvNd
 _KINDS = (

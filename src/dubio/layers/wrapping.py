@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import nn
 
-from dubio.stochastic import Stochastic
+from dubio.noise.stochastic import Stochastic
 
 
 class Wrapping(Stochastic, ABC):

@@ -1,7 +1,7 @@
 """Likelihoods: what the raw outputs of a network say about the target, p(y | x, omega).
 
 A likelihood reads raw outputs with the draws in front, `(S, B, ...)`, in float32 or better, and
-returns one value per draw: averaging over draws is the work of `dubio.summary`, averaging over
+returns one value per draw: averaging over draws is the work of `dubio.predictive`, averaging over
 examples the work of the objectives. Event dimensions `*E` are those of one target.
 """
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from dubio.vectorised import vectorised
+from dubio.noise.vectorised import vectorised
 
 
 class Likelihood(ABC):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dubio.masks.mask import LearnedRate, learned_bernoulli_kl
-from dubio.vectorised import vectorised
+from dubio.noise.vectorised import vectorised
 
 
 class Gated(NamedTuple):

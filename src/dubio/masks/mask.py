@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Literal, Self, SupportsFloat
 import torch
 from torch import Tensor, nn
 
-from dubio.stochastic import is_silent, own_noise
-from dubio.vectorised import vectorised
+from dubio.noise.stochastic import is_silent, own_noise
+from dubio.noise.vectorised import vectorised
 
 
 class Mask(nn.Module, ABC):

@@ -9,7 +9,7 @@ from dubio.metrics.bins import check_bins
 from dubio.metrics.reading import read_classified
 from dubio.metrics.states import Kept, average, check_counted
 from dubio.metrics.ties import sort_with_ties
-from dubio.predictive import Predictive
+from dubio.predictive.predictive import Predictive
 
 
 def ace(

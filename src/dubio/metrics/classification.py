@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from dubio.metrics.reading import read_classified
 from dubio.metrics.states import Average, average
-from dubio.predictive import Predictive
+from dubio.predictive.predictive import Predictive
 
 
 def accuracy(prediction: Predictive | Tensor, target: Tensor, *, void: int | None = None) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from dubio.metrics.reading import check_numbers
 from dubio.metrics.states import Kept
-from dubio.predictive import Predictive
+from dubio.predictive.predictive import Predictive
 
 
 class Separation(NamedTuple):

@@ -10,7 +10,7 @@ from torchmetrics import Metric
 from dubio.metrics.bins import bin_sums, check_bins
 from dubio.metrics.reading import read_classified
 from dubio.metrics.states import check_counted
-from dubio.predictive import Predictive
+from dubio.predictive.predictive import Predictive
 
 
 class EntropyCurve(NamedTuple):

@@ -19,7 +19,7 @@ from torch.distributions import Normal
 from dubio.likelihoods import Gaussian, HeteroscedasticGaussian, Likelihood, Point
 from dubio.likelihoods.quantiles import empirical_quantile, mixture_quantile
 from dubio.metrics.reading import check_numbers, check_shape
-from dubio.predictive import Predictive
+from dubio.predictive.predictive import Predictive
 
 Forecastable = Predictive | Normal | Tensor
 

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from dubio.metrics.reading import Classified, read_classified
 from dubio.metrics.states import Kept, check_counted
-from dubio.predictive import Predictive
+from dubio.predictive.predictive import Predictive
 
 Bounds = tuple[float, float]
 

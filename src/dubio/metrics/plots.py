@@ -1,7 +1,7 @@
 """Drawings of the curves of `dubio.metrics`: curves in, figures out.
 
 Every function takes a dict from names to curves, to compare them in one drawing, and a size in
-inches. `dubio.ink.to_png` and `to_svg` write the figures; in a notebook they show themselves.
+inches. `dubio.report.ink` writes the figures, by `to_png` and `to_svg`; notebooks show them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,12 +14,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 from torch import Tensor
 
-from dubio.ink import BLUE, GREEN, INK, PURPLE, QUIET, RULE, VERMILION, house_style
 from dubio.metrics.calibration import ReliabilityCurve
 from dubio.metrics.entropy import EntropyCurve
 from dubio.metrics.pavgpu import PAvgPUCurve
 from dubio.metrics.quantiles import QuantileCurve
 from dubio.metrics.selective import RiskCoverageCurve
+from dubio.report.ink import BLUE, GREEN, INK, PURPLE, QUIET, RULE, VERMILION, house_style
 
 Size = tuple[float, float]
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dubio.metrics.reading import check_numbers, check_shape
 from dubio.metrics.states import Average, average
-from dubio.predictive import Predictive
+from dubio.predictive.predictive import Predictive
 
 
 def recall_at(

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from dubio.likelihoods import Bernoulli, Categorical
-from dubio.predictive import Predictive
+from dubio.predictive.predictive import Predictive
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from torch import Tensor
 from dubio.metrics.forecasts import Forecastable, read_forecast, read_mean
 from dubio.metrics.reading import check_numbers, check_shape
 from dubio.metrics.states import Average, average
-from dubio.predictive import Predictive
+from dubio.predictive.predictive import Predictive
 
 Interval = tuple[Tensor, Tensor]
 

@@ -13,7 +13,7 @@ from torchmetrics import Metric
 
 from dubio.metrics.reading import check_labels, check_shape, read_classified
 from dubio.metrics.states import Average, average, check_counted
-from dubio.predictive import Predictive
+from dubio.predictive.predictive import Predictive
 
 
 def confusion(

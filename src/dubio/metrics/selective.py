@@ -9,7 +9,7 @@ from torch import Tensor
 from dubio.metrics.reading import check_numbers, check_shape, read_classified
 from dubio.metrics.states import Kept, check_counted
 from dubio.metrics.ties import sort_with_ties
-from dubio.predictive import Predictive
+from dubio.predictive.predictive import Predictive
 
 
 class RiskCoverageCurve(NamedTuple):

@@ -8,14 +8,14 @@ from typing import Any, SupportsIndex, final
 import torch
 from torch import Tensor, nn
 
-from dubio.inputs import Inputs, Select
 from dubio.likelihoods import Likelihood
 from dubio.masks.learnable import LearnableBernoulli
-from dubio.noise import Noise
+from dubio.noise.inputs import Inputs, Select
+from dubio.noise.noise import Noise
+from dubio.noise.stochastic import Stochastic, kl
+from dubio.noise.vectorised import vectorised
 from dubio.objectives.estimators import ESTIMATORS, Estimator, trapezoid_once
 from dubio.objectives.passes import Batched, Passes, kept_statistics
-from dubio.stochastic import Stochastic, kl
-from dubio.vectorised import vectorised
 
 
 @final

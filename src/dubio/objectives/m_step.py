@@ -6,10 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dubio.inputs import Inputs, Network, Select
+from dubio.draws.source import NetworkDraws
 from dubio.likelihoods import LearnedGaussian
-from dubio.noise import Noise
-from dubio.source import NetworkDraws
+from dubio.noise.inputs import Inputs, Network, Select
+from dubio.noise.noise import Noise
 
 
 def m_step(

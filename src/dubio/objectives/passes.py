@@ -9,18 +9,18 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.utils._pytree import tree_leaves
 
-from dubio import inputs
-from dubio.inputs import Inputs, Select
-from dubio.interception.interceptor import (
+from dubio.likelihoods import Likelihood
+from dubio.masks.learnable import Gate, Gated, LearnableBernoulli, gated, trapezoid_gate
+from dubio.noise import inputs
+from dubio.noise.inputs import Inputs, Select
+from dubio.noise.interceptor import (
     BatchSize,
     Interceptor,
     OwnSite,
     Plainly,
 )
-from dubio.interception.numbers import Numbers
-from dubio.interception.perturbations import Draw, Perturbation
-from dubio.likelihoods import Likelihood
-from dubio.masks.learnable import Gate, Gated, LearnableBernoulli, gated, trapezoid_gate
+from dubio.noise.numbers import Numbers
+from dubio.noise.perturbations import Draw, Perturbation
 
 _Result = TypeVar("_Result")
 Batched: TypeAlias = tuple[

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias, final
 import torch
 from torch import Tensor
 
-from dubio.interception.numbers import Numbers
+from dubio.noise.numbers import Numbers
 
 Distribution: TypeAlias = Literal["uniform", "normal"]
 Place: TypeAlias = tuple[int, ...]  # which Noise of a pass, which draw, which site

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from dubio.interception.interceptor import Interceptor
-from dubio.noise import noise_from
+from dubio.noise.interceptor import Interceptor
+from dubio.noise.noise import noise_from
 from dubio.objectives.elbo import ELBO
 from dubio.population.given import Origin, Place, Requests, Source, answers
 from dubio.population.stack import Stack

@@ -33,8 +33,8 @@ from dubio.population.run import Outcome, Run
 from dubio.population.scores import Scores, by_length, score
 from dubio.population.stack import Stack
 from dubio.population.streams import Stream, Streams
-from dubio.predictive import Predictive, StoredDraws
-from dubio.progress import Progress
+from dubio.predictive.predictive import Predictive, StoredDraws
+from dubio.report.progress import Progress
 from dubio.training.checkpoint import Checkpoint
 from dubio.training.interrupt import Interrupt
 

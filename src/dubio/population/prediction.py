@@ -6,8 +6,8 @@ from typing import Generic, NamedTuple, TypeVar, final
 import torch
 from torch import Tensor, nn
 
-from dubio import inputs
-from dubio.interception.interceptor import BatchSize, Interceptor
+from dubio.noise import inputs
+from dubio.noise.interceptor import BatchSize, Interceptor
 from dubio.objectives.elbo import ELBO
 from dubio.population.given import GivenNumbers, Origin, Place, Source, answers
 from dubio.population.stack import Stack

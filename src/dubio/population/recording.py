@@ -24,7 +24,7 @@ from torch.fx.node import map_arg
 from torch.nn.modules.module import _has_any_global_hook
 from torch.nn.utils.parametrize import type_before_parametrizations
 
-from dubio.interception.register import runs_registered
+from dubio.noise.register import runs_registered
 from dubio.objectives.elbo import ELBO
 from dubio.population.given import Place
 from dubio.population.losses import gradients

@@ -6,8 +6,8 @@ from typing import ClassVar, Self, final
 
 from torch import Tensor, nn
 
+from dubio.noise.stochastic import Stochastic
 from dubio.priors.prior import Mean, Prior, finite, log, positive, shown, squares, sum_of_logs
-from dubio.stochastic import Stochastic
 
 
 @final

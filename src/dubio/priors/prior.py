@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from dubio.vectorised import vectorised
+from dubio.noise.vectorised import vectorised
 
 Mean = float | Mapping[str, Tensor]
 

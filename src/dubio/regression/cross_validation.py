@@ -7,11 +7,11 @@ from typing import Any, final
 import numpy as np
 from sklearn.model_selection import check_cv
 
-from dubio.progress import Progress
 from dubio.regression.design import BLOCK, Design, make_design
 from dubio.regression.estimator import DropoutRegression
 from dubio.regression.prior import Array, Prior
 from dubio.regression.solver import Solver, SolverName
+from dubio.report.progress import Progress
 
 
 @final

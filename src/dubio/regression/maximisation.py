@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from scipy import optimize, special
 from sklearn.exceptions import ConvergenceWarning
 
-from dubio.progress import Progress
 from dubio.regression.design import Design
 from dubio.regression.evidence import gradient, log_marginal_likelihood
 from dubio.regression.posterior import Posterior
 from dubio.regression.prior import Array, Prior
 from dubio.regression.solver import Solver
+from dubio.report.progress import Progress
 
 _WEAKEST, _STRONGEST = 1e-8, 1e8  # the prior's precision over that of the data
 _STEP = 10.0  # from one strength to the next

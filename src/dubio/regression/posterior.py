@@ -7,12 +7,12 @@ from typing import Any, final
 import numpy as np
 from scipy import sparse
 
-from dubio.progress import Progress
 from dubio.regression.design import Design, blocks
 from dubio.regression.factor import Factor, factorise
 from dubio.regression.predictive import StudentT
 from dubio.regression.prior import Array, Prior
 from dubio.regression.solver import Solver
+from dubio.report.progress import Progress
 
 
 @final

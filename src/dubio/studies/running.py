@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-from dubio.progress import Progress
+from dubio.report.progress import Progress
 from dubio.studies.engine import Engine, Outcome, outcomes
 from dubio.studies.recipe import Recipe, piece_key
 from dubio.studies.rows import Row, Rows

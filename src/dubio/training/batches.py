@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
 
-from dubio import inputs
-from dubio.inputs import Inputs
+from dubio.noise import inputs
+from dubio.noise.inputs import Inputs
 
 _ROWS_PER_STEP = 128
 _DIGEST_ROWS = 256

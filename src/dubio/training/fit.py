@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from torch.optim import Adam, Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
-from dubio.inputs import Inputs
+from dubio.noise.inputs import Inputs
 from dubio.objectives.elbo import ELBO
-from dubio.progress import Progress
+from dubio.report.progress import Progress
 from dubio.training.batches import Batch, as_batches
 from dubio.training.checkpoint import Checkpoint
 from dubio.training.guard import Guard, NonFiniteError

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import keystr, tree_flatten_with_path, tree_leaves
 
+from dubio.noise.stochastic import Stochastic
 from dubio.objectives.elbo import ELBO
-from dubio.stochastic import Stochastic
 from dubio.training.batches import Batch, moved
 from dubio.training.random_state import RandomState
 

@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any, final
 
-from dubio.tables import table
+from dubio.report.tables import table
 
 
 @final

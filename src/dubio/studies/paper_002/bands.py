@@ -2,7 +2,7 @@
 
 from matplotlib.axes import Axes
 
-from dubio.ink import BLUE, VERMILION
+from dubio.report.ink import BLUE, VERMILION
 from dubio.studies.rows import Rows
 
 SHADES = 4

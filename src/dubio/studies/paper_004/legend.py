@@ -8,7 +8,7 @@ told apart without colours.
 from collections.abc import Mapping
 from typing import Any
 
-from dubio.ink import BLUE, GREEN, INK, PURPLE, VERMILION
+from dubio.report.ink import BLUE, GREEN, INK, PURPLE, VERMILION
 from dubio.studies.rows import Rows
 
 Line = Mapping[str, Any]

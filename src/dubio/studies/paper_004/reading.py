@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 import dubio
 from dubio.likelihoods import Categorical
-from dubio.predictive import Predictive, StoredDraws
+from dubio.predictive.predictive import Predictive, StoredDraws
 from dubio.studies.paper_004.digits import Method
 from dubio.studies.study import Seed
 

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from importlib.resources import files
 from string import Template
 
-from dubio.ink import stylesheet, to_svg
+from dubio.report.ink import stylesheet, to_svg
 from dubio.studies.catalogue import FAMILIES, PAPERS, Entry
 from dubio.studies.report.results import STATUSES, Result, Shown, Status, command_of
 from dubio.studies.rows import Rows

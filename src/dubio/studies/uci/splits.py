@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import dubio
 from dubio.calibrate import PrecisionScaling
 from dubio.data import uci
-from dubio.predictive import Predictive
+from dubio.predictive.predictive import Predictive
 
 VALIDATION = 0.2  # of the training rows
 PUBLISHED = 20  # splits of a table; protein has 5

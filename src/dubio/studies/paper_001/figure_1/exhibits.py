@@ -5,7 +5,7 @@ from statistics import fmean
 
 from matplotlib.figure import Figure
 
-from dubio.ink import BLUE, GREEN, INK, PURPLE, QUIET, RULE, VERMILION, house_style
+from dubio.report.ink import BLUE, GREEN, INK, PURPLE, QUIET, RULE, VERMILION, house_style
 from dubio.studies.paper_001.figure_1.claims import LAYERS, by_size
 from dubio.studies.rows import Rows
 from dubio.studies.study import Plot, Size, Table

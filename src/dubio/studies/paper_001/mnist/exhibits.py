@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from dubio.ink import BLUE, GREEN, INK, NARROW, QUIET, RULE, VERMILION, house_style
+from dubio.report.ink import BLUE, GREEN, INK, NARROW, QUIET, RULE, VERMILION, house_style
 from dubio.studies.paper_001.mnist.claims import (
     LAYERS,
     LEARNED,

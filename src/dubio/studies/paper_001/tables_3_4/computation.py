@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import dubio
 from dubio.likelihoods import GammaPrior, Gaussian, LearnedGaussian
 from dubio.masks import Bernoulli, Concrete, LearnableBernoulli, Mask
-from dubio.predictive import Predictive, StoredDraws
+from dubio.predictive.predictive import Predictive, StoredDraws
 from dubio.studies.study import Measurement, Piece, Seed
 from dubio.studies.uci.splits import (
     Splits,

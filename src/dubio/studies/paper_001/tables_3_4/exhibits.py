@@ -4,7 +4,7 @@ from functools import partial
 
 from matplotlib.figure import Figure
 
-from dubio.ink import BLUE, GREEN, PURPLE, QUIET, RULE, VERMILION, house_style
+from dubio.report.ink import BLUE, GREEN, PURPLE, QUIET, RULE, VERMILION, house_style
 from dubio.studies.paper_001.tables_3_4.claims import METRICS, ours
 from dubio.studies.paper_001.tables_3_4.published import Published
 from dubio.studies.rows import Rows

@@ -6,7 +6,7 @@ from statistics import fmean
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from dubio.ink import BLUE, GREEN, PURPLE, QUIET, RULE, VERMILION, house_style
+from dubio.report.ink import BLUE, GREEN, PURPLE, QUIET, RULE, VERMILION, house_style
 from dubio.studies.paper_002.bands import X_STAR, draw_band, draw_observed, mark_extrapolation
 from dubio.studies.paper_002.figure_2.claims import ratios
 from dubio.studies.restarts import with_error

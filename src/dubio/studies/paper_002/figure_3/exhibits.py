@@ -4,7 +4,7 @@ from functools import partial
 
 from matplotlib.figure import Figure
 
-from dubio.ink import house_style
+from dubio.report.ink import house_style
 from dubio.studies.paper_002.bands import draw_band, draw_observed, mark_extrapolation
 from dubio.studies.restarts import with_error
 from dubio.studies.rows import Rows

@@ -13,7 +13,7 @@ from dubio.data import mnist
 from dubio.data.inventory import DATASETS
 from dubio.likelihoods import Categorical
 from dubio.masks.mask import LearnedRate
-from dubio.predictive import Predictive, StoredDraws
+from dubio.predictive.predictive import Predictive, StoredDraws
 from dubio.studies.mnist import checks
 from dubio.studies.mnist.images import Digits, Source, load
 from dubio.studies.mnist.training import Trained, Training, trained

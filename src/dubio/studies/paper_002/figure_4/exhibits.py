@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, PercentFormatter
 
-from dubio.ink import (
+from dubio.report.ink import (
     BLUE,
     GREEN,
     INK,

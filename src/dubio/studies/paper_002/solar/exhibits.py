@@ -5,7 +5,7 @@ from functools import partial
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from dubio.ink import INK, RULE, VERMILION, house_style
+from dubio.report.ink import INK, RULE, VERMILION, house_style
 from dubio.studies.paper_002.bands import draw_band
 from dubio.studies.paper_002.solar.claims import GAPS, all_gaps, widening
 from dubio.studies.restarts import with_error

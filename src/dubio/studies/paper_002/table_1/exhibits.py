@@ -5,7 +5,7 @@ from statistics import median
 
 from matplotlib.figure import Figure
 
-from dubio.ink import BLUE, GREEN, QUIET, RULE, VERMILION, house_style
+from dubio.report.ink import BLUE, GREEN, QUIET, RULE, VERMILION, house_style
 from dubio.studies.paper_002.table_1.claims import METRICS, ours
 from dubio.studies.paper_002.table_1.published import Published
 from dubio.studies.rows import Rows

@@ -4,7 +4,7 @@ from functools import partial
 
 from matplotlib.figure import Figure
 
-from dubio.ink import BLUE, GREEN, INK, PURPLE, QUIET, RULE, VERMILION, house_style
+from dubio.report.ink import BLUE, GREEN, INK, PURPLE, QUIET, RULE, VERMILION, house_style
 from dubio.studies.paper_003.figure_1a.claims import alone, path, positive_from, spoken
 from dubio.studies.rows import Rows
 from dubio.studies.study import Plot, Size, Table

@@ -5,7 +5,7 @@ from functools import partial
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from dubio.ink import BLUE, INK, RULE, VERMILION, house_style
+from dubio.report.ink import BLUE, INK, RULE, VERMILION, house_style
 from dubio.studies.rows import Row, Rows
 from dubio.studies.study import Plot, Size, Table
 

@@ -5,7 +5,7 @@ from functools import partial
 
 from matplotlib.figure import Figure
 
-from dubio.ink import BLUE, RULE, VERMILION, house_style
+from dubio.report.ink import BLUE, RULE, VERMILION, house_style
 from dubio.studies.paper_003.figure_2.claims import better_range, lowest, panels
 from dubio.studies.rows import Row, Rows
 from dubio.studies.study import Plot, Size, Table

@@ -5,7 +5,7 @@ from functools import partial
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from dubio.ink import NARROW, house_style
+from dubio.report.ink import NARROW, house_style
 from dubio.studies.paper_004.figure_16_17.claims import METHODS, PRIORS, kinds, numbers
 from dubio.studies.paper_004.legend import LINES, NAMES, widths
 from dubio.studies.restarts import with_error

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, ScalarFormatter
 
-from dubio.ink import NARROW, house_style
+from dubio.report.ink import NARROW, house_style
 from dubio.studies.paper_004.figure_18.claims import METHODS, SETTLED, curves, final, settled
 from dubio.studies.paper_004.legend import LINES, NAMES, widths
 from dubio.studies.restarts import with_error

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from dubio import metrics
 from dubio.likelihoods import Categorical
-from dubio.predictive import Predictive, StoredDraws
+from dubio.predictive.predictive import Predictive, StoredDraws
 from dubio.studies.mnist import checks
 from dubio.studies.paper_004.digits import Loss, Method, Networks
 from dubio.studies.paper_004.reading import read, readings

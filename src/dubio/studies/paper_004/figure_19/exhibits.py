@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, PercentFormatter
 
-from dubio.ink import NARROW, QUIET, RULE, VERMILION, house_style
+from dubio.report.ink import NARROW, QUIET, RULE, VERMILION, house_style
 from dubio.studies.paper_004.figure_19.claims import mean, own
 from dubio.studies.paper_004.legend import WAY_LINES, WAY_NAMES, Way
 from dubio.studies.restarts import with_error

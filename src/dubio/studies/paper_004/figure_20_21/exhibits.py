@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, PercentFormatter
 from numpy.typing import NDArray
 
-from dubio.ink import BLUE, GREEN, INK, NARROW, QUIET, house_style
+from dubio.report.ink import BLUE, GREEN, INK, NARROW, QUIET, house_style
 from dubio.studies.paper_004.figure_20_21.claims import BLUNDELL, METHODS
 from dubio.studies.paper_004.legend import LINES, NAMES, widths
 from dubio.studies.restarts import with_error

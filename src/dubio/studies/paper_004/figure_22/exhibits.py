@@ -6,7 +6,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from dubio.ink import GREEN, NARROW, house_style
+from dubio.report.ink import GREEN, NARROW, house_style
 from dubio.studies.paper_004.figure_22.claims import PAPERS, TRANSFERRED, WHITE_BOX
 from dubio.studies.paper_004.legend import (
     GAUSSIAN,

@@ -13,7 +13,7 @@ from torch.optim.lr_scheduler import StepLR
 import dubio
 from dubio.layers.bayesian import Sampler
 from dubio.likelihoods import Likelihood
-from dubio.predictive import Predictive, StoredDraws
+from dubio.predictive.predictive import Predictive, StoredDraws
 from dubio.priors import Gaussian, Prior, ScaleMixture
 from dubio.studies.paper_004.regression.problem import (
     bayesian_network,

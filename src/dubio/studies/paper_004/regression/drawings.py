@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, MultipleLocator
 
-from dubio.ink import BLUE, INK, NARROW, QUIET, RULE, house_style
+from dubio.report.ink import BLUE, INK, NARROW, QUIET, RULE, house_style
 from dubio.studies.paper_004.regression.claims import number
 from dubio.studies.paper_004.regression.published import EVALUATED, OBSERVED
 from dubio.studies.rows import Rows

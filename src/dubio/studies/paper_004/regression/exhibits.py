@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 
-from dubio.ink import BLUE, GREEN, VERMILION
+from dubio.report.ink import BLUE, GREEN, VERMILION
 from dubio.studies.paper_004.regression.claims import (
     BASE,
     GAUSSIAN,

@@ -6,7 +6,7 @@ from statistics import fmean
 
 from matplotlib.figure import Figure
 
-from dubio.ink import BLUE, INK, RULE, VERMILION, house_style
+from dubio.report.ink import BLUE, INK, RULE, VERMILION, house_style
 from dubio.studies.paper_004.legend import NAMES, widths
 from dubio.studies.paper_004.table_3.claims import METHODS, READING, errors, numbers
 from dubio.studies.paper_004.table_3.published import AUTHORS, BLUNDELL, by_width

@@ -14,7 +14,7 @@ import dubio
 from dubio import metrics
 from dubio.likelihoods import Categorical
 from dubio.masks import Bernoulli, Concrete, LearnableBernoulli, Mask
-from dubio.predictive import Predictive, StoredDraws
+from dubio.predictive.predictive import Predictive, StoredDraws
 from dubio.studies.study import Measurement, Piece, Seed
 from dubio.studies.uncertainty.digits_vs_shift.images import Sets, Source, load
 

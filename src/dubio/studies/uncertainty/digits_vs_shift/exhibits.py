@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 
-from dubio.ink import BLUE, GREEN, INK, NARROW, PURPLE, QUIET, RULE, VERMILION, house_style
+from dubio.report.ink import BLUE, GREEN, INK, NARROW, PURPLE, QUIET, RULE, VERMILION, house_style
 from dubio.studies.restarts import with_error
 from dubio.studies.rows import Rows, Scalar
 from dubio.studies.study import Plot, Size, Table

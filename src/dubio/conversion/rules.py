@@ -1,0 +1,184 @@
+"""Ready-made rules: what to put in the place of a layer.
+
+A rule is any function of a `Place` that returns a module, or None. Rules can be put together::
+
+    first, second = dubio.rules.replace_dropout(...), dubio.rules.mask_inputs(...)
+    dubio.convert(model, lambda place: first(place) or second(place))
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, final
+
+import torch
+from torch import nn
+
+from dubio.conversion.places import Place, Rule
+from dubio.layers.bayesian import Bayesian, Sampler, check_noise
+from dubio.layers.masked import Masked
+from dubio.layers.row_noise import is_linear
+from dubio.masks.mask import Mask
+from dubio.noise.sites import Where, chooser
+from dubio.priors import Gaussian, Prior
+
+__all__ = ["MaskMaker", "Place", "Rule", "bayes", "mask_inputs", "replace_dropout"]
+
+
+class MaskMaker(Protocol):
+    """Makes masks: a class from `dubio.masks`, or a function."""
+
+    def __call__(self, units: int, *, drop: float) -> Mask:
+        """A mask with so many rates, which start from ``drop``."""
+        ...
+
+
+def replace_dropout(
+    mask: MaskMaker,
+    *,
+    where: Where[Place] = None,
+    per_unit: bool = False,
+    length_scale: float = 1e-2,
+) -> Rule:
+    """Layers that a dropout feeds get a mask in its stead, with its rate.
+
+    Args:
+        mask: What makes the masks: a class such as `dubio.masks.Concrete`, or a function of
+            ``units`` and ``drop``.
+        where: Which layers: a pattern for their names, such as ``"head.*"``, a class, a module
+            (with all layers in it), a predicate on `Place`, or a list of those. None for all.
+        per_unit: Whether every unit has a rate of its own, or the layer one.
+        length_scale: Length scale ℓ of the prior N(0, 1/ℓ²) on each weight.
+    """
+    return _Masking(mask, where, None, per_unit, length_scale)
+
+
+def mask_inputs(
+    mask: MaskMaker,
+    *,
+    where: Where[Place] = None,
+    drop: float = 0.1,
+    per_unit: bool = False,
+    length_scale: float = 1e-2,
+) -> Rule:
+    """Layers get a mask, whether a dropout feeds them or not; if one does, the mask replaces it.
+
+    So a network without dropout gets some. The first layer is no exception: if the raw inputs are
+    not to be masked, leave it out by ``where``.
+
+    Args:
+        mask: What makes the masks: a class such as `dubio.masks.Concrete`, or a function of
+            ``units`` and ``drop``.
+        where: Which layers: a pattern for their names, such as ``"head.*"``, a class, a module
+            (with all layers in it), a predicate on `Place`, or a list of those. None for all.
+        drop: The rate to start from.
+        per_unit: Whether every unit has a rate of its own, or the layer one.
+        length_scale: Length scale ℓ of the prior N(0, 1/ℓ²) on each weight.
+    """
+    return _Masking(mask, where, drop, per_unit, length_scale)
+
+
+def bayes(
+    prior: Prior | Callable[[Place], Prior] = Gaussian(1.0),  # noqa: B008  (an immutable value)
+    *,
+    where: Where[Place] = None,
+    sampler: Sampler = "weights",
+    deviation: float = 0.01,
+) -> Rule:
+    """Layers get a distribution on their weights, around those that they have: `dubio.Bayesian`.
+
+    A dropout that feeds only such layers goes: the distribution takes its part.
+
+    Args:
+        prior: The prior of each weight, or a function that makes one for a `Place`, such as
+            ``lambda place: Gaussian.around(place.layer, sigma=0.1)``.
+        where: Which layers: a pattern for their names, such as ``"head.*"``, a class, a module
+            (with all layers in it), a predicate on `Place`, or a list of those. None for all.
+        sampler: How noise enters linear layers and convolutions of torch; others, and those under
+            a parametrization, sample their weights.
+        deviation: The standard deviation of every weight to start from.
+    """
+    return _Weighing(prior, where, sampler, deviation)
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class _Weighing:
+    """Puts layers into `Bayesian`."""
+
+    prior: Prior | Callable[[Place], Prior]
+    where: Where[Place]
+    sampler: Sampler
+    deviation: float
+
+    def __post_init__(self) -> None:
+        check_noise(self.sampler, self.deviation)
+        if isinstance(self.prior, type) or not isinstance(self.prior, Prior | Callable):
+            raise TypeError(
+                f"prior: expected one from dubio.priors or a function of a place, got "
+                f"{self.prior!r}."
+            )
+        chooser(self.where)  # complains about what cannot choose
+
+    def __call__(self, place: Place) -> nn.Module | None:
+        if not chooser(self.where)(place):
+            return None
+        prior = self.prior if isinstance(self.prior, Prior) else self.prior(place)
+        sampler = self.sampler if is_linear(place.layer) else "weights"
+        return Bayesian(place.layer, prior=prior, sampler=sampler, deviation=self.deviation)
+
+    def __repr__(self) -> str:
+        return f"bayes({_name(self.prior)}, sampler={self.sampler!r}{_chosen(self.where)})"
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class _Masking:
+    """Puts layers into `Masked`, all that are chosen or only those that a dropout feeds."""
+
+    mask: MaskMaker
+    where: Where[Place]
+    drop: float | None
+    per_unit: bool
+    length_scale: float
+
+    def __post_init__(self) -> None:
+        if not callable(self.mask) or isinstance(self.mask, nn.Module):
+            raise TypeError(
+                f"mask: expected a class from dubio.masks or a function of units and drop, got "
+                f"{self.mask!r}; every layer gets a mask of its own."
+            )
+        chooser(self.where)  # complains about what cannot choose
+
+    def __call__(self, place: Place) -> nn.Module | None:
+        drop = place.drop if self.drop is None else self.drop
+        if drop is None or place.features is None or not chooser(self.where)(place):
+            return None
+        mask = self.mask(place.features if self.per_unit else 1, drop=drop)
+        if not isinstance(mask, Mask):
+            raise TypeError(
+                f"mask: expected a function that returns a mask from dubio.masks, got "
+                f"{type(mask).__name__}."
+            )
+        weight = next(place.layer.parameters())
+        dtype = torch.promote_types(weight.dtype, torch.get_default_dtype())  # no rates in half
+        return Masked(place.layer, mask.to(weight.device, dtype), length_scale=self.length_scale)
+
+    def __repr__(self) -> str:
+        maker = "replace_dropout" if self.drop is None else "mask_inputs"
+        return f"{maker}({_name(self.mask)}{_chosen(self.where)})"
+
+
+def _chosen(where: Where[Place]) -> str:
+    """The choice of layers as a last argument, if there is one."""
+    if where is None:
+        return ""
+    choices = where if isinstance(where, list | tuple) else [where]
+    return f", where={', '.join(map(_name, choices))}"
+
+
+def _name(thing: Any) -> str:
+    if isinstance(thing, nn.Module):
+        return f"<{type(thing).__name__}>"
+    if isinstance(thing, str):
+        return repr(thing)
+    return str(getattr(thing, "__name__", repr(thing)))

@@ -1,0 +1,1 @@
+"""Many draws of a network from one recorded pass."""

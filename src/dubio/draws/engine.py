@@ -1,0 +1,247 @@
+"""The engine: a stream of draws from any network, in chunks.
+
+The network runs once per batch, with the noise of one draw, and is recorded; all draws then come
+from playing the tape. Where a network cannot be taped (its branches depend on sampled values, it
+draws random numbers itself, …) it runs once per draw instead, with the same noise.
+"""
+
+import logging
+import pickle
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+
+import numpy
+import torch
+from torch import Tensor, nn
+
+from dubio.draws.absence import no_sites
+from dubio.draws.tape import Tape
+from dubio.draws.traced import Recorder, Traced, UnshareableError
+from dubio.noise.interceptor import BatchSize, Interceptor, no_interception
+from dubio.noise.layout import Probe
+from dubio.noise.modes import gates, missed_gates, remember_gates, sampling_mode
+from dubio.noise.numbers import Numbers
+from dubio.noise.sites import Site, Sites
+
+logger = logging.getLogger("dubio")
+
+# Values of one chunk, all layers together: within a core's share of the cache hierarchy and small
+# enough that freed blocks are reused instead of being given back to the system page by page.
+CHUNK_BYTES = 24 * 2**20
+
+_verified: set[int] = set()  # signatures of tapes that gave what their network gave
+
+Run = Callable[[Tensor | None], Tensor]  # indices of rows (None: the batch) -> selected output
+
+
+@contextmanager
+def no_gradients() -> Iterator[None]:
+    """No gradients, and the same operations inside of inference mode as outside."""
+    with torch.inference_mode(False), torch.no_grad():
+        yield
+
+
+class Engine:
+    """Draws from one network on one batch.
+
+    Args:
+        run: Runs the network on the batch, or on another number of rows, and selects the output.
+        roots: The network, or the networks that it calls if it is a function.
+        rows: Number of rows of the batch.
+        numbers: The noise of all draws.
+        chosen: Which sites are noisy.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        roots: Sequence[nn.Module],
+        rows: int,
+        numbers: Numbers,
+        chosen: Callable[[Site], bool],
+    ) -> None:
+        self._run = run
+        self._roots = roots
+        self._numbers = numbers
+        self._chosen = chosen
+        self._gates = gates(roots)
+        self._feeds_torch = False  # whether the network draws from torch's generator unseen
+        self._doubtful: Sites | None = None  # the sites, if the output may not depend on them
+        self._batch = self._probe(rows) if numbers.shared and rows > 1 else BatchSize(rows)
+        self._tape, self._first = self._record()
+        if numbers.shared and len(self._first) != rows:
+            raise ValueError(
+                f"shared=True: expected an output with the {rows} rows of x, got shape "
+                f"{tuple(self._first.shape)}; rows come first in x and in the output."
+            )
+
+    def chunks(self, chunk: int | None = None) -> Iterator[Tensor]:
+        """All draws in order, ``chunk`` (or as many as fit the budget) at a time: (s, B, …)."""
+        yield self._first[None]
+        draws = len(self._numbers.indices)
+        if self._tape is None or not self._repeats(self._tape):
+            yield from self._one_by_one(draws)
+            return
+        size = chunk or max(1, CHUNK_BYTES // max(1, self._tape.bytes_per_draw))
+        for start in range(1, draws, size):
+            yield self._play(self._tape, start, start + size)
+
+    def _one_by_one(self, draws: int) -> Iterator[Tensor]:
+        varies = draws == 1
+        for index in range(1, draws):
+            output, _ = self._pass(self._numbers.part(index, index + 1), None)
+            varies = varies or not torch.equal(output, self._first)
+            yield output[None]
+        if self._doubtful is not None and not varies:
+            raise no_sites(self._roots, self._doubtful, self._chosen)
+
+    def _play(self, tape: Tape, start: int, stop: int) -> Tensor:
+        device = self._first.device.type
+        with no_interception(), no_gradients(), torch.autocast(device, enabled=False):
+            return tape.play(self._numbers.part(start, stop))
+
+    def _repeats(self, tape: Tape) -> bool:
+        """Whether playing the tape gives what the network gave, asked once for every structure."""
+        if len(self._numbers.indices) == 1 or tape.signature in _verified:
+            return True
+        if not _agree(self._play(tape, 0, 2)[0], self._first):
+            logger.warning(
+                "a recorded pass did not repeat; the network runs once per draw instead, with the "
+                "same results. Please report this network."
+            )
+            return False
+        _verified.add(tape.signature)
+        return True
+
+    def _record(self) -> tuple[Tape | None, Tensor]:
+        """Run the network once: the tape if it can be played, and the first draw."""
+        recorder = Recorder(shared=self._numbers.shared)
+        numbers = self._numbers.part(0, 1)
+        elsewhere = _other_generators()
+        try:
+            with recorder.refusing_unfed_randomness():
+                output, sites = self._pass(numbers, recorder)
+            recorder.check_overwritten(output)
+            if _other_generators() != elsewhere:
+                recorder.tape.obstacle = "random numbers of Python or numpy were drawn meanwhile"
+            slot = output.slot if isinstance(output, Traced) else None
+            output = output.value if isinstance(output, Traced) else output
+        except UnshareableError:
+            raise
+        except Exception as error:  # whatever it is, a pass without recording tells better
+            logger.info("one pass per draw, since %s", recorder.tape.obstacle or repr(error))
+            self._feeds_torch = recorder.met_unfed_randomness
+            output, sites = self._pass(numbers, None)
+            if self._feeds_torch:
+                self._doubtful = sites
+            elif not any(map(self._chosen, sites)):
+                raise no_sites(self._roots, sites, self._chosen) from None
+            return None, output
+        finally:
+            recorder.close()
+        if self._find_gates(sites):
+            return self._record()
+        if slot is not None:
+            recorder.tape.finish(slot, shared=self._numbers.shared)
+        elif recorder.tape.obstacle is None:
+            raise no_sites(self._roots, sites, self._chosen)
+        else:  # a branch may have chosen it
+            self._doubtful = sites
+        if recorder.tape.obstacle is not None:
+            logger.info("one pass per draw, since %s", recorder.tape.obstacle)
+            return None, output
+        return recorder.tape, output
+
+    def _find_gates(self, sites: Sites) -> bool:
+        """Whether raising the flag of some more modules shows dropouts that were not reached."""
+        found = find_gates(lambda: self._run(None), self._roots, self._gates, sites)
+        self._gates |= found
+        return bool(found)
+
+    def _pass(self, numbers: Numbers, recorder: Recorder | None) -> tuple[Tensor, Sites]:
+        """The output under the noise of one draw, and the sites on the way."""
+        interceptor = Interceptor(
+            numbers,
+            roots=self._roots,
+            chosen=self._chosen,
+            batch=self._batch,
+            executor=recorder,
+            evaluating=True,
+        )
+        fed = _fed(numbers) if self._feeds_torch else nullcontext()
+        with sampling_mode(self._roots, self._gates), no_gradients(), fed, interceptor:
+            return self._run(None), interceptor.sites
+
+    def _probe(self, rows: int) -> BatchSize:
+        """Where rows are at each site: passes over few rows, forwards and backwards, tell."""
+        few = torch.arange(2 if rows > 2 else 3) % rows
+        try:
+            forwards, backwards = (self._watch(order) for order in (few, few.flip(0)))
+        except Exception as error:
+            logger.info("the axis of the batch is guessed, since %r", error)
+            return BatchSize(rows)
+        both = zip(forwards, backwards, strict=True)
+        return BatchSize(rows, tuple(Probe(one, other, len(few)) for one, other in both))
+
+    def _watch(self, order: Tensor) -> list[Tensor]:
+        """The tensors at all sites of a pass without noise."""
+        return watch(lambda: self._run(order), self._roots, self._gates).tensors
+
+
+def watch(
+    run: Callable[[], object], roots: Sequence[nn.Module], raised: set[nn.Module]
+) -> Interceptor:
+    """Run a network without noise, and see which sites it reaches."""
+    interceptor = Interceptor(
+        Numbers(0, range(1), shared=False),
+        roots=roots,
+        evaluating=True,
+        watching=True,
+    )
+    with sampling_mode(roots, raised), no_gradients(), interceptor:
+        run()
+    return interceptor
+
+
+def find_gates(
+    run: Callable[[], object], roots: Sequence[nn.Module], raised: set[nn.Module], sites: Sites
+) -> set[nn.Module]:
+    """Modules whose flag must be up for their dropout modules to be reached.
+
+    Suspects are those that own a dropout that was not reached; they are tried.
+    """
+    suspects = missed_gates(roots, sites) - raised
+    if not suspects:
+        return set()
+    try:
+        seen = watch(run, roots, raised | suspects).sites
+    except Exception:
+        return set()
+    found = suspects - missed_gates(roots, seen)
+    remember_gates(found)
+    return found
+
+
+@contextmanager
+def _fed(numbers: Numbers) -> Iterator[None]:
+    """Feed torch's global generator with the seed of a draw, and give its state back."""
+    state = torch.get_rng_state()
+    torch.default_generator.manual_seed(numbers.seeds(-2)[0])
+    try:
+        yield
+    finally:
+        torch.set_rng_state(state)
+
+
+def _other_generators() -> tuple[object, ...]:
+    """The state of the global generators of Python and numpy."""
+    return random.getstate(), pickle.dumps(numpy.random.get_state(legacy=False))
+
+
+def _agree(a: Tensor, b: Tensor) -> bool:
+    """Whether two computations of the same draw differ by no more than rounding."""
+    loose = 5e-2 if a.dtype in (torch.bfloat16, torch.float16) else 1e-3
+    finite = b[b.isfinite()].double()
+    scale = float(finite.abs().max()) if finite.numel() else 0.0
+    return torch.allclose(a.double(), b.double(), loose, loose * scale + 1e-30, equal_nan=True)

@@ -1,0 +1,162 @@
+"""Draws from a network over a batch or a stream of batches, computed when they are asked for."""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from dubio.draws.engine import Engine
+from dubio.noise import inputs
+from dubio.noise.inputs import Inputs, Network, Select
+from dubio.noise.numbers import Numbers
+from dubio.noise.sites import Site, Where, chooser
+from dubio.report.progress import Progress
+
+
+class NetworkDraws:
+    """The draws of a network on its inputs. Asked again, it computes the same draws again."""
+
+    def __init__(
+        self,
+        model: Network,
+        x: Inputs | Iterable[Any],
+        numbers: Numbers,
+        check: Callable[[Tensor], None],
+        chunk: int | None,
+        where: Where[Site],
+        select: Select,
+    ) -> None:
+        self._model = uncompiled(model)
+        self._x = x
+        self._numbers = numbers
+        self._check = check
+        self._chunk = chunk
+        self._chosen = chooser(where)
+        self._select = select
+        self._state = _state(self._model)
+        self._casts = _AutocastState.now()
+        self._first: list[Tensor] | None = None  # the first draw of every batch, once known
+
+    @property
+    def num_draws(self) -> int:
+        """S, the number of draws of every row."""
+        return len(self._numbers.indices)
+
+    @property
+    def num_rows(self) -> int:
+        """B, the number of rows."""
+        if self._first is None:
+            raise RuntimeError("the number of rows is known after all chunks have been computed.")
+        return sum(map(len, self._first))
+
+    def chunks(self) -> Iterator[tuple[slice, Tensor]]:
+        """Some draws (s, b, …) of some rows: all draws of a batch, then those of the next."""
+        if self._first is not None and _state(self._model) != self._state:
+            raise RuntimeError(_CHANGED)
+        first: list[Tensor] = []
+        start = 0
+        with Progress("predict", self._total()) as progress, self._casts.again():
+            for index, batch in enumerate(inputs.batches(self._x)):
+                for outputs in self._engine(batch, index).chunks(self._chunk):
+                    if len(first) == index:
+                        self._check(outputs)
+                        self._compare_with_last_time(index, outputs[0])
+                        first.append(outputs[0])
+                    yield slice(start, start + outputs.shape[1]), outputs
+                    progress.advance(len(outputs))
+                start += len(first[-1])
+        if start == 0 and self._first is None:
+            raise ValueError("x: expected at least one batch, got an empty iterable.")
+        self._compare_with_last_time(len(first), None)
+        self._first = first
+
+    def _compare_with_last_time(self, index: int, output: Tensor | None) -> None:
+        """Make sure that the draws that are computed again are the same draws."""
+        if self._first is None:
+            return
+        before = self._first[index] if index < len(self._first) else None
+        if before is None or output is None:
+            same = before is output
+        else:
+            same = before.shape == output.shape and torch.allclose(before, output, 1e-5, 1e-6)
+        if not same:
+            raise RuntimeError(_UNREPEATABLE if inputs.is_loader(self._x) else _CHANGED)
+
+    def collect(self) -> Tensor:  # (S, B, …)
+        """All draws of all rows in one tensor."""
+        blocks: list[Tensor] = []
+        filled = 0
+        for _, outputs in self.chunks():
+            if len(outputs) == self.num_draws:
+                blocks.append(outputs)
+                continue
+            if filled == 0:
+                blocks.append(outputs.new_empty((self.num_draws, *outputs.shape[1:])))
+            blocks[-1][filled : filled + len(outputs)] = outputs
+            filled = (filled + len(outputs)) % self.num_draws
+        return blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=1)
+
+    def _engine(self, batch: Inputs, index: int) -> Engine:
+        inputs.check(self._model, batch)
+        return Engine(
+            lambda order: inputs.choose(inputs.call(self._model, batch, order), self._select),
+            inputs.networks(self._model),
+            inputs.count_rows(batch),
+            self._numbers.for_batch(index),
+            self._chosen,
+        )
+
+    def _total(self) -> int | None:
+        """Draws over all batches, for the progress bar."""
+        if not inputs.is_loader(self._x):
+            return self.num_draws
+        try:
+            return self.num_draws * len(self._x)  # type: ignore[arg-type]
+        except TypeError:
+            return None
+
+
+_CHANGED = (
+    "the network or its inputs have changed since predict, and with keep_draws=False the draws are "
+    "computed anew; call predict again, or with keep_draws=True."
+)
+_UNREPEATABLE = (
+    "with keep_draws=False the draws are computed anew, and these batches are not the same again; "
+    "pass a DataLoader with shuffle=False, or call predict with keep_draws=True."
+)
+
+
+@dataclass(frozen=True)
+class _AutocastState:
+    """Mixed precision at the time of the call."""
+
+    enabled: bool
+    dtype: torch.dtype
+
+    @classmethod
+    def now(cls) -> "_AutocastState":
+        return cls(torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"))
+
+    def again(self) -> AbstractContextManager[None]:
+        return torch.autocast("cpu", self.dtype, enabled=self.enabled)
+
+
+def uncompiled(model: Network) -> Network:
+    """The network behind ``torch.compile``, whose Python code can be followed."""
+    compiler = sys.modules.get("torch._dynamo")  # not imported: nothing is compiled
+    if compiler is not None and isinstance(model, compiler.OptimizedModule):
+        return cast(Network, model._orig_mod)
+    return model
+
+
+def _state(model: Network) -> list[tuple[int, torch.dtype, int]]:
+    """Identity, type and version of every tensor of the network."""
+    return [
+        (id(tensor), tensor.dtype, 0 if tensor.is_inference() else tensor._version)
+        for network in inputs.networks(model)
+        for tensor in (*network.parameters(), *network.buffers())
+    ]

@@ -1,0 +1,83 @@
+"""Random numbers that a network draws by itself, in eval mode too: they become sites as well.
+
+They are fed from the seed of the draw, so that the same noise gives the same output and torch's
+global generator stays as it was.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from dubio.noise.interceptor import Interceptor, handles, transparent
+
+
+@handles(
+    torch.rand,
+    torch.randn,
+    torch.randint,
+    torch.randperm,
+    torch.normal,
+    torch.bernoulli,
+    torch.multinomial,
+    torch.poisson,
+    torch.binomial,
+    Tensor.bernoulli,
+    Tensor.multinomial,
+    Tensor.bernoulli_,
+    Tensor.cauchy_,
+    Tensor.exponential_,
+    Tensor.geometric_,
+    Tensor.log_normal_,
+    Tensor.normal_,
+    Tensor.random_,
+    Tensor.uniform_,
+)
+def _seeded(
+    interceptor: Interceptor,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    generator = interceptor.own_randomness(function)
+    if kwargs.get("generator") is None:
+        kwargs = {**kwargs, "generator": generator}
+    out = interceptor.call(function, args, kwargs)
+    if interceptor.reach(function.__name__, out, None) is None and not interceptor.watching:
+        raise ValueError(
+            f"where: the network calls torch's {function.__name__} itself, which cannot be left "
+            f"out; choose {interceptor.sites[-1].name!r} as well, or dubio.register the module."
+        )
+    return out
+
+
+@handles(torch.rand_like, torch.randn_like)
+def _seeded_like(
+    interceptor: Interceptor,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    x = args[0] if args else kwargs["input"]
+    options = {"dtype": x.dtype, "device": x.device, **kwargs}
+    options.pop("input", None)
+    options.pop("memory_format", None)
+    sized = torch.rand if function is torch.rand_like else torch.randn
+    return _seeded(interceptor, sized, (x.shape,), options)
+
+
+_gumbel_softmax = transparent(F.gumbel_softmax)
+
+
+@handles(F.gumbel_softmax)
+def _gumbel(
+    interceptor: Interceptor,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    """Look inside, where the random numbers are drawn."""
+    with interceptor:
+        return _gumbel_softmax(*args, **kwargs)

@@ -1,0 +1,218 @@
+"""What a network is called with, and which tensor of its answer is meant."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from functools import partial
+from inspect import getclosurevars
+from types import FunctionType, MethodType, ModuleType
+from typing import Any, TypeAlias
+
+import numpy
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_is_leaf, tree_leaves, tree_map
+
+from dubio.noise.interceptor import Interceptor
+from dubio.noise.numbers import Numbers
+
+Network: TypeAlias = Callable[..., Any]
+Inputs: TypeAlias = Tensor | Sequence[Any] | Mapping[str, Any]
+_NO_BATCH = (
+    "x: expected a tensor, a tuple or dict of tensors, or a DataLoader or list of batches, got {}; "
+    "make tensors with torch.as_tensor."
+)
+Select: TypeAlias = str | int | Callable[[Any], Tensor] | None
+
+
+def count_rows(inputs: Inputs) -> int:
+    """Number of rows of the batch: the length of its first tensor."""
+    found = tensors(inputs)
+    if not found:
+        raise TypeError(_NO_BATCH.format(type(inputs).__name__))
+    if found[0].dim() == 0 or len(found[0]) == 0:
+        raise ValueError(
+            f"x: expected a batch with at least one row, got shape {tuple(found[0].shape)}."
+        )
+    return len(found[0])
+
+
+def check(model: Network, inputs: Inputs) -> None:
+    """Complain about inputs on which no network can give a sensible answer."""
+    if isinstance(model, nn.Module):
+        _check_module(model, inputs)
+    elif not callable(model):
+        raise TypeError(f"model: expected an nn.Module or a function, got {type(model).__name__}.")
+    for tensor in tensors(inputs):
+        if tensor.is_floating_point() and not tensor.is_meta:
+            bad = tensor.isnan()
+            if bad.any():
+                row = int(bad.nonzero()[0, 0]) if tensor.dim() else 0
+                raise ValueError(
+                    f"x: expected numbers, got NaN in {int(bad.sum())} of {bad.numel()} entries, "
+                    f"first in row {row}; drop or impute them."
+                )
+
+
+def _check_module(model: nn.Module, inputs: Inputs) -> None:
+    scripted = [
+        name or "the network"
+        for name, module in model.named_modules()
+        if isinstance(module, torch.jit.ScriptModule)
+    ]
+    if scripted:
+        raise TypeError(
+            f"model: expected a network of Python modules, but {scripted[0]} is compiled by "
+            f"TorchScript, which hides its dropout; pass the module it was scripted from."
+        )
+    homes = {tensor.device for tensor in (*model.parameters(), *model.buffers())}
+    for tensor in tensors(inputs):
+        if homes and tensor.device not in homes:
+            expected = ", ".join(sorted(map(str, homes)))
+            raise ValueError(
+                f"x: expected a tensor on {expected}, where the network is, got one on "
+                f"{tensor.device}; move one of them with .to()."
+            )
+
+
+def call(model: Network, inputs: Inputs, order: Tensor | None = None) -> Any:
+    """Call the network with a tensor, a tuple (as arguments) or a dict (as named arguments).
+
+    It gets copies, in case it writes over its inputs. With ``order`` it gets the rows with these
+    indices.
+    """
+    batch = count_rows(inputs)
+
+    def copy(x: Any) -> Any:
+        if not isinstance(x, Tensor):
+            return x
+        if order is None or x.dim() == 0 or len(x) != batch:
+            return x.clone()
+        return x[order.to(x.device)]
+
+    inputs = tree_map(copy, opened(inputs))
+    if isinstance(inputs, Tensor):
+        return model(inputs)
+    if isinstance(inputs, Mapping):
+        return model(**inputs)
+    return model(*inputs)
+
+
+def choose(output: Any, select: Select) -> Tensor:
+    """The tensor that is meant among everything the network returns."""
+    chosen = _select(output, select)
+    if not isinstance(chosen, Tensor):
+        raise TypeError(
+            f"select: expected one tensor of the network's output, got "
+            f"{_describe(chosen)}; pass select= with a key, an index or a function."
+        )
+    if not chosen.is_floating_point():
+        raise TypeError(
+            f"expected a floating-point output, got {chosen.dtype}; select the scores or values "
+            f"before they are rounded to labels."
+        )
+    if chosen.dim() == 0:
+        raise ValueError(
+            "expected an output with one row per row of x, got a single number; "
+            "leave out the final reduction over the batch."
+        )
+    return chosen
+
+
+def _select(output: Any, select: Select) -> Any:
+    if select is None:
+        found = tensors(output)
+        return found[0] if len(found) == 1 and not isinstance(output, Tensor) else output
+    if callable(select):
+        return select(output)
+    if isinstance(output, Tensor):
+        raise KeyError(
+            f"select={select!r}: the network returned one tensor of shape {tuple(output.shape)}; "
+            f"leave select out, or pass a function of the output."
+        )
+    try:
+        if isinstance(select, str) and not isinstance(output, Mapping):
+            return getattr(output, select)
+        return output[select]
+    except (KeyError, IndexError, AttributeError, TypeError):
+        raise KeyError(f"select={select!r}: the network returned {_describe(output)}.") from None
+
+
+def _describe(output: Any) -> str:
+    if isinstance(output, Mapping):
+        return f"a {type(output).__name__} with keys {list(output)}"
+    if is_dataclass(output):
+        return f"a {type(output).__name__} with fields {[f.name for f in fields(output)]}"
+    if isinstance(output, Sequence) and not isinstance(output, str):
+        return f"a {type(output).__name__} of {len(output)} ({', '.join(map(_describe, output))})"
+    if isinstance(output, Tensor):
+        return f"a tensor of shape {tuple(output.shape)}"
+    return f"a {type(output).__name__}"
+
+
+def tensors(structure: Any) -> list[Tensor]:
+    """All tensors in nested tuples, lists, dicts and dataclasses."""
+    if is_dataclass(structure) and not isinstance(structure, type):
+        structure = [getattr(structure, field.name) for field in fields(structure)]
+    return [leaf for leaf in tree_leaves(opened(structure)) if isinstance(leaf, Tensor)]
+
+
+def opened(structure: Any) -> Any:
+    """A dict in place of a mapping that trees do not look into, such as a `UserDict`."""
+    closed = isinstance(structure, Mapping) and tree_is_leaf(structure)
+    return dict(structure) if closed else structure
+
+
+def batches(x: Inputs | Iterable[Any]) -> Iterator[Inputs]:
+    """The one batch, or the inputs of every batch: pairs are taken for (inputs, targets)."""
+    if isinstance(x, Tensor | tuple | Mapping):
+        yield x
+        return
+    if not isinstance(x, Iterable) or isinstance(x, str | numpy.ndarray):
+        raise TypeError(_NO_BATCH.format(type(x).__name__))
+    with Interceptor(Numbers(seed=0, indices=range(1), shared=False)):
+        iterator = iter(x)  # a DataLoader draws a number here: not from the global generator
+    for batch in iterator:
+        if isinstance(batch, list | tuple):
+            if len(batch) > 2:
+                raise TypeError(
+                    f"x: expected batches that are a tensor, a dict, (inputs,) or "
+                    f"(inputs, targets), got a {type(batch).__name__} of {len(batch)}; yield "
+                    f"((input, input, …), targets) for a network with several inputs."
+                )
+            yield batch[0]
+        else:
+            yield batch
+
+
+def networks(model: Network) -> list[nn.Module]:
+    """The network, or the networks that a function or another callable refers to."""
+    return list(dict.fromkeys(_find_networks(model, depth=4)))
+
+
+def _find_networks(thing: Any, depth: int) -> Iterator[nn.Module]:
+    if isinstance(thing, nn.Module):
+        yield thing
+        return
+    parts: Iterable[Any] = ()
+    if depth == 0 or isinstance(thing, type | ModuleType):
+        parts = ()
+    elif isinstance(thing, partial):
+        parts = (thing.func, *thing.args, *thing.keywords.values())
+    elif isinstance(thing, MethodType):
+        parts = (thing.__self__,)
+    elif isinstance(thing, FunctionType):
+        variables = getclosurevars(thing)
+        parts = (*variables.nonlocals.values(), *variables.globals.values())
+    elif isinstance(thing, list | tuple):
+        parts = thing
+    elif isinstance(thing, dict):
+        parts = thing.values()
+    elif callable(thing) or depth < 4:
+        parts = getattr(thing, "__dict__", {}).values()
+    for part in parts:
+        yield from _find_networks(part, depth - 1)
+
+
+def is_loader(x: Any) -> bool:
+    """Whether x yields batches instead of being one."""
+    return isinstance(x, Iterable) and not isinstance(x, Tensor | tuple | Mapping)

@@ -1,0 +1,134 @@
+"""Noise as a value: what makes a stochastic network a deterministic function.
+
+Every method of the library computes ``y = f(x; theta, g(noise))``. A `Noise` fixes that third
+argument: the numbers at a site are a pure function of (seed, site, draw). So the same noise can be
+played again, cut into chunks, or indexed, and gives the same bits.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from operator import index
+from typing import Self, SupportsIndex
+
+import torch
+
+from dubio.noise.interceptor import Interceptor, no_interception
+from dubio.noise.numbers import Numbers
+
+_origin: ContextVar[Callable[[range, bool], Numbers] | None] = ContextVar("origin", default=None)
+_entered: ContextVar[tuple[Interceptor, ...]] = ContextVar("entered", default=())
+
+
+@contextmanager
+def noise_from(origin: Callable[[range, bool], Numbers]) -> Iterator[None]:
+    """Let every new `Noise` take its random numbers from here, in place of a seed.
+
+    Args:
+        origin: Gives the numbers of some draws, which rows of a batch share or not.
+    """
+    token = _origin.set(origin)
+    try:
+        yield
+    finally:
+        _origin.reset(token)
+
+
+class Noise:
+    """The noise of ``draws`` stochastic passes, as an immutable value.
+
+    ``noise[k]`` is the noise of the k-th draw and ``noise[a:b]`` that of some draws. As a context,
+    the noise of one draw is what every stochastic site underneath sees, in train and in eval mode;
+    entering it twice gives the same numbers twice::
+
+        noise = dubio.Noise(draws=3, shared=True, generator=torch.Generator().manual_seed(0))
+        with noise[0]:
+            y = net(x)  # the first of three functions
+
+    Args:
+        draws: How many draws.
+        shared: Whether one draw uses one mask for all rows of a batch, so that a draw is one
+            function of x, instead of a mask per row.
+        generator: Where the seed comes from. It advances by one number. Without one the global
+            generator of torch is used.
+    """
+
+    def __init__(
+        self, draws: int = 1, *, shared: bool = False, generator: torch.Generator | None = None
+    ) -> None:
+        if isinstance(draws, bool) or not isinstance(draws, SupportsIndex) or index(draws) < 1:
+            raise ValueError(f"draws: expected a positive int, got {draws!r}; try draws=100.")
+        if not isinstance(shared, bool):
+            raise TypeError(f"shared: expected True or False, got {shared!r}.")
+        if generator is not None and not isinstance(generator, torch.Generator):
+            raise TypeError(
+                f"generator: expected a torch.Generator or None, got {type(generator).__name__}; "
+                f"try torch.Generator().manual_seed(0)."
+            )
+        origin = _origin.get()
+        if origin is not None:
+            self._numbers = origin(range(index(draws)), shared)
+            return
+        device = None if generator is None else generator.device
+        with no_interception():
+            seed = torch.randint(2**63 - 1, (), generator=generator, device=device)
+        self._numbers = Numbers(int(seed), range(index(draws)), shared)
+
+    @property
+    def draws(self) -> int:
+        """How many draws."""
+        return len(self._numbers.indices)
+
+    @property
+    def shared(self) -> bool:
+        """Whether all rows of a batch share one mask per draw."""
+        return self._numbers.shared
+
+    @property
+    def numbers(self) -> Numbers:
+        """The random numbers behind it."""
+        return self._numbers
+
+    def __len__(self) -> int:
+        return self.draws
+
+    def __getitem__(self, key: int | slice) -> Self:
+        draws = range(self.draws)
+        if isinstance(key, slice):
+            chosen = draws[key]
+        elif -self.draws <= key < self.draws:
+            chosen = range(draws[key], draws[key] + 1)
+        else:
+            chosen = range(0)
+        if not chosen or chosen.step != 1:
+            raise IndexError(f"expected some consecutive draws out of {self.draws}, got {key}.")
+        part = object.__new__(type(self))
+        part._numbers = self._numbers.part(chosen.start, chosen.stop)
+        return part
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Noise) and self._numbers == other._numbers
+
+    def __hash__(self) -> int:
+        return hash(self._numbers)
+
+    def __repr__(self) -> str:
+        first, last = self._numbers.indices[0], self._numbers.indices[-1]
+        which = f"draw {first}" if first == last else f"draws {first} to {last}"
+        return f"Noise({which}, shared={self.shared}, seed={self._numbers.seed})"
+
+    def __enter__(self) -> Self:
+        if self.draws != 1:
+            raise ValueError(
+                f"a context holds one draw, got a Noise with {self.draws}; enter "
+                f"`with noise[k]:`, or call dubio.predict for all draws at once."
+            )
+        interceptor = Interceptor(self._numbers)
+        interceptor.__enter__()
+        _entered.set((*_entered.get(), interceptor))
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        *outer, interceptor = _entered.get()
+        _entered.set(tuple(outer))
+        interceptor.__exit__(*exception)

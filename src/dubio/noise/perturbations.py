@@ -1,0 +1,103 @@
+"""What noise does at a site: perturbations, as functions of random numbers and a tensor.
+
+A perturbation is a value. Called with the numbers of S draws it returns the perturbed tensor of
+all S draws at once, whether its input is the same for every draw or already differs among them.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import torch
+from torch import Tensor
+
+from dubio.noise.layout import Layout
+from dubio.noise.numbers import Numbers
+from dubio.noise.vectorised import vectorised
+
+# Fixed point of SELU's negative saturation, -lambda * alpha (Klambauer et al. 2017).
+_ALPHA_PRIME = -1.7580993408473766
+
+
+class Perturbation(Protocol):
+    """Noise applied to a tensor."""
+
+    @property
+    def layout(self) -> Layout:
+        """How the noise is drawn."""
+        ...
+
+    def __call__(self, numbers: Numbers, x: Tensor) -> Tensor:  # (B, …) or (S, B, …) -> (S, B, …)
+        """The perturbed tensor of every draw."""
+        ...
+
+
+@dataclass(frozen=True)
+class Dropout:
+    """Keep an entry with probability ``keep``, else replace it.
+
+    With mask z ~ Bernoulli(keep):  z·(scale·x + shift) + (1 − z)·fill.
+
+    Plain dropout has scale = 1/keep and shift = fill = 0 (paper 002 eq. 7, with the usual inverse
+    scaling); `alpha_dropout` makes the values that preserve mean and variance of SELU units.
+    """
+
+    site: int
+    keep: float
+    layout: Layout
+    scale: float
+    shift: float = 0.0
+    fill: float = 0.0
+
+    def mask(self, numbers: Numbers, x: Tensor) -> Tensor:  # (S, *layout)
+        """The zeros and ones of every draw, in the dtype of x."""
+        return numbers.bernoulli((self.site,), self.keep, self.layout.shape, x)
+
+    def __call__(self, numbers: Numbers, x: Tensor) -> Tensor:
+        """The perturbed tensor of every draw."""
+        mask = self.layout.spread(self.mask(numbers, x))
+        if self.shift or self.fill:
+            return mask.mul(x * self.scale + (self.shift - self.fill)).add_(self.fill)
+        if vectorised() or (torch.is_grad_enabled() and x.requires_grad):
+            return x * mask.mul_(self.scale)
+        fits = mask.shape[1:] == x.shape[mask.dim() == x.dim() :]
+        return torch.addcmul(x.new_zeros(()), x, mask, value=self.scale, out=mask if fits else None)
+
+
+def plain_dropout(site: int, rate: float, layout: Layout) -> Dropout:
+    """Dropout with inverse scaling; a rate of 1 gives zeros."""
+    if isinstance(rate, Tensor):  # those of many networks
+        scale = (1.0 - rate).reciprocal().masked_fill(rate >= 1.0, 0.0)
+        return Dropout(site, 1.0 - rate, layout, scale)
+    return Dropout(site, 1.0 - rate, layout, 0.0 if rate >= 1.0 else 1.0 / (1.0 - rate))
+
+
+def alpha_dropout(site: int, rate: float, layout: Layout) -> Dropout:
+    """Alpha dropout (Klambauer et al. 2017): dropped units saturate; mean and variance stay."""
+    if rate >= 1.0:
+        return Dropout(site, 0.0, layout, 0.0)
+    scale = ((1.0 - rate) * (1.0 + rate * _ALPHA_PRIME**2)) ** -0.5
+    shift = -scale * rate * _ALPHA_PRIME
+    return Dropout(site, 1.0 - rate, layout, scale, shift, scale * _ALPHA_PRIME + shift)
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Noise by itself, for a user's own noise module; ``x`` only gives dtype and device."""
+
+    site: int
+    call: int
+    distribution: Literal["bernoulli", "uniform", "normal"]
+    layout: Layout
+    keep: float = 1.0
+
+    def __call__(self, numbers: Numbers, x: Tensor) -> Tensor:
+        """The noise of every draw."""
+        place = (self.site, self.call)
+        match self.distribution:
+            case "bernoulli":
+                noise = numbers.bernoulli(place, self.keep, self.layout.shape, x)
+            case "uniform":
+                noise = numbers.uniform(place, self.layout.shape, x)
+            case "normal":
+                noise = numbers.normal(place, self.layout.shape, x)
+        return self.layout.spread(noise)

@@ -1,0 +1,188 @@
+"""Sites: the places where noise enters a network, and the words for choosing among them."""
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from types import FrameType
+from typing import Protocol, TypeAlias, TypeVar
+
+from torch import Tensor, nn
+
+from dubio.report.tables import table
+
+_CALL = nn.Module._call_impl.__code__
+_NOISE_MODULES = (nn.modules.dropout._DropoutNd, nn.RNNBase, nn.MultiheadAttention)
+
+
+@dataclass(frozen=True)
+class Site:
+    """A place where noise enters: one call of a stochastic function in one forward pass.
+
+    Attributes:
+        index: Position in the order of execution; the noise of a site depends on it.
+        name: Path of the module, with the function's name behind it when a plain function was
+            called and ``#2``, ``#3``… when the same place is reached again.
+        kind: What is done there, e.g. ``dropout``, ``dropout2d``, ``lstm``, ``attention``.
+        rate: The probability of dropping, or None where there is no such number.
+        shape: Shape of the tensor that the noise acts on, for one draw.
+        module: The innermost module at work, or None outside of any.
+    """
+
+    index: int
+    name: str
+    kind: str
+    rate: float | None
+    shape: tuple[int, ...]
+    module: nn.Module | None
+
+
+class Located(Protocol):
+    """Something that has a name and a module in a network."""
+
+    @property
+    def name(self) -> str:
+        """Its dotted path."""
+        ...
+
+    @property
+    def module(self) -> nn.Module | None:
+        """The module there."""
+        ...
+
+
+LocatedT = TypeVar("LocatedT", bound=Located)
+Where: TypeAlias = (
+    str
+    | nn.Module
+    | type[nn.Module]
+    | Callable[[LocatedT], bool]
+    | Iterable[str | nn.Module | type[nn.Module] | Callable[[LocatedT], bool]]
+    | None
+)
+
+
+class Sites(list[Site]):
+    """A list of sites that prints as a table."""
+
+    def __str__(self) -> str:
+        if not self:
+            return "no stochastic sites"
+        header = ("site", "kind", "rate", "shape")
+        rows = [
+            (
+                site.name,
+                site.kind,
+                "-" if site.rate is None else f"{site.rate:g}",
+                " x ".join(map(str, site.shape)),
+            )
+            for site in self
+        ]
+        return table(header, rows)
+
+    __repr__ = __str__
+
+
+def chooser(where: Where[LocatedT]) -> Callable[[LocatedT], bool]:
+    """Turn ``where=`` into a predicate on sites, or on whatever else has a name and a module."""
+    if where is None:
+        return lambda place: True
+    if isinstance(where, str):
+        return lambda place: (
+            fnmatchcase(place.name, where) or fnmatchcase(place.name.split("#")[0], where)
+        )
+    if isinstance(where, type):
+        if not issubclass(where, nn.Module):
+            raise TypeError(
+                f"where: expected a module class such as nn.Dropout, got {where.__name__}."
+            )
+        return lambda place: isinstance(place.module, where)
+    if isinstance(where, nn.Module):
+        inside = set(where.modules())
+        return lambda place: place.module in inside
+    if callable(where):
+        return where
+    if isinstance(where, Iterable):
+        choices = [chooser(choice) for choice in where]
+        return lambda place: any(choice(place) for choice in choices)
+    raise TypeError(
+        f"where: expected a name pattern, a module or module class, a predicate or a list "
+        f"of those, got {type(where).__name__}."
+    )
+
+
+class Namer:
+    """Names the sites of one forward pass by looking at the modules at work on the stack.
+
+    Only looks: no hook is put on any module, so nothing has to be taken off again and two threads
+    may run the same network.
+    """
+
+    def __init__(self, roots: Sequence[nn.Module]) -> None:
+        self._roots = roots
+        self._paths = {
+            id(module): path for root in reversed(roots) for path, module in root.named_modules()
+        }
+        self._calls: Counter[str] = Counter()
+
+    def name(self, kind: str, owner: nn.Module | None = None) -> tuple[str, nn.Module | None]:
+        """The name of a site that is being reached now, and its owner or the innermost module."""
+        stack = self._modules()
+        if owner is not None and owner not in stack[:1]:
+            stack = [owner, *stack]
+        module = stack[0] if stack else None
+        is_noise = isinstance(module, _NOISE_MODULES) or type(module).__name__ == kind
+        parts = [] if is_noise else [kind]
+        for candidate in stack:
+            if id(candidate) in self._paths:
+                parts.append(self._paths[id(candidate)])
+                break
+            parts.append(type(candidate).__name__)
+        name = ".".join(part for part in reversed(parts) if part) or kind
+        self._calls[name] += 1
+        repeat = self._calls[name]
+        return (name if repeat == 1 else f"{name}#{repeat}"), module
+
+    def _modules(self) -> list[nn.Module]:
+        """Modules whose forward is running, innermost first, up to the root."""
+        modules: list[nn.Module] = []
+        for call in calls_at_work():
+            modules.append(call.f_locals["self"])
+            if any(modules[-1] is root for root in self._roots):
+                break
+        return modules
+
+
+def inside_checkpoint() -> bool:
+    """Whether torch is at work on a block that it will compute again for the gradient."""
+    if "torch.utils.checkpoint" not in sys.modules:
+        return False
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_globals.get("__name__") == "torch.utils.checkpoint":
+            return True
+        frame = frame.f_back
+    return False
+
+
+def rows_of_outermost_call() -> int | None:
+    """Length of the first tensor that the outermost module at work was called with."""
+    calls = list(calls_at_work())
+    if not calls:
+        return None
+    arguments = [*calls[-1].f_locals["args"], *calls[-1].f_locals["kwargs"].values()]
+    sized = (len(x) for x in arguments if isinstance(x, Tensor) and x.dim())
+    return next(sized, None)
+
+
+def calls_at_work() -> Iterator[FrameType]:
+    """Frames of the calls of modules that are running, innermost first.
+
+    The locals of each hold the module as ``self`` and its inputs as ``args`` and ``kwargs``.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code is _CALL:
+            yield frame
+        frame = frame.f_back

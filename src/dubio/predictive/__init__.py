@@ -1,0 +1,1 @@
+"""What many draws of a network say about its targets."""

@@ -1,0 +1,260 @@
+"""The predictive distribution: an equal mixture over draws of p(y | x, omega_t).
+
+q(y | x) = 1/S sum_t p(y | x, omega_t) is paper 002, eq. 10, by Monte Carlo. `Predictive` is what
+`predict` returns; the draws come from a `DrawSource`, kept in memory or played again.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import index, itemgetter
+from typing import Protocol, SupportsFloat, SupportsIndex, final
+
+import torch
+from torch import Tensor
+
+from dubio.likelihoods import Likelihood
+from dubio.predictive.summary import Summary
+
+
+class DrawSource(Protocol):
+    """Where raw network outputs come from, a chunk of draws at a time."""
+
+    @property
+    def num_draws(self) -> int:
+        """S, the number of draws of every row."""
+
+    @property
+    def num_rows(self) -> int:
+        """B, the number of rows."""
+
+    def chunks(self) -> Iterator[tuple[slice, Tensor]]:
+        """Yields rows and some of their draws, `(S, B, ...)`.
+
+        Blocks of rows follow one another; all the draws of a block come in order before the next.
+        """
+
+
+@final
+class StoredDraws:
+    """Draws that are kept, `(S, B, ...)`.
+
+    Args:
+        draws: The raw network outputs.
+        chunk_bytes: The size of the pieces to work on; a few MiB stay in a processor's cache.
+    """
+
+    def __init__(self, draws: Tensor, chunk_bytes: int = 4 * 2**20) -> None:
+        if draws.ndim < 2 or draws.numel() == 0:
+            raise ValueError(
+                f"draws: expected a non-empty tensor (draws, batch, ...), got shape "
+                f"{tuple(draws.shape)}; put the draws in front, with draws.unsqueeze(0) if one"
+            )
+        if chunk_bytes < 1:
+            raise ValueError(
+                f"chunk_bytes: expected at least 1, got {chunk_bytes}; leave it to its default"
+            )
+        self.draws = draws
+        self.chunk_bytes = chunk_bytes
+
+    @property
+    def num_draws(self) -> int:
+        """S, the number of draws of every row."""
+        return self.draws.shape[0]
+
+    @property
+    def num_rows(self) -> int:
+        """B, the number of rows."""
+        return self.draws.shape[1]
+
+    def chunks(self) -> Iterator[tuple[slice, Tensor]]:
+        """Yields some draws of all rows."""
+        step = max(1, self.chunk_bytes // self.draws[0].nbytes)
+        for start in range(0, self.num_draws, step):
+            yield slice(0, self.num_rows), self.draws[start : start + step]
+
+    def columns(self) -> Iterator[Tensor]:
+        """Yields all draws of some rows, `(S, B, ...)`, for what needs them at once."""
+        step = max(1, self.chunk_bytes // self.draws[:, 0].nbytes)
+        for start in range(0, self.num_rows, step):
+            yield self.draws[:, start : start + step]
+
+
+@final
+class Predictive:
+    """What a stochastic network predicts: an equal mixture over its draws.
+
+    Shapes: `B` rows; `*E` one target's dimensions, with the class dimension for `Categorical`,
+    whose targets are one-hot vectors here. Entropies and the variation ratio lack that dimension.
+    Statistics are computed when first asked for, in one pass over the draws.
+
+    Args:
+        likelihood: How the outputs of one draw give targets; kept as it is now, if it learns.
+        source: The draws.
+        summary: The statistics, where the source has been read already.
+    """
+
+    def __init__(
+        self, likelihood: Likelihood, source: DrawSource, summary: Summary | None = None
+    ) -> None:
+        self.likelihood = likelihood.frozen()
+        self.source = source
+        self._summary = summary
+
+    def __repr__(self) -> str:
+        return (
+            f"Predictive(likelihood={self.likelihood!r}, draws={self.num_draws}, "
+            f"rows={self.source.num_rows}, mean={tuple(self.mean.shape)})"
+        )
+
+    @property
+    def num_draws(self) -> int:
+        """S, the number of draws of every row."""
+        return self.source.num_draws
+
+    @property
+    def summary(self) -> Summary:
+        """The statistics over draws that the properties below derive from."""
+        if self._summary is None:
+            blocks = []
+            for _, chunks in groupby(self.source.chunks(), key=itemgetter(0)):
+                block = Summary(self.likelihood)
+                for _, outputs in chunks:
+                    block.update(outputs)
+                blocks.append(block)
+            self._summary = Summary.concatenate(blocks)
+        return self._summary
+
+    @property
+    def mean(self) -> Tensor:
+        """E[y | x], `(B, *E)`: class probabilities for discrete likelihoods."""
+        return self.summary.mean
+
+    @property
+    def epistemic(self) -> Tensor:
+        """The variance `(B, *E)` that comes from not knowing the network."""
+        return self.summary.epistemic
+
+    @property
+    def aleatoric(self) -> Tensor:
+        """The variance `(B, *E)` that stays when the network is known: noise in the targets."""
+        return self.summary.aleatoric
+
+    @property
+    def variance(self) -> Tensor:
+        """Var[y | x], `(B, *E)`, by the law of total variance: epistemic + aleatoric.
+
+        For a Gaussian likelihood this is the diagonal of the predictive variance in section 4 of
+        paper 002. Without a likelihood it is the epistemic variance alone.
+        """
+        return self.epistemic + self.aleatoric if self.likelihood.noisy else self.epistemic
+
+    @property
+    def std(self) -> Tensor:
+        """The square root of `variance`, `(B, *E)`."""
+        return self.variance.sqrt()
+
+    @property
+    def entropy(self) -> Tensor:
+        """H[y | x] in nats, of the averaged probabilities: `(B, ...)`."""
+        return self.likelihood.marginal_entropy(self.mean)
+
+    @property
+    def expected_entropy(self) -> Tensor:
+        """The mean over draws of H[y | x, omega] in nats: `(B, ...)`."""
+        return self.summary.expected_entropy
+
+    @property
+    def mutual_information(self) -> Tensor:
+        """I[y, omega | x] = entropy - expected_entropy in nats: `(B, ...)`, never negative."""
+        return (self.entropy - self.expected_entropy).clamp(min=0)
+
+    @property
+    def variation_ratio(self) -> Tensor:
+        """1 - the share of draws that prefer the modal class: `(B, ...)`.
+
+        Paper 002, section 5.2, samples a label from every draw instead of taking its likeliest;
+        with many draws that ratio tends to 1 - max(mean).
+        """
+        modal = self.summary.votes.amax(-1)
+        return 1 - modal.to(self.mean.dtype) / self.num_draws
+
+    @property
+    def draws(self) -> Tensor:
+        """The raw network outputs, `(S, B, ...)`."""
+        return self._stored("draws").draws
+
+    def quantile(self, q: float | Sequence[float] | Tensor) -> Tensor:
+        """Quantiles of every element of the target; of the class probabilities if discrete.
+
+        Args:
+            q: One level, which gives `(B, *E)`, or Q of them, which give `(Q, B, *E)`.
+        """
+        levels = torch.as_tensor(q, dtype=torch.float64)
+        if levels.ndim > 1 or levels.numel() == 0:
+            raise ValueError(
+                f"q: expected a number or a sequence of them, got shape {tuple(levels.shape)}; "
+                "flatten it"
+            )
+        stored = self._stored("quantile")
+        quantiles = [
+            torch.cat([self.likelihood.quantile(outputs, level) for outputs in stored.columns()])
+            for level in levels.reshape(-1).tolist()
+        ]
+        return torch.stack(quantiles).reshape(*levels.shape, *quantiles[0].shape)
+
+    def interval(self, level: float = 0.95) -> tuple[Tensor, Tensor]:
+        """The central interval of probability `level`: its low and high end, each `(B, *E)`."""
+        if not (isinstance(level, SupportsFloat) and 0 < level < 1):
+            raise ValueError(
+                f"level: expected a probability in (0, 1), got {level!r}; 0.95 is a common choice"
+            )
+        low, high = self.quantile([(1 - level) / 2, (1 + level) / 2])
+        return low, high
+
+    def log_prob(self, y: Tensor) -> Tensor:
+        """The log density of every row, joint over its event dimensions: `(B,)`.
+
+        log 1/S sum_t p(y | x, omega_t) = logsumexp_t log p(y | x, omega_t) - log S, which for a
+        Gaussian likelihood is paper 002, eq. 13.
+
+        Args:
+            y: One target per row, `(B, *E)`; integer class labels for `Categorical`.
+        """
+        if not isinstance(y, Tensor):
+            raise TypeError(
+                f"y: expected a tensor, got {type(y).__name__}; make one with torch.as_tensor"
+            )
+        rows = self.source.num_rows
+        if y.shape[:1] != (rows,):
+            raise ValueError(
+                f"y: expected one target for each of {rows} rows, got shape {tuple(y.shape)}; "
+                "pass the targets of the very rows that were predicted"
+            )
+        blocks = []
+        for block, chunks in groupby(self.source.chunks(), key=itemgetter(0)):
+            total = torch.tensor(-math.inf)
+            for _, outputs in chunks:
+                logs = self.likelihood.log_prob(outputs, y[block])  # (S, B)
+                total = torch.logaddexp(total.to(logs), logs.logsumexp(0))
+            blocks.append(total)
+        return torch.cat(blocks) - math.log(self.num_draws)
+
+    def sample(self, n: int = 1, generator: torch.Generator | None = None) -> Tensor:
+        """Draws n targets per row, `(n, B, ...)`, each from the likelihood of a random draw."""
+        if isinstance(n, bool) or not isinstance(n, SupportsIndex) or index(n) < 1:
+            raise ValueError(f"n: expected a positive int, got {n!r}; try n=100")
+        draws = self._stored("sample").draws
+        rows = torch.arange(draws.shape[1], device=draws.device)
+        picks = torch.randint(
+            len(draws), (n, len(rows)), generator=generator, device=draws.device
+        )  # (n, B)
+        return self.likelihood.sample(draws[picks, rows], generator)
+
+    def _stored(self, quantity: str) -> StoredDraws:
+        if isinstance(self.source, StoredDraws):
+            return self.source
+        raise ValueError(
+            f"{quantity}: expected stored draws, got {type(self.source).__name__}, which keeps "
+            "none; call predict with keep_draws=True"
+        )

@@ -1,0 +1,131 @@
+"""Validation data: predictions, from `predict` or as plain tensors, and targets that fit them."""
+
+import math
+from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from dubio.likelihoods import Bernoulli, Categorical, HeteroscedasticGaussian, Likelihood
+from dubio.likelihoods.discrete import check_probabilities
+from dubio.likelihoods.likelihood import check_targets
+from dubio.predictive.predictive import Predictive, StoredDraws
+
+Labels = Predictive | Tensor  # or the probabilities of K classes, (B, ..., K)
+Numbers = Predictive | tuple[Tensor, Tensor]  # or mean and standard deviation, both (B, D)
+
+
+def label_prediction(p: Labels) -> Predictive:
+    """A prediction of labels; plain probabilities become one of a single draw."""
+    if isinstance(p, Tensor):
+        if not p.is_floating_point() or p.ndim < 2:
+            raise ValueError(
+                f"p: expected class probabilities (batch, ..., classes), got {p.dtype} of shape "
+                f"{tuple(p.shape)}; one probability of yes becomes torch.stack([1 - p, p], -1)"
+            )
+        check_probabilities(p, -1, "p", "pass logits.softmax(-1)")
+        return Predictive(Categorical(outputs="probabilities"), StoredDraws(p.unsqueeze(0)))
+    if not isinstance(p, Predictive):
+        raise TypeError(
+            f"p: expected a Predictive or a tensor of class probabilities, got "
+            f"{type(p).__name__}; call dubio.predict, or torch.as_tensor"
+        )
+    if not p.likelihood.discrete:
+        raise TypeError(
+            f"p: expected a prediction of labels, got one by {p.likelihood!r}; predict with "
+            "likelihood=Categorical() or Bernoulli()"
+        )
+    return p
+
+
+def number_prediction(p: Numbers) -> Predictive:
+    """A prediction of real targets; a mean and a standard deviation become a Gaussian."""
+    if isinstance(p, tuple):
+        mean, std = p
+        if mean.shape != std.shape or mean.ndim < 2:
+            raise ValueError(
+                f"p: expected a mean and a standard deviation, both (batch, outputs), got shapes "
+                f"{tuple(mean.shape)} and {tuple(std.shape)}; write mean[:, None] for one output"
+            )
+        if not bool((std > 0).all() and mean.isfinite().all() and std.isfinite().all()):
+            raise ValueError(
+                "p: expected finite means and standard deviations > 0, got others; remove the rows"
+            )
+        outputs = torch.cat([mean, 2 * std.log()], dim=-1)
+        return Predictive(HeteroscedasticGaussian(), StoredDraws(outputs.unsqueeze(0)))
+    if not isinstance(p, Predictive):
+        raise TypeError(
+            f"p: expected a Predictive or a pair (mean, std), got {type(p).__name__}; call "
+            "dubio.predict"
+        )
+    if p.likelihood.discrete:
+        raise TypeError(
+            f"p: expected a prediction of real targets, got one by {p.likelihood!r}; predict with "
+            "likelihood=Gaussian(noise_precision)"
+        )
+    return p
+
+
+def log_mean(p: Predictive) -> Tensor:
+    """The logarithm of the averaged probabilities, labels last: `(B, ..., K)`, in float64.
+
+    Logarithms are what is averaged, so that it is exact where a probability underflows.
+    """
+    blocks = []
+    for _, chunks in groupby(p.source.chunks(), key=itemgetter(0)):
+        parts = [_log_probabilities(p.likelihood, outputs).logsumexp(0) for _, outputs in chunks]
+        blocks.append(torch.stack(parts).logsumexp(0))
+    logs = torch.cat(blocks) - math.log(p.num_draws)
+    if bool(logs.isnan().any()):
+        raise ValueError("p: expected probabilities, got NaN; call dubio.predict on finite inputs")
+    return logs
+
+
+def from_logs(likelihood: Likelihood, logs: Tensor) -> Predictive:
+    """The prediction of a single draw with these log probabilities, labels last."""
+    if isinstance(likelihood, Categorical):
+        outputs = logs.movedim(-1, likelihood.dim)
+        return Predictive(Categorical(likelihood.dim), StoredDraws(outputs.unsqueeze(0)))
+    return Predictive(Bernoulli(), StoredDraws((logs[..., 1] - logs[..., 0]).unsqueeze(0)))
+
+
+def likeliest(p: Predictive) -> Tensor:
+    """The label with the largest averaged probability, `(B, ...)`."""
+    if isinstance(p.likelihood, Categorical):
+        return p.mean.argmax(p.likelihood.dim)
+    return (p.mean > 0.5).long()
+
+
+def check_labels(p: Predictive, y: Tensor) -> Tensor:
+    """Labels that belong to the prediction, as integers `(B, ...)`; complains of others."""
+    assert isinstance(p.likelihood, Categorical | Bernoulli)
+    likelihood = replace(p.likelihood, outputs="probabilities")
+    Predictive(likelihood, StoredDraws(p.mean.unsqueeze(0))).log_prob(y)  # looks at y closely
+    return y.long()
+
+
+def check_numbers(p: Predictive, y: Tensor) -> None:
+    """Complain about real targets that do not belong to the prediction."""
+    if not isinstance(y, Tensor):
+        raise TypeError(
+            f"y: expected a tensor, got {type(y).__name__}; make one with torch.as_tensor"
+        )
+    check_targets(y, p.mean.shape, p.mean)
+    if not bool(y.isfinite().all() and p.mean.isfinite().all()):
+        raise ValueError("y: expected finite targets and predictions, got others; remove the rows")
+
+
+def _log_probabilities(likelihood: Likelihood, outputs: Tensor) -> Tensor:
+    """Per draw and label, labels last: `(S, B, ..., K)`, in float64."""
+    if isinstance(likelihood, Categorical):
+        axis = likelihood.dim + 1 if likelihood.dim >= 0 else likelihood.dim
+        return likelihood.log_probabilities(outputs).movedim(axis, -1).double()
+    assert isinstance(likelihood, Bernoulli)
+    likelihood.check(outputs)
+    yes = outputs.double()
+    if likelihood.outputs == "probabilities":
+        return torch.stack([1 - yes, yes], dim=-1).log()
+    return F.logsigmoid(torch.stack([-yes, yes], dim=-1))

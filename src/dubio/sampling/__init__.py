@@ -1,1 +1,0 @@
-"""Sampling: many draws from one recorded pass."""
