@@ -206,8 +206,6 @@ def test_the_archives_of_movielens(folder: Path) -> None:
             members["ml-1m/users.dat"] = b"1::F::1::10::48067\n"
         put(folder / f"movielens-{size}/ml-{size}.zip", zipped(**members))
         ratings = data.movielens(size)
-        assert ratings.rating is not None
-        assert ratings.timestamp is not None
         columns = (ratings.user, ratings.item, ratings.rating, ratings.timestamp)
         assert [tuple(row) for row in zip(*columns, strict=True)] == rows
         assert ratings.liked.tolist() == [1, 0, 1]

@@ -171,6 +171,7 @@ def test_real_damage_in_every_kind_of_file(
         "mauna-loa-co2/co2_mm_mlo.txt": data.co2_monthly,
         "mnist/t10k-labels-idx1-ubyte.gz": lambda: data.mnist("test"),
         "camvid/camvid11_480x360_sample.tar": lambda: data.camvid_sample("test"),
+        "movielens-1m/ml-1m.zip": data.movielens_users,
         "movielens-1m/ml1m_pro_sg.npz": data.movielens_split,
         "qspr-aminoacids/aminoacids.csv": data.qspr,
     }
@@ -206,9 +207,7 @@ def test_the_inventory_of_the_data_at_hand() -> None:
     for holding in holdings.values():
         by_status.setdefault(holding.status, set()).add(holding.name)
     assert by_status["missing"] == {"uci-YearPredictionMSD", "amazon-unlabeled", "movielens-20m"}
-    assert by_status["lesser copy"] == {
-        "cifar10", "cifar10-small", "camvid", "movielens-1m", "solar-yearly",
-    }  # fmt: skip
+    assert by_status["lesser copy"] == {"cifar10", "cifar10-small", "camvid", "solar-yearly"}
     assert "damaged" not in by_status
     assert holdings["mnist"].size == 9912422 + 28881 + 1648877 + 4542
     assert "fetch_original('cifar10')" in holdings["cifar10"].how_to_get

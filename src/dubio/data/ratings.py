@@ -22,16 +22,16 @@ class Ratings(Loaded):
     Attributes:
         user: (N,).
         item: (N,).
-        liked: (N,) int8, 1 where the rating is above 3.5, 0 where not, -1 where it is unknown.
-        rating: (N,) float32, or None where the copy does not hold it.
-        timestamp: (N,) seconds since 1970, or None where the copy does not hold it.
+        liked: (N,) int8, 1 where the rating is above 3.5, 0 where not.
+        rating: (N,) float32.
+        timestamp: (N,) seconds since 1970.
     """
 
     user: Tensor
     item: Tensor
     liked: Tensor
-    rating: Tensor | None
-    timestamp: Tensor | None
+    rating: Tensor
+    timestamp: Tensor
 
 
 @final
@@ -86,7 +86,6 @@ def _archive(size: str) -> Form:
     return Form("original archive", (published(f"movielens-{size}/ml-{size}.zip"),))
 
 
-_ARCHIVE_1M = _archive("1m")
 _DATASETS = {
     "100k": _movielens(
         "movielens-100k",
@@ -96,31 +95,9 @@ _DATASETS = {
             Form("gzip of u.data, restored", (published("movielens-100k/u.data.gz"),)),
         ),
     ),
-    "1m": _movielens(
-        "movielens-1m",
-        "MovieLens 1M",
-        (
-            _ARCHIVE_1M,
-            Form(
-                "ratings.dat WITHOUT ratings and times: liked or not, unknown for 1254 rows",
-                (published("movielens-1m/ml1m_interactions.npz"),),
-                faithful=False,
-            ),
-        ),
-    ),
+    "1m": _movielens("movielens-1m", "MovieLens 1M", (_archive("1m"),)),
     "20m": _movielens("movielens-20m", "MovieLens 20M", (_archive("20m"),)),
 }
-_MOVIES, _USERS = (
-    _movielens(
-        f"movielens-1m-{kind}",
-        f"MovieLens 1M, {kind}",
-        (
-            _ARCHIVE_1M,
-            Form(f"gzip of {kind}.dat", (published(f"movielens-1m/{kind}.dat.gz"),)),
-        ),
-    )
-    for kind in ("movies", "users")
-)
 _SPLIT = _movielens(
     "movielens-1m-split",
     "MovieLens 1M, a split by users",
@@ -132,7 +109,7 @@ _SPLIT = _movielens(
         ),
     ),
 )
-DATASETS = (*_DATASETS.values(), _MOVIES, _USERS, _SPLIT)
+DATASETS = (*_DATASETS.values(), _SPLIT)
 _MEMBERS = {
     "100k": ("ml-100k/u.data", b"\t"),
     "1m": ("ml-1m/ratings.dat", b"::"),
@@ -146,19 +123,6 @@ def movielens(size: Literal["100k", "1m", "20m"]) -> Ratings:
         raise ValueError(f"size: expected one of {', '.join(_DATASETS)}, got {size!r}")
     copy = _DATASETS[size].locate()
     path = copy.paths[0]
-    if path.suffix == ".npz":
-        with np.load(path) as arrays:
-            user, item, liked = (
-                torch.from_numpy(arrays[key]) for key in ("user", "movie", "rating_ge4")
-            )
-        return Ratings(
-            source=copy.source,
-            user=user.long(),
-            item=item.long(),
-            liked=liked,
-            rating=None,
-            timestamp=None,
-        )
     member, delimiter = _MEMBERS[size]
     if path.suffix == ".zip":
         with open_archive(path) as archive:
@@ -171,8 +135,9 @@ def movielens(size: Literal["100k", "1m", "20m"]) -> Ratings:
 def movielens_split() -> HeldOutUsers:
     """MovieLens 1M split by users, after Liang et al. 2018, for strong generalisation.
 
-    Ratings above 3.5 of users with at least five of them. The 1000 + 1000 held-out users are the
-    last in the order of their numbers: the preparation did not shuffle them, unlike Liang et al.
+    Ratings above 3.5 of users with at least five of them, for items that a training user liked. The
+    1000 + 1000 held-out users are the last in the order of their numbers: the preparation did not
+    shuffle them, unlike Liang et al.
     """
     copy = _SPLIT.locate()
     with np.load(copy.paths[0]) as arrays:
@@ -193,7 +158,7 @@ def movielens_movies() -> tuple[Movie, ...]:
     """The 3883 films of MovieLens 1M."""
     return tuple(
         Movie(int(item), title, tuple(genres.split("|")))
-        for item, title, genres in _side_rows(_MOVIES, "movies")
+        for item, title, genres in _side_rows("movies")
     )
 
 
@@ -201,17 +166,13 @@ def movielens_users() -> tuple[User, ...]:
     """The 6040 users of MovieLens 1M."""
     return tuple(
         User(int(user), gender, int(age), int(occupation), zip_code)
-        for user, gender, age, occupation, zip_code in _side_rows(_USERS, "users")
+        for user, gender, age, occupation, zip_code in _side_rows("users")
     )
 
 
-def _side_rows(dataset: Dataset, kind: str) -> list[list[str]]:
-    copy = dataset.locate()
-    if copy.form is _ARCHIVE_1M:
-        with open_archive(copy.paths[0]) as archive:
-            text = archive.read(f"ml-1m/{kind}.dat")
-    else:
-        text = read_bytes(copy.paths[0])
+def _side_rows(kind: str) -> list[list[str]]:
+    with open_archive(_DATASETS["1m"].locate().paths[0]) as archive:
+        text = archive.read(f"ml-1m/{kind}.dat")
     return [line.split("::") for line in text.decode("latin-1").splitlines()]
 
 
