@@ -5,13 +5,13 @@ from operator import index
 from typing import Any, SupportsIndex
 
 import torch
+from torch import nn
 
-from dubio.draws.engine import find_gates, watch
 from dubio.draws.source import NetworkDraws, uncompiled
 from dubio.likelihoods import Likelihood, Point
 from dubio.noise import inputs
+from dubio.noise.gates import behind_gates, watch
 from dubio.noise.inputs import Inputs, Network, Select
-from dubio.noise.modes import gates
 from dubio.noise.noise import Noise
 from dubio.noise.sites import Site, Sites, Where
 from dubio.predictive.predictive import Predictive, StoredDraws
@@ -92,11 +92,12 @@ def sites(model: Network, x: Inputs | Iterable[Any]) -> Sites:
     batch = next(inputs.batches(x))
     inputs.check(model, batch)
     roots = inputs.networks(model)
-    raised = gates(roots)
 
-    def run() -> object:
+    def network() -> object:
         return inputs.call(model, batch)
 
-    seen = watch(run, roots, raised).sites
-    found = find_gates(run, roots, raised, seen)
-    return watch(run, roots, raised | found).sites if found else seen
+    def attempt(raised: set[nn.Module]) -> tuple[Sites, Sites]:
+        seen = watch(network, roots, raised).sites
+        return seen, seen
+
+    return behind_gates(attempt, network, roots)[0]

@@ -9,7 +9,7 @@ import logging
 import pickle
 import random
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 
 import numpy
 import torch
@@ -18,10 +18,10 @@ from torch import Tensor, nn
 from dubio.draws.absence import no_sites
 from dubio.draws.tape import Tape
 from dubio.draws.traced import Recorder, Traced, UnshareableError
-from dubio.noise.interceptor import BatchSize, Interceptor, no_interception
+from dubio.noise.gates import find_gates, gates, watch
 from dubio.noise.layout import Probe
-from dubio.noise.modes import gates, missed_gates, remember_gates, sampling_mode
 from dubio.noise.numbers import Numbers
+from dubio.noise.run import BatchSize, Pass, Plainly, no_gradients, outside_of_passes, run_pass
 from dubio.noise.sites import Site, Sites
 
 logger = logging.getLogger("dubio")
@@ -33,13 +33,6 @@ CHUNK_BYTES = 24 * 2**20
 _verified: set[int] = set()  # signatures of tapes that gave what their network gave
 
 Run = Callable[[Tensor | None], Tensor]  # indices of rows (None: the batch) -> selected output
-
-
-@contextmanager
-def no_gradients() -> Iterator[None]:
-    """No gradients, and the same operations inside of inference mode as outside."""
-    with torch.inference_mode(False), torch.no_grad():
-        yield
 
 
 class Engine:
@@ -98,7 +91,7 @@ class Engine:
 
     def _play(self, tape: Tape, start: int, stop: int) -> Tensor:
         device = self._first.device.type
-        with no_interception(), no_gradients(), torch.autocast(device, enabled=False):
+        with outside_of_passes(), no_gradients(), torch.autocast(device, enabled=False):
             return tape.play(self._numbers.part(start, stop))
 
     def _repeats(self, tape: Tape) -> bool:
@@ -161,17 +154,17 @@ class Engine:
 
     def _pass(self, numbers: Numbers, recorder: Recorder | None) -> tuple[Tensor, Sites]:
         """The output under the noise of one draw, and the sites on the way."""
-        interceptor = Interceptor(
+        running = Pass(
             numbers,
             roots=self._roots,
             chosen=self._chosen,
             batch=self._batch,
-            executor=recorder,
+            executor=recorder or Plainly(),
             evaluating=True,
         )
-        fed = _fed(numbers) if self._feeds_torch else nullcontext()
-        with sampling_mode(self._roots, self._gates), no_gradients(), fed, interceptor:
-            return self._run(None), interceptor.sites
+        around = [_fed(numbers)] if self._feeds_torch else []
+        gates = (self._roots, self._gates)
+        return run_pass(lambda: self._run(None), running, gates=gates, around=around), running.sites
 
     def _probe(self, rows: int) -> BatchSize:
         """Where rows are at each site: passes over few rows, forwards and backwards, tell."""
@@ -187,40 +180,6 @@ class Engine:
     def _watch(self, order: Tensor) -> list[Tensor]:
         """The tensors at all sites of a pass without noise."""
         return watch(lambda: self._run(order), self._roots, self._gates).tensors
-
-
-def watch(
-    run: Callable[[], object], roots: Sequence[nn.Module], raised: set[nn.Module]
-) -> Interceptor:
-    """Run a network without noise, and see which sites it reaches."""
-    interceptor = Interceptor(
-        Numbers(0, range(1), shared=False),
-        roots=roots,
-        evaluating=True,
-        watching=True,
-    )
-    with sampling_mode(roots, raised), no_gradients(), interceptor:
-        run()
-    return interceptor
-
-
-def find_gates(
-    run: Callable[[], object], roots: Sequence[nn.Module], raised: set[nn.Module], sites: Sites
-) -> set[nn.Module]:
-    """Modules whose flag must be up for their dropout modules to be reached.
-
-    Suspects are those that own a dropout that was not reached; they are tried.
-    """
-    suspects = missed_gates(roots, sites) - raised
-    if not suspects:
-        return set()
-    try:
-        seen = watch(run, roots, raised | suspects).sites
-    except Exception:
-        return set()
-    found = suspects - missed_gates(roots, seen)
-    remember_gates(found)
-    return found
 
 
 @contextmanager

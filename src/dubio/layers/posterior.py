@@ -6,6 +6,7 @@ for a sample and its divergence at once, as they share σ. Automatic differentia
 every intermediate result to memory.
 """
 
+import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dubio.noise.vectorised import vectorised
+from dubio.noise.derivative import Derivative
 from dubio.priors.prior import Prior
 
 # Entries of a block for every thread: the few tensors of a block stay in a processor's cache, and
@@ -84,35 +85,38 @@ class Posterior:
         return total
 
     def _apply(self, noise: Tensor | None, prior: CenteredPrior | None, *, weights: bool) -> Sample:
-        if vectorised():
-            return self._differentiated(noise, prior, weights=weights)
-        total, *sampled = _Gaussian.apply(  # type: ignore[no-untyped-call]
-            prior, weights, self.kept, noise, self.rho, *self.means
+        center = None if prior is None else prior.center
+        given = {} if prior is None else _tensors(prior.prior)
+        wanted = _Wanted(None if prior is None else prior.prior, tuple(given), weights)
+        total, _, *sampled = _Gaussian.apply(  # type: ignore[no-untyped-call]
+            wanted, self.kept, noise, self.rho, center, *given.values(), *self.means
         )
-        return Sample([weight for weight in sampled if weight is not None], total)
-
-    def _differentiated(
-        self, noise: Tensor | None, prior: CenteredPrior | None, *, weights: bool
-    ) -> Sample:
-        """The same by automatic differentiation, which `torch.func` can follow."""
-        if self.kept is not None:
-            raise NotImplementedError(
-                "Bayesian: pruned weights and embeddings with padding have no place where many "
-                "networks are computed at once; treat them one by one."
-            )
-        sigma = F.softplus(self.rho)
-        mean = torch.cat([m.reshape(-1).to(sigma.dtype) for m in self.means])
-        sampled: list[Tensor] = []
-        if weights:
-            assert noise is not None
-            parts = zip(self.split(torch.addcmul(mean, sigma, noise)), self.means, strict=True)
-            sampled = [part.to(m.dtype) for part, m in parts]
-        if prior is None:
-            return Sample(sampled, None)
-        return Sample(sampled, prior.prior.kl(mean - prior.center, sigma, noise))
+        return Sample(sampled if weights else [], total)
 
 
-class _Gaussian(torch.autograd.Function):
+class _Wanted(NamedTuple):
+    """What is to be computed.
+
+    Attributes:
+        prior: The divergence from it, unless it is None.
+        names: Fields of the prior that are tensors, which stand for those of many networks.
+        weights: Whether weights are.
+    """
+
+    prior: Prior | None
+    names: tuple[str, ...]
+    weights: bool
+
+    def prior_with(self, tensors: Sequence[Tensor]) -> Prior | None:
+        """The prior with its tensors."""
+        if self.prior is None or not self.names:
+            return self.prior
+        prior = copy.copy(self.prior)
+        vars(prior).update(zip(self.names, tensors, strict=False))
+        return prior
+
+
+class _Gaussian(Derivative):
     """(ρ, μ) ↦ divergence and weights w = μ + σε, each if it is wanted.
 
     With the gradient g of the weights and γ of the divergence,
@@ -124,95 +128,139 @@ class _Gaussian(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        prior: CenteredPrior | None,
-        wanted: bool,
+        wanted: _Wanted,
         kept: Tensor | None,
         noise: Tensor | None,
         rho: Tensor,
+        center: Tensor | float | None,
         *means: Tensor,
     ) -> tuple[Tensor | None, ...]:
-        weights = [_empty(mean) if wanted else None for mean in means]
+        prior = wanted.prior
+        total = None if prior is None else rho.new_zeros(())
+        row = torch.empty_like(rho) if wanted.weights else None
         deviation = torch.empty_like(rho)
-        total = rho.new_zeros(())
-        flats = [rho, deviation, noise, kept, _each(prior)]
-        for r, sigma, eps, there, center, mean, weight in _blocks(flats, means, weights):
+        rows = (rho, deviation, noise, kept, center, _in_a_row(means, rho), row)
+        for r, sigma, eps, there, middle, mean, w in _blocks(*rows):
             torch.ops.aten.softplus.out(r, 1, 20, out=sigma)
-            if wanted:
-                torch.addcmul(mean, sigma, eps, out=weight)
+            if w is not None:
+                torch.addcmul(mean, sigma, eps, out=w)
                 if there is not None:
-                    weight.mul_(there)
+                    w.mul_(there)
             if prior is not None:
-                offset = _offset(mean, center, prior, sigma)
-                total += prior.prior.kl(*_those(there, offset, sigma, eps))
-        ctx.save_for_backward(rho, deviation, noise, kept, *means)
-        ctx.prior = prior
+                total += prior.kl(*_those(there, _offset(mean, middle), sigma, eps))
+        return total, deviation, *([None] * len(means) if row is None else _shaped(row, means))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        wanted, kept, noise, rho, center, *means = inputs
+        ctx.center = None if isinstance(center, Tensor) else center
+        each = center if isinstance(center, Tensor) else None
+        ctx.mark_non_differentiable(output[1])
+        ctx.save_for_backward(rho, output[1], noise, kept, each, *means)
+        ctx.prior = wanted.prior
         ctx.set_materialize_grads(False)
-        return (None if prior is None else total), *weights
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, of_total: Tensor | None, *of_weights: Tensor | None) -> Any:
-        rho, deviation, noise, kept, *means = ctx.saved_tensors
-        of_rho, of_means = torch.empty_like(rho), [_empty(mean) for mean in means]
-        flats = [rho, deviation, noise, kept, _each(ctx.prior), of_rho]
-        shaped = (means, of_weights, of_means)
-        for r, sigma, eps, there, center, by_rho, mean, g, by_mean in _blocks(flats, *shaped):
-            if of_total is None:
-                slopes = torch.zeros_like(sigma), torch.zeros_like(sigma)
+    def backward(ctx: Any, of_total: Tensor | None, _: None, *of_weights: Tensor | None) -> Any:
+        rho, deviation, noise, kept, each, *means = ctx.saved_tensors
+        of_rho, of_mean = torch.empty_like(rho), torch.empty_like(rho)
+        slope = None if of_total is None else of_total.item()
+        center = ctx.center if each is None else each
+        g_row = None if all(g is None for g in of_weights) else _in_a_row(of_weights, rho, means)
+        rows = (rho, deviation, noise, kept, center, _in_a_row(means, rho), g_row, of_rho, of_mean)
+        for r, sigma, eps, there, middle, mean, g, by_rho, by_mean in _blocks(*rows):
+            if slope is None:
+                by_mean.copy_(g)
+                by_sigma = g * eps
             else:
-                offset = _offset(mean, center, ctx.prior, sigma)
-                slopes = ctx.prior.prior.slopes(offset, sigma, eps, of_total.item())
-            by_sigma = slopes[1]
-            if g is None:
-                by_mean.copy_(slopes[0])
-            else:
-                torch.add(g, slopes[0], out=by_mean)
-                by_sigma.addcmul_(g.to(eps.dtype), eps)
+                offset = _offset(mean, middle)
+                by_offset, by_sigma = ctx.prior.slopes(offset, sigma, eps, slope)
+                if g is None:
+                    by_mean.copy_(by_offset)
+                else:
+                    torch.add(g, by_offset, out=by_mean)
+                    by_sigma.addcmul_(g, eps)
             torch.ops.aten.softplus_backward.grad_input(by_sigma, r, 1, 20, grad_input=by_rho)
             if there is not None:
                 by_mean.mul_(there)
                 by_rho.mul_(there)
-        return None, None, None, None, of_rho, *of_means
+        return None, None, None, of_rho, None, *_shaped(of_mean, means)
 
-
-def _blocks(
-    flats: Sequence[Tensor | None], *shaped: Sequence[Tensor | None]
-) -> Iterator[tuple[Any, ...]]:
-    """Blocks of what is in one row, and of what has the shapes of the weights, side by side."""
-    first = 0
-    for own in zip(*shaped, strict=True):
-        like = own[0]
-        assert like is not None
-        size = like.numel()
-        step = BLOCK * torch.get_num_threads() if like.device.type == "cpu" else size
-        rows = [None if tensor is None else tensor.reshape(-1) for tensor in own]
-        for start in range(0, size, max(step, 1)):
-            stop = min(start + step, size)
-            yield (
-                *(None if flat is None else flat[first + start : first + stop] for flat in flats),
-                *(None if row is None else row[start:stop] for row in rows),
+    @staticmethod
+    def vmap(
+        info: Any,
+        in_dims: tuple[int | None, ...],
+        wanted: _Wanted,
+        kept: Tensor | None,
+        *tensors: Tensor | float | None,
+    ) -> tuple[Any, Any]:
+        """The same for many networks at once, by automatic differentiation."""
+        if kept is not None:
+            raise NotImplementedError(
+                "Bayesian: pruned weights and embeddings with padding have no place where many "
+                "networks are computed at once; treat them one by one."
             )
-        first += size
+
+        def of_one(
+            noise: Tensor, rho: Tensor, center: Tensor | float, *rest: Tensor
+        ) -> tuple[Tensor, ...]:
+            prior, means = wanted.prior_with(rest), rest[len(wanted.names) :]
+            sigma = F.softplus(rho)
+            mean = torch.cat([m.reshape(-1).to(sigma.dtype) for m in means])
+            drawn = _shaped(torch.addcmul(mean, sigma, noise), means) if wanted.weights else []
+            total = [] if prior is None else [prior.kl(mean - center, sigma, noise)]
+            return *total, sigma, *drawn
+
+        found = list(torch.vmap(of_one, in_dims[2:])(*tensors))
+        count = len(tensors) - 3 - len(wanted.names)
+        total = None if wanted.prior is None else found.pop(0)
+        out = (total, found.pop(0), *(found if wanted.weights else [None] * count))
+        return out, tuple(None if each is None else 0 for each in out)
 
 
-def _each(prior: CenteredPrior | None) -> Tensor | None:
-    """The means of a prior that has one for each weight."""
-    return prior.center if prior is not None and isinstance(prior.center, Tensor) else None
+def _tensors(prior: Prior) -> dict[str, Tensor]:
+    """Fields of a prior that are tensors: they stand for those of many networks."""
+    return {name: value for name, value in vars(prior).items() if isinstance(value, Tensor)}
 
 
-def _offset(mean: Tensor, center: Tensor | None, prior: CenteredPrior, like: Tensor) -> Tensor:
+def _in_a_row(
+    tensors: Sequence[Tensor | None], like: Tensor, shapes: Sequence[Tensor] = ()
+) -> Tensor:
+    """Tensors of weights in one row, in the dtype of another; zeros in the place of None."""
+    if len(tensors) == 1 and tensors[0] is not None:
+        return tensors[0].reshape(-1).to(like.dtype)
+    filled = [
+        like.new_zeros(shapes[i].numel()) if tensor is None else tensor.reshape(-1).to(like.dtype)
+        for i, tensor in enumerate(tensors)
+    ]
+    return torch.cat(filled)
+
+
+def _shaped(row: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
+    """What is in one row, in the shapes and dtypes of the weights."""
+    parts = row.split([mean.numel() for mean in like])
+    return [part.view(mean.shape).to(mean.dtype) for part, mean in zip(parts, like, strict=True)]
+
+
+def _blocks(*rows: Tensor | float | None) -> Iterator[tuple[Any, ...]]:
+    """Blocks of some rows, side by side; what is no row goes with all of them."""
+    first = rows[0]
+    assert isinstance(first, Tensor)
+    size = len(first)
+    step = BLOCK * torch.get_num_threads() if first.device.type == "cpu" else size
+    if size <= step:
+        yield rows
+        return
+    for start in range(0, size, step):
+        yield tuple(r[start : start + step] if isinstance(r, Tensor) else r for r in rows)
+
+
+def _offset(mean: Tensor, center: Tensor | float) -> Tensor:
     """The distance of means from those of the prior."""
-    precise = mean.to(like.dtype)
-    distance = prior.center if center is None else center
-    return precise if isinstance(distance, float) and distance == 0 else precise - distance
+    return mean if isinstance(center, float) and center == 0 else mean - center
 
 
 def _those(there: Tensor | None, *values: Tensor | None) -> list[Any]:
     """The values of weights that are there."""
     return [value if value is None or there is None else value[there] for value in values]
-
-
-def _empty(mean: Tensor) -> Tensor:
-    """A contiguous tensor like it."""
-    return torch.empty(mean.shape, dtype=mean.dtype, device=mean.device)

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from dubio.noise.vectorised import vectorised
+from dubio.noise.vectorised import is_vectorised
 
 
 class Likelihood(ABC):
@@ -112,7 +112,7 @@ def check_targets(y: Tensor, shape: torch.Size, outputs: Tensor) -> None:
 
 def all_true(condition: Tensor) -> bool:
     """Whether a condition on values holds; those of many at once are taken on trust."""
-    return vectorised() or bool(condition.all())
+    return is_vectorised(condition) or bool(condition.all())
 
 
 def sum_events(values: Tensor) -> Tensor:

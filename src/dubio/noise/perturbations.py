@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dubio.noise.layout import Layout
 from dubio.noise.numbers import Numbers
-from dubio.noise.vectorised import vectorised
+from dubio.noise.vectorised import is_vectorised
 
 # Fixed point of SELU's negative saturation, -lambda * alpha (Klambauer et al. 2017).
 _ALPHA_PRIME = -1.7580993408473766
@@ -57,8 +57,8 @@ class Dropout:
         mask = self.layout.spread(self.mask(numbers, x))
         if self.shift or self.fill:
             return mask.mul(x * self.scale + (self.shift - self.fill)).add_(self.fill)
-        if vectorised() or (torch.is_grad_enabled() and x.requires_grad):
-            return x * mask.mul_(self.scale)
+        if is_vectorised(mask) or (torch.is_grad_enabled() and x.requires_grad):
+            return x * (mask * self.scale)
         fits = mask.shape[1:] == x.shape[mask.dim() == x.dim() :]
         return torch.addcmul(x.new_zeros(()), x, mask, value=self.scale, out=mask if fits else None)
 
@@ -88,7 +88,7 @@ class Draw:
     call: int
     distribution: Literal["bernoulli", "uniform", "normal"]
     layout: Layout
-    keep: float = 1.0
+    keep: float = 0.5
 
     def __call__(self, numbers: Numbers, x: Tensor) -> Tensor:
         """The noise of every draw."""

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Self, final
 
+import torch
 from torch import Tensor, nn
 
 from dubio.noise.stochastic import Stochastic
-from dubio.priors.prior import Mean, Prior, finite, log, positive, shown, squares, sum_of_logs
+from dubio.priors.prior import Mean, Prior, finite, log, positive, shown, sum_of_logs
 
 
 @final
@@ -46,8 +47,9 @@ class Gaussian(Prior):
     def kl(self, offset: Tensor, deviation: Tensor, noise: Tensor | None) -> Tensor:
         """Σ log(s/σ) + (σ² + (μ − m)²)/(2s²) − ½."""
         constant = offset.numel() * (log(self.sigma) - 0.5)
-        second_moments = squares(deviation) + squares(offset)
-        return second_moments / (2 * self.sigma**2) - sum_of_logs(deviation) + constant
+        second_moments = torch.addcmul(deviation * deviation, offset, offset).sum()
+        scaled = second_moments * (0.5 / self.sigma**2) + constant
+        return scaled - sum_of_logs(deviation)
 
     def slopes(
         self, offset: Tensor, deviation: Tensor, noise: Tensor | None, factor: float

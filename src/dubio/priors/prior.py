@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from dubio.noise.vectorised import vectorised
+from dubio.noise.vectorised import is_vectorised
 
 Mean = float | Mapping[str, Tensor]
 
@@ -73,7 +73,9 @@ def log(value: float | Tensor) -> float | Tensor:
 def sum_of_logs(values: Tensor) -> Tensor:
     """Σ log v, with one logarithm for the product of four numbers where it cannot overflow."""
     quarter, left = divmod(values.numel(), 4)
-    if vectorised() or quarter < 256 or values.device.type != "cpu":  # too few to gain by it
+    if (
+        is_vectorised(values) or quarter < 256 or values.device.type != "cpu"
+    ):  # too few to gain by it
         return values.log().sum()
     low, high = torch.aminmax(values)
     if low < 1e-9 or high > 1e9:
