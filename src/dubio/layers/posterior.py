@@ -88,7 +88,7 @@ class Posterior:
         center = None if prior is None else prior.center
         given = {} if prior is None else _tensors(prior.prior)
         wanted = _Wanted(None if prior is None else prior.prior, tuple(given), weights)
-        total, _, *sampled = _Gaussian.apply(  # type: ignore[no-untyped-call]
+        total, _, _, *sampled = _Gaussian.apply(  # type: ignore[no-untyped-call]
             wanted, self.kept, noise, self.rho, center, *given.values(), *self.means
         )
         return Sample(sampled if weights else [], total)
@@ -136,55 +136,53 @@ class _Gaussian(Derivative):
         *means: Tensor,
     ) -> tuple[Tensor | None, ...]:
         prior = wanted.prior
-        total = None if prior is None else rho.new_zeros(())
+        mean = _in_a_row(means, rho)
+        deviation = F.softplus(rho)
         row = torch.empty_like(rho) if wanted.weights else None
-        deviation = torch.empty_like(rho)
-        rows = (rho, deviation, noise, kept, center, _in_a_row(means, rho), row)
-        for r, sigma, eps, there, middle, mean, w in _blocks(*rows):
-            torch.ops.aten.softplus.out(r, 1, 20, out=sigma)
+        totals = []
+        for sigma, eps, there, middle, mu, w in _blocks(deviation, noise, kept, center, mean, row):
             if w is not None:
-                torch.addcmul(mean, sigma, eps, out=w)
+                torch.addcmul(mu, sigma, eps, out=w)
                 if there is not None:
                     w.mul_(there)
             if prior is not None:
-                total += prior.kl(*_those(there, _offset(mean, middle), sigma, eps))
-        return total, deviation, *([None] * len(means) if row is None else _shaped(row, means))
+                totals.append(prior.kl(*_those(there, _offset(mu, middle), sigma, eps)))
+        total = None if prior is None else totals[0] if len(totals) == 1 else sum(totals)
+        weights = [None] * len(means) if row is None else _shaped(row, means)
+        return total, deviation, mean, *weights
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
         wanted, kept, noise, rho, center, *means = inputs
-        ctx.center = None if isinstance(center, Tensor) else center
-        each = center if isinstance(center, Tensor) else None
-        ctx.mark_non_differentiable(output[1])
-        ctx.save_for_backward(rho, output[1], noise, kept, each, *means)
-        ctx.prior = wanted.prior
+        _, deviation, mean, *_ = output
+        ctx.mark_non_differentiable(deviation, mean)
         ctx.set_materialize_grads(False)
+        each = center if isinstance(center, Tensor) else None
+        ctx.save_for_backward(rho, deviation, mean, noise, kept, each, *means)
+        ctx.center, ctx.prior = center, wanted.prior
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, of_total: Tensor | None, _: None, *of_weights: Tensor | None) -> Any:
-        rho, deviation, noise, kept, each, *means = ctx.saved_tensors
-        of_rho, of_mean = torch.empty_like(rho), torch.empty_like(rho)
-        slope = None if of_total is None else of_total.item()
+    def backward(
+        ctx: Any, of_total: Tensor | None, _: None, __: None, *of_weights: Tensor | None
+    ) -> Any:
+        rho, deviation, mean, noise, kept, each, *means = ctx.saved_tensors
         center = ctx.center if each is None else each
-        g_row = None if all(g is None for g in of_weights) else _in_a_row(of_weights, rho, means)
-        rows = (rho, deviation, noise, kept, center, _in_a_row(means, rho), g_row, of_rho, of_mean)
-        for r, sigma, eps, there, middle, mean, g, by_rho, by_mean in _blocks(*rows):
-            if slope is None:
-                by_mean.copy_(g)
-                by_sigma = g * eps
-            else:
-                offset = _offset(mean, middle)
-                by_offset, by_sigma = ctx.prior.slopes(offset, sigma, eps, slope)
-                if g is None:
-                    by_mean.copy_(by_offset)
-                else:
-                    torch.add(g, by_offset, out=by_mean)
-                    by_sigma.addcmul_(g, eps)
-            torch.ops.aten.softplus_backward.grad_input(by_sigma, r, 1, 20, grad_input=by_rho)
-            if there is not None:
-                by_mean.mul_(there)
-                by_rho.mul_(there)
+        if all(g is None for g in of_weights):
+            of_mean, of_deviation = torch.zeros_like(rho), torch.zeros_like(rho)
+        else:
+            of_mean = _in_a_row(of_weights, rho, means, own=True)
+            of_deviation = of_mean * noise
+        if of_total is not None:
+            factor = of_total.item()
+            for by_mean, by_sigma, mu, sigma, eps, middle in _blocks(
+                of_mean, of_deviation, mean, deviation, noise, center
+            ):
+                ctx.prior.add_slopes(by_mean, by_sigma, _offset(mu, middle), sigma, eps, factor)
+        of_rho = torch.ops.aten.softplus_backward(of_deviation, rho, 1, 20)
+        if kept is not None:
+            of_mean.mul_(kept)
+            of_rho.mul_(kept)
         return None, None, None, of_rho, None, *_shaped(of_mean, means)
 
     @staticmethod
@@ -210,12 +208,12 @@ class _Gaussian(Derivative):
             mean = torch.cat([m.reshape(-1).to(sigma.dtype) for m in means])
             drawn = _shaped(torch.addcmul(mean, sigma, noise), means) if wanted.weights else []
             total = [] if prior is None else [prior.kl(mean - center, sigma, noise)]
-            return *total, sigma, *drawn
+            return *total, sigma, mean, *drawn
 
         found = list(torch.vmap(of_one, in_dims[2:])(*tensors))
         count = len(tensors) - 3 - len(wanted.names)
         total = None if wanted.prior is None else found.pop(0)
-        out = (total, found.pop(0), *(found if wanted.weights else [None] * count))
+        out = (total, found.pop(0), found.pop(0), *(found if wanted.weights else [None] * count))
         return out, tuple(None if each is None else 0 for each in out)
 
 
@@ -225,22 +223,33 @@ def _tensors(prior: Prior) -> dict[str, Tensor]:
 
 
 def _in_a_row(
-    tensors: Sequence[Tensor | None], like: Tensor, shapes: Sequence[Tensor] = ()
+    tensors: Sequence[Tensor | None],
+    like: Tensor,
+    shapes: Sequence[Tensor] = (),
+    *,
+    own: bool = False,
 ) -> Tensor:
-    """Tensors of weights in one row, in the dtype of another; zeros in the place of None."""
-    if len(tensors) == 1 and tensors[0] is not None:
-        return tensors[0].reshape(-1).to(like.dtype)
-    filled = [
-        like.new_zeros(shapes[i].numel()) if tensor is None else tensor.reshape(-1).to(like.dtype)
+    """Tensors of weights in one row, in the dtype of another; zeros in the place of None.
+
+    With ``own`` the row has memory of its own, that can be written over.
+    """
+    rows = [
+        like.new_zeros(shapes[i].numel()) if tensor is None else tensor.reshape(-1)
         for i, tensor in enumerate(tensors)
     ]
-    return torch.cat(filled)
+    row = rows[0] if len(rows) == 1 else torch.cat(rows)
+    if row.dtype != like.dtype:
+        return row.to(like.dtype)
+    return row.clone() if own and len(rows) == 1 else row
 
 
 def _shaped(row: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
     """What is in one row, in the shapes and dtypes of the weights."""
-    parts = row.split([mean.numel() for mean in like])
-    return [part.view(mean.shape).to(mean.dtype) for part, mean in zip(parts, like, strict=True)]
+    parts = row.split([mean.numel() for mean in like]) if len(like) > 1 else [row]
+    return [
+        part.view(mean.shape) if mean.dtype == row.dtype else part.view(mean.shape).to(mean.dtype)
+        for part, mean in zip(parts, like, strict=True)
+    ]
 
 
 def _blocks(*rows: Tensor | float | None) -> Iterator[tuple[Any, ...]]:

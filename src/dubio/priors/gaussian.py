@@ -48,16 +48,21 @@ class Gaussian(Prior):
         """Σ log(s/σ) + (σ² + (μ − m)²)/(2s²) − ½."""
         constant = offset.numel() * (log(self.sigma) - 0.5)
         second_moments = torch.addcmul(deviation * deviation, offset, offset).sum()
-        scaled = second_moments * (0.5 / self.sigma**2) + constant
-        return scaled - sum_of_logs(deviation)
+        return second_moments * (0.5 / self.sigma**2) - (sum_of_logs(deviation) - constant)
 
-    def slopes(
-        self, offset: Tensor, deviation: Tensor, noise: Tensor | None, factor: float
-    ) -> tuple[Tensor, Tensor]:
+    def add_slopes(
+        self,
+        of_mean: Tensor,
+        of_deviation: Tensor,
+        offset: Tensor,
+        deviation: Tensor,
+        noise: Tensor | None,
+        factor: float,
+    ) -> None:
         """(μ − m)/s² and σ/s² − 1/σ."""
         precision = factor * self.sigma**-2
-        of_deviation = deviation.reciprocal().mul_(-factor)
-        return offset * precision, of_deviation.add_(deviation, alpha=precision)
+        of_mean.add_(offset, alpha=precision)
+        of_deviation.add_(deviation, alpha=precision).sub_(deviation.reciprocal(), alpha=factor)
 
     def __repr__(self) -> str:
         return f"Gaussian({self.sigma:g}{shown(self.mean)})"

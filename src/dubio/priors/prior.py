@@ -34,10 +34,16 @@ class Prior(ABC):
         """The divergence, or its estimate, in nats, summed over weights: a number."""
 
     @abstractmethod
-    def slopes(
-        self, offset: Tensor, deviation: Tensor, noise: Tensor | None, factor: float
-    ) -> tuple[Tensor, Tensor]:
-        """Its derivatives by μ and by σ of each weight, times a factor, in new tensors."""
+    def add_slopes(
+        self,
+        of_mean: Tensor,
+        of_deviation: Tensor,
+        offset: Tensor,
+        deviation: Tensor,
+        noise: Tensor | None,
+        factor: float,
+    ) -> None:
+        """Add its derivatives by μ and by σ of each weight, times a factor, to these tensors."""
 
 
 def positive(name: str, value: float) -> None:
