@@ -4,7 +4,7 @@ A perturbation is a value. Called with the numbers of S draws it returns the per
 all S draws at once, whether its input is the same for every draw or already differs among them.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 import torch
@@ -49,8 +49,19 @@ class Dropout:
     fill: float = 0.0
 
     def mask(self, numbers: Numbers, x: Tensor) -> Tensor:  # (S, *layout)
-        """The zeros and ones of every draw, in the dtype of x."""
-        return numbers.bernoulli((self.site,), self.keep, self.layout.shape, x)
+        """The zeros and ones of every draw, in the dtype of x.
+
+        Noise that is spread by an index may be as long as the batch has time steps: each draw has
+        a seed of its own then, so that longer noise begins with the shorter one.
+        """
+        if self.layout.index is None:
+            return numbers.bernoulli((self.site,), self.keep, self.layout.shape, x)
+        alone = replace(numbers, indices=range(1))
+        masks = [
+            alone.bernoulli((self.site, draw), self.keep, self.layout.shape, x)
+            for draw in numbers.indices
+        ]
+        return torch.cat(masks)
 
     def __call__(self, numbers: Numbers, x: Tensor) -> Tensor:
         """The perturbed tensor of every draw."""
