@@ -10,6 +10,8 @@ import pickle
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
 
 import numpy
 import torch
@@ -19,7 +21,7 @@ from dubio.draws.absence import no_sites
 from dubio.draws.tape import Tape
 from dubio.draws.traced import Recorder, Traced, UnshareableError
 from dubio.noise.interceptor import BatchSize, Interceptor, no_interception
-from dubio.noise.layout import Probe
+from dubio.noise.layout import BatchAxis, Probe
 from dubio.noise.modes import gates, missed_gates, remember_gates, sampling_mode
 from dubio.noise.numbers import Numbers
 from dubio.noise.sites import Site, Sites
@@ -42,6 +44,17 @@ def no_gradients() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def quietly(device: torch.device) -> Iterator[None]:
+    """Operations as they are on a tape: no noise, no gradients, no mixed precision around them."""
+    with no_interception(), no_gradients():
+        if not torch.is_autocast_enabled(device.type):
+            yield
+            return
+        with torch.autocast(device.type, enabled=False):
+            yield
+
+
 class Engine:
     """Draws from one network on one batch.
 
@@ -51,6 +64,11 @@ class Engine:
         rows: Number of rows of the batch.
         numbers: The noise of all draws.
         chosen: Which sites are noisy.
+        inputs: The tensors that the network is called with, if the tape is to begin there.
+        owned: The tensors of the network, then.
+
+    Attributes:
+        tape: The tape, if the network can be taped and the tape repeats it.
     """
 
     def __init__(
@@ -60,6 +78,8 @@ class Engine:
         rows: int,
         numbers: Numbers,
         chosen: Callable[[Site], bool],
+        inputs: Sequence[Tensor] | None = None,
+        owned: Sequence[Tensor] = (),
     ) -> None:
         self._run = run
         self._roots = roots
@@ -69,23 +89,31 @@ class Engine:
         self._feeds_torch = False  # whether the network draws from torch's generator unseen
         self._doubtful: Sites | None = None  # the sites, if the output may not depend on them
         self._batch = self._probe(rows) if numbers.shared and rows > 1 else BatchSize(rows)
-        self._tape, self._first = self._record()
+        self._inputs = inputs
+        self._owned = owned
+        self._fixed: list[Any] = []  # what the tape starts from
+        self.tape, self._first, self.sites = self._record()
         if numbers.shared and len(self._first) != rows:
             raise ValueError(
                 f"shared=True: expected an output with the {rows} rows of x, got shape "
                 f"{tuple(self._first.shape)}; rows come first in x and in the output."
             )
 
+    @property
+    def from_inputs(self) -> bool:
+        """Whether the tape begins at the inputs."""
+        return self._inputs is not None
+
     def chunks(self, chunk: int | None = None) -> Iterator[Tensor]:
         """All draws in order, ``chunk`` (or as many as fit the budget) at a time: (s, B, …)."""
         yield self._first[None]
         draws = len(self._numbers.indices)
-        if self._tape is None or not self._repeats(self._tape):
+        if self.tape is None:
             yield from self._one_by_one(draws)
             return
-        size = chunk or max(1, CHUNK_BYTES // max(1, self._tape.bytes_per_draw))
+        size = chunk or fitting(self.tape)
         for start in range(1, draws, size):
-            yield self._play(self._tape, start, start + size)
+            yield self._play(self.tape, start, start + size)
 
     def _one_by_one(self, draws: int) -> Iterator[Tensor]:
         varies = draws == 1
@@ -97,15 +125,17 @@ class Engine:
             raise no_sites(self._roots, self._doubtful, self._chosen)
 
     def _play(self, tape: Tape, start: int, stop: int) -> Tensor:
-        device = self._first.device.type
-        with no_interception(), no_gradients(), torch.autocast(device, enabled=False):
-            return tape.play(self._numbers.part(start, stop))
+        with quietly(self._first.device):
+            return tape.play(self._fixed, self._numbers.part(start, stop))
 
-    def _repeats(self, tape: Tape) -> bool:
+    def _repeats(self, tape: Tape, first: Tensor) -> bool:
         """Whether playing the tape gives what the network gave, asked once for every structure."""
-        if len(self._numbers.indices) == 1 or tape.signature in _verified:
-            return True
-        if not _agree(self._play(tape, 0, 2)[0], self._first):
+        with quietly(first.device):
+            self._fixed = tape.start(self._inputs or ())
+            if len(self._numbers.indices) == 1 or tape.signature in _verified:
+                return True
+            repeated = tape.play(self._fixed, self._numbers.part(0, 2))[0]
+        if not _agree(repeated, first):
             logger.warning(
                 "a recorded pass did not repeat; the network runs once per draw instead, with the "
                 "same results. Please report this network."
@@ -114,44 +144,55 @@ class Engine:
         _verified.add(tape.signature)
         return True
 
-    def _record(self) -> tuple[Tape | None, Tensor]:
-        """Run the network once: the tape if it can be played, and the first draw."""
-        recorder = Recorder(shared=self._numbers.shared)
-        numbers = self._numbers.part(0, 1)
+    def _record(self) -> tuple[Tape | None, Tensor, Sites]:
+        """Run the network once: the tape if it can be played, the first draw, and the sites."""
+        shared = self._numbers.shared
+        recorder = Recorder(shared=shared, inputs=self._inputs, owned=self._owned)
+        tape, numbers = recorder.tape, self._numbers.part(0, 1)
         elsewhere = _other_generators()
         try:
-            with recorder.refusing_unfed_randomness():
+            with recorder:
                 output, sites = self._pass(numbers, recorder)
             recorder.check_overwritten(output)
             if _other_generators() != elsewhere:
-                recorder.tape.obstacle = "random numbers of Python or numpy were drawn meanwhile"
+                tape.obstacle = "random numbers of Python or numpy were drawn meanwhile"
             slot = output.slot if isinstance(output, Traced) else None
             output = output.value if isinstance(output, Traced) else output
         except UnshareableError:
             raise
         except Exception as error:  # whatever it is, a pass without recording tells better
-            logger.info("one pass per draw, since %s", recorder.tape.obstacle or repr(error))
+            if self._inputs is not None:
+                return self._record_less(tape.obstacle or repr(error))
+            logger.info("one pass per draw, since %s", tape.obstacle or repr(error))
             self._feeds_torch = recorder.met_unfed_randomness
             output, sites = self._pass(numbers, None)
             if self._feeds_torch:
                 self._doubtful = sites
             elif not any(map(self._chosen, sites)):
                 raise no_sites(self._roots, sites, self._chosen) from None
-            return None, output
+            return None, output, sites
         finally:
             recorder.close()
         if self._find_gates(sites):
             return self._record()
         if slot is not None:
-            recorder.tape.finish(slot, shared=self._numbers.shared)
-        elif recorder.tape.obstacle is None:
+            tape.finish(slot, shared=shared)
+        elif tape.obstacle is None:
             raise no_sites(self._roots, sites, self._chosen)
         else:  # a branch may have chosen it
             self._doubtful = sites
-        if recorder.tape.obstacle is not None:
-            logger.info("one pass per draw, since %s", recorder.tape.obstacle)
-            return None, output
-        return recorder.tape, output
+        if tape.obstacle is not None:
+            logger.info("one pass per draw, since %s", tape.obstacle)
+            return None, output, sites
+        if self._repeats(tape, output):
+            return tape, output, sites
+        return None, output, sites
+
+    def _record_less(self, reason: str) -> tuple[Tape | None, Tensor, Sites]:
+        """Record from the first noise on."""
+        logger.info("the part before the noise is not recorded, since %s", reason)
+        self._inputs = None
+        return self._record()
 
     def _find_gates(self, sites: Sites) -> bool:
         """Whether raising the flag of some more modules shows dropouts that were not reached."""
@@ -165,7 +206,7 @@ class Engine:
             numbers,
             roots=self._roots,
             chosen=self._chosen,
-            batch=self._batch,
+            batch=self._batch if recorder is None else _Unrecorded.of(self._batch, recorder),
             executor=recorder,
             evaluating=True,
         )
@@ -187,6 +228,29 @@ class Engine:
     def _watch(self, order: Tensor) -> list[Tensor]:
         """The tensors at all sites of a pass without noise."""
         return watch(lambda: self._run(order), self._roots, self._gates).tensors
+
+
+@dataclass(frozen=True)
+class _Unrecorded(BatchSize):
+    """What is known of the batch, found out without a trace on the tape."""
+
+    recorder: Recorder | None = None
+
+    @classmethod
+    def of(cls, batch: BatchSize, recorder: Recorder) -> "_Unrecorded":
+        """The same for a recorded pass."""
+        return cls(batch.rows, batch.probes, recorder)
+
+    def axis(self, site: int, shape: torch.Size) -> BatchAxis | None:
+        """The axis of the batch in the noise of a site; None if there is none."""
+        assert self.recorder is not None
+        with self.recorder.paused():
+            return super().axis(site, shape)
+
+
+def fitting(tape: Tape) -> int:
+    """How many draws to compute at a time."""
+    return max(1, CHUNK_BYTES // max(1, tape.bytes_per_draw))
 
 
 def watch(

@@ -51,10 +51,9 @@ class Dropout:
     def mask(self, numbers: Numbers, x: Tensor) -> Tensor:  # (S, *layout)
         """The zeros and ones of every draw, in the dtype of x.
 
-        Noise that is spread by an index may be as long as the batch has time steps: each draw has
-        a seed of its own then, so that longer noise begins with the shorter one.
+        Where noise grows with the batch each draw has a seed of its own.
         """
-        if self.layout.index is None:
+        if not self.layout.grows:
             return numbers.bernoulli((self.site,), self.keep, self.layout.shape, x)
         alone = replace(numbers, indices=range(1))
         masks = [
