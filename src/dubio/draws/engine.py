@@ -6,7 +6,6 @@ draws random numbers itself, …) it runs once per draw instead, with the same n
 """
 
 import logging
-import pickle
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -206,7 +205,7 @@ class Engine:
             numbers,
             roots=self._roots,
             chosen=self._chosen,
-            batch=self._batch if recorder is None else _Unrecorded.of(self._batch, recorder),
+            batch=self._batch,
             executor=recorder,
             evaluating=True,
         )
@@ -223,7 +222,7 @@ class Engine:
             logger.info("the axis of the batch is guessed, since %r", error)
             return BatchSize(rows)
         both = zip(forwards, backwards, strict=True)
-        return BatchSize(rows, tuple(Probe(one, other, len(few)) for one, other in both))
+        return _Unrecorded(rows, tuple(Probe(one, other, len(few)) for one, other in both))
 
     def _watch(self, order: Tensor) -> list[Tensor]:
         """The tensors at all sites of a pass without noise."""
@@ -232,19 +231,11 @@ class Engine:
 
 @dataclass(frozen=True)
 class _Unrecorded(BatchSize):
-    """What is known of the batch, found out without a trace on the tape."""
-
-    recorder: Recorder | None = None
-
-    @classmethod
-    def of(cls, batch: BatchSize, recorder: Recorder) -> "_Unrecorded":
-        """The same for a recorded pass."""
-        return cls(batch.rows, batch.probes, recorder)
+    """What is known of the batch, found out without a trace on a tape."""
 
     def axis(self, site: int, shape: torch.Size) -> BatchAxis | None:
         """The axis of the batch in the noise of a site; None if there is none."""
-        assert self.recorder is not None
-        with self.recorder.paused():
+        with torch._C._DisableTorchDispatch():
             return super().axis(site, shape)
 
 
@@ -300,7 +291,15 @@ def _fed(numbers: Numbers) -> Iterator[None]:
 
 def _other_generators() -> tuple[object, ...]:
     """The state of the global generators of Python and numpy."""
-    return random.getstate(), pickle.dumps(numpy.random.get_state(legacy=False))
+    state = numpy.random.get_state(legacy=False)
+    return random.getstate(), _parts(state)
+
+
+def _parts(state: Any) -> Any:
+    """The state of a generator of numpy, as something that can be compared."""
+    if isinstance(state, dict):
+        return tuple(map(_parts, state.values()))
+    return state.tobytes() if isinstance(state, numpy.ndarray) else state
 
 
 def _agree(a: Tensor, b: Tensor) -> bool:

@@ -1,8 +1,8 @@
-"""The tape: what a network does, as a straight line of steps, to be played for many draws at once.
+"""The tape: what a network does, as a line of steps, to be played for many draws at once.
 
-Slots hold values: *fixed* ones are the same for all draws, *stacked* ones differ among them and have
-the draws as their first axis. The steps whose operands are all fixed are the trunk: they run once,
-by `start`; then `play` runs the others with the numbers of some draws, as often as there are chunks.
+Slots hold values: *fixed* ones are the same for all draws, *stacked* ones differ among them and
+have the draws as their first axis. The steps whose operands are all fixed are the trunk: they run
+once, by `start`; then `play` runs the others with the numbers of some draws, chunk by chunk.
 
 A tape begins at the first perturbation, and what it reads of the trunk are constants; or it begins
 at the inputs, and can be played for other inputs of the same shapes.
@@ -145,7 +145,7 @@ class Line:
             later.update(involved)
         self._spent.reverse()
         self._plays: list[Play] = [step.play for step in steps]
-        self._compiled = False
+        self._found = self._compiled = False
 
     @property
     def bytes(self) -> int:
@@ -162,13 +162,14 @@ class Line:
 
     def run(self, values: list[Any], numbers: Numbers) -> None:
         """Carry the steps out; the first time, each finds its way."""
+        if self._found and not self._compiled:
+            self._plays = [step.compiled() for step in self._steps]
+            self._compiled = True
         for play, spent in zip(self._plays, self._spent, strict=True):
             play(values, numbers)
             for number in spent:
                 values[number] = None
-        if not self._compiled:
-            self._plays = [step.compiled() for step in self._steps]
-            self._compiled = True
+        self._found = True
 
 
 _NO_NUMBERS = Numbers(0, range(0), shared=False)

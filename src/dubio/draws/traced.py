@@ -8,8 +8,8 @@ constants; unless the tape is to serve for other inputs too, see `dubio.draws.tr
 """
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -119,7 +119,6 @@ class Recorder(TorchDispatchMode):
         self.met_unfed_randomness = False
         self._shared = shared
         self._open = True
-        self._paused = False
         self._overwritten: list[Tensor] = []
         self._traced: list[weakref.ref[Traced]] = []
 
@@ -132,8 +131,6 @@ class Recorder(TorchDispatchMode):
     ) -> Any:
         """Look at an operation and carry it out."""
         kwargs = kwargs or {}
-        if self._paused:
-            return func(*args, **kwargs)
         traits = traits_of(func)
         if traits.random and kwargs.get("generator") is None:
             self._refuse_unfed_randomness(str(func))
@@ -162,15 +159,6 @@ class Recorder(TorchDispatchMode):
         trunk.record(func, arguments, [leaf for leaf in _leaves(out) if isinstance(leaf, Tensor)])
         return out
 
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Let operations be carried out without a trace."""
-        paused, self._paused = self._paused, True
-        try:
-            yield
-        finally:
-            self._paused = paused
-
     def close(self) -> None:
         """Stop recording; what the network has kept of this pass becomes a plain tensor."""
         self._open = False
@@ -192,7 +180,7 @@ class Recorder(TorchDispatchMode):
             self._refuse(f"dropout of a {x.layout} tensor")
         if torch.is_grad_enabled():
             self._refuse("the network takes gradients itself")
-        with self.paused():
+        with torch._C._DisableTorchDispatch():
             value = perturbation(numbers, x.value if type(x) is Traced else x)[0]
         return self.trace(value, self.tape.perturb(perturbation, self._operand(x), value))
 
@@ -284,7 +272,7 @@ class Recorder(TorchDispatchMode):
     def _carry_out(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Call a function for the one draw, out of sight."""
         named = {name: _plain(arg) for name, arg in kwargs.items()}
-        with self.paused(), torch._C.DisableTorchFunction():
+        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
             return function(*map(_plain, args), **named)
 
     def _arguments(

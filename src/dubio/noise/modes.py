@@ -36,7 +36,7 @@ def sampling_mode(roots: Iterable[nn.Module], raised: set[nn.Module]) -> Iterato
 
     Several threads may do so with the same modules: the flags return when the last one leaves.
     """
-    modules = list(dict.fromkeys(module for root in roots for module in root.modules()))
+    modules = _modules(roots)
     with _lock:
         for module in modules:
             users, own = _borrowed.get(module, (0, module.training))
@@ -56,7 +56,11 @@ def sampling_mode(roots: Iterable[nn.Module], raised: set[nn.Module]) -> Iterato
 
 
 def _set_flag(module: nn.Module, training: bool) -> None:
-    if module.training != training:
+    if module.training == training:
+        return
+    if type(module).__setattr__ is nn.Module.__setattr__:  # which looks for tensors and modules
+        object.__setattr__(module, "training", training)
+    else:
         module.training = training
 
 
@@ -67,17 +71,26 @@ def gates(roots: Iterable[nn.Module]) -> set[nn.Module]:
     """
     return {
         module
-        for root in roots
-        for module in root.modules()
-        if not is_registered(module)
+        for module in _modules(roots)
+        if (methods := _methods_with_gates(type(module)))
+        and not is_registered(module)
         and (
             module in _found_gates
-            or any(
-                any(_is_dropout(module, name, names) for name in names)
-                for names in _methods_with_gates(type(module))
-            )
+            or any(any(_is_dropout(module, name, names) for name in names) for names in methods)
         )
     }
+
+
+def _modules(roots: Iterable[nn.Module]) -> list[nn.Module]:
+    """All modules, each once, like ``root.modules()`` but at a fraction of its time."""
+    found: dict[nn.Module, None] = {}
+    waiting = [*roots]
+    while waiting:
+        module = waiting.pop()
+        if module not in found:
+            found[module] = None
+            waiting += [part for part in module._modules.values() if part is not None]
+    return list(found)
 
 
 def remember_gates(found: Iterable[nn.Module]) -> None:
@@ -90,13 +103,12 @@ def missed_gates(roots: Iterable[nn.Module], sites: Iterable[Site]) -> set[nn.Mo
     reached = {site.module for site in sites}
     return {
         module
-        for root in roots
-        for module in root.modules()
-        if any(
+        for module in _modules(roots)
+        if _methods_with_gates(type(module))
+        and any(
             isinstance(part, nn.modules.dropout._DropoutNd) and part.p > 0 and part not in reached
             for part in module.children()
         )
-        and _methods_with_gates(type(module))
     }
 
 

@@ -83,9 +83,9 @@ class Numbers:
 
     def _asked(self, made: Tensor, together: int, shape: torch.Size) -> Tensor:  # (S, *shape)
         """The draws that were asked for, among those of their blocks."""
-        made = made.view(len(made) * together, *shape)
-        start = self.indices[0] % together
-        return made if len(made) == len(self.indices) else made[start : start + len(self.indices)]
+        made = made.view(made.shape[0] * together, *shape)
+        start, draws = self.indices[0] % together, len(self.indices)
+        return made if made.shape[0] == draws else made[start : start + draws]
 
     def _fill(
         self,

@@ -16,6 +16,7 @@ from dubio.noise.vectorised import vectorised
 
 # Fixed point of SELU's negative saturation, -lambda * alpha (Klambauer et al. 2017).
 _ALPHA_PRIME = -1.7580993408473766
+_ZERO = torch.zeros(())
 
 
 class Perturbation(Protocol):
@@ -64,13 +65,16 @@ class Dropout:
 
     def __call__(self, numbers: Numbers, x: Tensor) -> Tensor:
         """The perturbed tensor of every draw."""
-        mask = self.layout.spread(self.mask(numbers, x))
+        mask = self.mask(numbers, x)
+        if self.layout.index is not None:
+            mask = self.layout.spread(mask)
         if self.shift or self.fill:
             return mask.mul(x * self.scale + (self.shift - self.fill)).add_(self.fill)
         if vectorised() or (torch.is_grad_enabled() and x.requires_grad):
             return x * mask.mul_(self.scale)
         fits = mask.shape[1:] == x.shape[mask.dim() == x.dim() :]
-        return torch.addcmul(x.new_zeros(()), x, mask, value=self.scale, out=mask if fits else None)
+        zero = _ZERO if x.dtype == torch.float32 and x.is_cpu else x.new_zeros(())
+        return torch.addcmul(zero, x, mask, value=self.scale, out=mask if fits else None)
 
 
 def plain_dropout(site: int, rate: float, layout: Layout) -> Dropout:
