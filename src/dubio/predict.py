@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from operator import index
-from typing import Any, SupportsIndex, final
+from typing import Any, SupportsIndex, cast, final
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from dubio.noise import inputs
 from dubio.noise.inputs import Inputs, Network, Select
 from dubio.noise.modes import gates
 from dubio.noise.noise import Noise
+from dubio.noise.numbers import Numbers
 from dubio.noise.sites import Site, Sites, Where, chooser
 from dubio.predictive.predictive import Predictive, StoredDraws
 
@@ -160,15 +161,28 @@ class Predictor:
                     "predictor with one batch after the other."
                 )
             return self.once(x, generator)
-        if noise is None:
-            numbers = Noise(self._draws, shared=self._shared, generator=generator).numbers
-        else:
-            numbers = self._given(x, noise)
-        chunks, _ = self._prepared.chunks(x, numbers, self._chunk)
+        batch = cast(Inputs, x)
+        numbers = self._numbers(generator if noise is None else torch.Generator())
+        if noise is not None:
+            numbers = self._prepared.given(batch, noise, numbers, self._chunk)
+        chunks, _ = self._prepared.chunks(batch, numbers, self._chunk)
         first = next(chunks)
         self._likelihood.check(first)
         found = first if len(first) == len(numbers.indices) else torch.cat([first, *chunks])
         return Predictive(self._likelihood, StoredDraws(found))
+
+    def noise(
+        self, x: Inputs, generator: torch.Generator | None = None
+    ) -> dict[str, Tensor]:  # each (S, …)
+        """The noise of a call, by the names of the sites: tensors with the draws first.
+
+        For dropouts these are zeros and ones; for dubio's own layers and registered modules the
+        numbers that they ask for. Further noises of one site have names such as ``"head[1]"``.
+        """
+        return self._prepared.noise(x, self._numbers(generator), self._chunk)[0]
+
+    def _numbers(self, generator: torch.Generator | None) -> Numbers:
+        return Noise(self._draws, shared=self._shared, generator=generator).numbers
 
     def once(
         self,
@@ -178,7 +192,7 @@ class Predictor:
         keep_draws: bool = True,
     ) -> Predictive:
         """The same for one time: nothing is recorded that further calls could use."""
-        numbers = Noise(self._draws, shared=self._shared, generator=generator).numbers
+        numbers = self._numbers(generator)
         check = self._likelihood.check
         source = NetworkDraws(
             self._model, x, numbers, check, self._chunk, self._where, self._select

@@ -1,4 +1,4 @@
-"""The numbers of a draw are a function of seed, site, draw and shape, however they are asked for."""
+"""The numbers of a draw are a function of seed, site, draw and shape, however asked for."""
 
 from collections.abc import Callable
 

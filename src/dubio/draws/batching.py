@@ -209,11 +209,11 @@ def _view(operation: Operation, values: Values) -> Tensor:
     aten.addmm.default,
     condition=lambda arguments: arguments.stacked == [1] and not arguments.deep,
 )
-def _affine(operation: Operation, values: Values) -> Tensor:
+def _affine(operation: Operation, values: Values) -> Any:
     (bias, x, *others), kwargs = operation.arguments.filled(values)
     if bias.dim() != 1:
         raise RuleDoesNotFitError
-    out: Tensor = operation.function(bias, x.flatten(0, 1), *others, **kwargs)
+    out = operation.function(bias, x.flatten(0, 1), *others, **kwargs)
     return out.unflatten(0, x.shape[:2])
 
 
@@ -261,7 +261,7 @@ def _recurrent_cell(operation: Operation, values: Values) -> list[Tensor]:
     F.scaled_dot_product_attention,
     condition=lambda arguments: not arguments.deep and arguments.stacked[-1] <= 2,
 )
-def _attention(operation: Operation, values: Values) -> Tensor:
+def _attention(operation: Operation, values: Values) -> Any:
     """Draws become rows of queries, keys and values."""
     if len(operation.shapes[0]) != 4:
         raise RuleDoesNotFitError
@@ -273,7 +273,7 @@ def _attention(operation: Operation, values: Values) -> Tensor:
     if mask is not None and mask.dim() == 4 and len(mask) > 1:
         mask = mask.repeat(draws, 1, 1, 1)
     others = {name: arg for name, arg in kwargs.items() if name != "attn_mask"}
-    out: Tensor = operation.function(*rows, mask, *args[4:], **others)
+    out = operation.function(*rows, mask, *args[4:], **others)
     return out.unflatten(0, (draws, -1))
 
 

@@ -127,10 +127,14 @@ class Engine:
         with quietly(self._first.device):
             return tape.play(self._fixed, self._numbers.part(start, stop))
 
-    def _repeats(self, tape: Tape, first: Tensor) -> bool:
+    def _repeats(self, recorder: Recorder, first: Tensor) -> bool:
         """Whether playing the tape gives what the network gave, asked once for every structure."""
+        tape, trunk = recorder.tape, recorder.trunk
         with quietly(first.device):
-            self._fixed = tape.start(self._inputs or ())
+            if trunk is not None and tape.doubt is not None:
+                self._fixed = tape.resume(trunk.values)
+            else:
+                self._fixed = tape.start(self._inputs or ())
             if len(self._numbers.indices) == 1 or tape.signature in _verified:
                 return True
             repeated = tape.play(self._fixed, self._numbers.part(0, 2))[0]
@@ -183,7 +187,7 @@ class Engine:
         if tape.obstacle is not None:
             logger.info("one pass per draw, since %s", tape.obstacle)
             return None, output, sites
-        if self._repeats(tape, output):
+        if self._repeats(recorder, output):
             return tape, output, sites
         return None, output, sites
 

@@ -1,13 +1,14 @@
 """A network prepared for many predictions: recorded once for each form of its inputs.
 
-The tape begins at the inputs, so that further calls run torch operations and nothing else. Before
-each call the network is looked at (`dubio.draws.structure`); if it has changed, it is recorded anew.
+The tape begins at the inputs, so that further calls run torch operations and nothing else.
+Before each call the network is looked at (`dubio.draws.structure`); if it has changed, it is
+recorded anew.
 """
 
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any, final
 
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from dubio.draws.engine import Engine, fitting, quietly
+from dubio.draws.given import GivenNumbers, NotedNumbers, Place, check_given, named
 from dubio.draws.structure import Structure
 from dubio.draws.tape import Tape
 from dubio.noise import inputs
@@ -79,21 +81,49 @@ class Prepared:
     ) -> tuple[Iterator[Tensor], Sites]:
         """All draws in order, ``chunk`` (or as many as fit the budget) at a time; and the sites."""
         form = _form(batch, numbers.shared)
-        if form is not None:
-            known, recording = self._find(form.key)
-            if not known:
-                with self._to_record:
-                    known, recording = self._find(form.key)  # another thread may have been faster
-                    if not known:
-                        engine, recording = self._record(form, batch, numbers)
-                if recording is None:
-                    return engine.chunks(chunk), engine.sites
-            if recording is not None:
-                if any(_may_hold_nan(tensor) for tensor in form.tensors):
-                    inputs.check(self._model, batch)
-                return recording.chunks(form.tensors, numbers, chunk), recording.sites
+        if form is None:
+            return self._anew(batch, numbers, chunk)
+        known, recording = self._find(form.key)
+        if not known:
+            with self._to_record:
+                known, recording = self._find(form.key)  # another thread may have been faster
+                if not known:
+                    engine, recording = self._record(form, batch, numbers)
+                    if recording is None:
+                        return engine.chunks(chunk), engine.sites
+        if recording is None:
+            return self._anew(batch, numbers, chunk)
+        if any(map(_may_hold_nan, form.tensors)):
+            inputs.check(self._model, batch)
+        return recording.chunks(form.tensors, numbers, chunk), recording.sites
+
+    def _anew(
+        self, batch: Inputs, numbers: Numbers, chunk: int | None
+    ) -> tuple[Iterator[Tensor], Sites]:
         engine = self._engine(batch, numbers)
         return engine.chunks(chunk), engine.sites
+
+    def noise(
+        self, batch: Inputs, numbers: Numbers, chunk: int | None
+    ) -> tuple[dict[str, Tensor], dict[str, Place]]:
+        """What these numbers are at every site, with draws first; and which place is which."""
+        noting = NotedNumbers(numbers.seed, numbers.indices, numbers.shared)
+        chunks, sites = self.chunks(batch, noting, chunk)
+        for _ in chunks:
+            pass
+        names = named(noting.noted, sites, len(numbers.indices))
+        rows = {name: noting.noted[place] for name, place in names.items()}
+        return {
+            name: torch.stack([row[draw] for draw in numbers.indices]) for name, row in rows.items()
+        }, names
+
+    def given(
+        self, batch: Inputs, given: Mapping[str, Tensor], numbers: Numbers, chunk: int | None
+    ) -> GivenNumbers:
+        """Given noise as numbers, if it is such as these numbers would give."""
+        expected, names = self.noise(batch, numbers, chunk)
+        places = check_given(given, expected, names)
+        return GivenNumbers(numbers.seed, numbers.indices, numbers.shared, places)
 
     def _find(self, key: Hashable) -> tuple[bool, Recording | None]:
         """Whether inputs of this form are known, and their recording if there can be one."""
@@ -179,7 +209,7 @@ class _Form:
 
 
 def _may_hold_nan(tensor: Tensor) -> bool:
-    return tensor.is_floating_point() and not math.isfinite(tensor.sum())
+    return tensor.is_floating_point() and not math.isfinite(tensor.detach().sum())
 
 
 def _leaf_form(leaf: Any) -> Hashable:

@@ -8,7 +8,7 @@ A tape begins at the first perturbation, and what it reads of the trunk are cons
 at the inputs, and can be played for other inputs of the same shapes.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
 from torch import Tensor
@@ -41,7 +41,6 @@ class Tape:
         self._constants: list[tuple[Tensor, int]] = []
         self._inputs: list[Slot] = []
         self._output: Slot
-        self.writes = False  # whether the trunk writes over tensors
 
     def slot(self, value: Tensor, *, fixed: bool) -> Slot:
         """A place for one more value."""
@@ -85,7 +84,6 @@ class Tape:
             if mutates or not needed.isdisjoint(step.outputs):
                 kept.append(step)
                 needed.update(step.inputs)
-                self.writes = self.writes or (mutates and step.outputs[0].fixed)
         self._output = output
         self._steps = fuse_masked_layers(kept[::-1]) if shared else kept[::-1]
         draws = [step for step in self._steps if not step.outputs[0].fixed]
@@ -114,9 +112,13 @@ class Tape:
         """All values that are the same for all draws, by slot."""
         values: list[Any] = [None] * self._slots
         for slot, value in zip(self._inputs, inputs, strict=True):
-            values[slot.number] = value.clone() if self.writes else value
+            values[slot.number] = value
         self._trunk.run(values, _NO_NUMBERS)
         return values
+
+    def resume(self, known: Mapping[int, Tensor]) -> list[Any]:
+        """What `start` would give, from the values of the recorded pass."""
+        return [known.get(number) for number in range(self._slots)]
 
     def play(self, fixed: list[Any], numbers: Numbers) -> Tensor:  # (S, B, …)
         """The output for every draw, from what `start` gave."""

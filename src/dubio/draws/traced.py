@@ -115,7 +115,7 @@ class Recorder(TorchDispatchMode):
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.tape = Tape()
-        self._trunk = None if inputs is None else Trunk(self.tape, inputs, owned)
+        self.trunk = None if inputs is None else Trunk(self.tape, inputs, owned)
         self.met_unfed_randomness = False
         self._shared = shared
         self._open = True
@@ -140,9 +140,9 @@ class Recorder(TorchDispatchMode):
 
     def plain(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Carry out an operation that does not depend on the noise."""
-        if self._trunk is None:
+        if self.trunk is None:
             return func(*args, **kwargs)
-        trunk, traits = self._trunk, traits_of(func)
+        trunk, traits = self.trunk, traits_of(func)
         if traits.reads:
             trunk.look(args[0])
             return func(*args, **kwargs)
@@ -213,8 +213,8 @@ class Recorder(TorchDispatchMode):
         name = getattr(function, "__name__", "")
         if self._overwritten and name not in _METADATA:
             self.check_overwritten((args, kwargs))
-        if self._trunk is not None and name in LOOKS and args:
-            self._trunk.look(args[0])
+        if self.trunk is not None and name in LOOKS and args:
+            self.trunk.look(args[0])
         if name.endswith("_") and args and type(args[0]) is not Traced:
             changed = self._out_of_place(name, args, kwargs)
             if changed is not None:
@@ -297,7 +297,7 @@ class Recorder(TorchDispatchMode):
         if type(x) is Traced:
             return x.slot
         self.tape.hold(x)
-        return x if self._trunk is None else self._trunk.operand(x)
+        return x if self.trunk is None else self.trunk.operand(x)
 
     def _refuse(self, obstacle: str) -> None:
         """Give the recording up, also if the network swallows the exception."""

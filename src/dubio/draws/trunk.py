@@ -31,12 +31,20 @@ class Trunk:
         tape: Where it is recorded.
         inputs: The inputs, in the order in which the tape will get others.
         owned: Tensors that are there before the pass, and may change in place.
+
+    Attributes:
+        values: What was computed in this pass, by slot.
     """
 
     def __init__(self, tape: Tape, inputs: Iterable[Tensor], owned: Iterable[Tensor]) -> None:
         self._tape = tape
         self._owned = {id(tensor): tensor for tensor in owned}
-        self._known = {id(x): (x, tape.input(x)) for x in inputs}  # as long as they are kept
+        self.values: dict[int, Tensor] = {}
+        self._known: dict[int, tuple[Tensor, Slot]] = {}  # by id, which holds while they are kept
+        for x in inputs:
+            slot = tape.input(x)
+            self._known[id(x)] = (x, slot)
+            self.values[slot.number] = x
 
     def operand(self, x: Tensor) -> Slot | Tensor:
         """How the tape refers to a tensor: by its slot, or as it is if the network owns it."""
@@ -57,6 +65,7 @@ class Trunk:
             results, self._tape.call(function, arguments, results), strict=True
         ):
             self._known[id(result)] = (result, slot)
+            self.values[slot.number] = result
 
     def made(self, x: Tensor, result: Tensor) -> None:
         """A tensor was made from Python numbers; others may write over it, so it is copied."""
