@@ -8,7 +8,7 @@ draws random numbers itself, …) it runs once per draw instead, with the same n
 import logging
 import random
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,12 +46,15 @@ def no_gradients() -> Iterator[None]:
 @contextmanager
 def quietly(device: torch.device) -> Iterator[None]:
     """Operations as they are on a tape: no noise, no gradients, no mixed precision around them."""
-    with no_interception(), no_gradients():
-        if not torch.is_autocast_enabled(device.type):
-            yield
-            return
-        with torch.autocast(device.type, enabled=False):
-            yield
+    with ExitStack() as around:
+        around.enter_context(no_interception())
+        around.enter_context(torch.no_grad())
+        if torch.is_inference_mode_enabled():
+            around.enter_context(torch.inference_mode(False))
+            around.enter_context(torch.no_grad())
+        if torch.is_autocast_enabled(device.type):
+            around.enter_context(torch.autocast(device.type, enabled=False))
+        yield
 
 
 class Engine:

@@ -46,11 +46,12 @@ class Recording:
         self, leaves: list[Tensor], numbers: Numbers, chunk: int | None
     ) -> Iterator[Tensor]:  # each (s, B, …)
         """All draws in order, ``chunk`` (or as many as fit the budget) at a time."""
-        device = leaves[0].device
+        device, size = leaves[0].device, chunk or self.chunk
         with quietly(device):
             fixed = self.tape.start(leaves)
-        draws, size = len(numbers.indices), chunk or self.chunk
-        for start in range(0, draws, size):
+            part = self.tape.play(fixed, numbers.part(0, size))
+        yield part
+        for start in range(size, len(numbers.indices), size):
             with quietly(device):
                 part = self.tape.play(fixed, numbers.part(start, start + size))
             yield part

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Iterator
 from enum import Enum
 from functools import partial
+from operator import attrgetter
 from types import (
     BuiltinFunctionType,
     BuiltinMethodType,
@@ -205,5 +206,4 @@ def _copy(container: Any) -> Any:
     return dict(container) if isinstance(container, dict) else type(container)(container)
 
 
-def _form(tensor: Tensor) -> tuple[Any, ...]:
-    return tensor.shape, tensor.dtype, tensor.device, tensor.requires_grad
+_form = attrgetter("shape", "dtype", "device")  # of a tensor

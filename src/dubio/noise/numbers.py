@@ -6,6 +6,7 @@ come from one seed, since seeding costs more than the numbers: whoever asks for 
 pays for some of its neighbours, and for `TOGETHER` numbers at most.
 """
 
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -24,6 +25,16 @@ BLOCK = 2**17
 
 # So many numbers of consecutive draws come from one seed.
 TOGETHER = 1024
+
+
+class _Own(threading.local):
+    """What a thread has for itself."""
+
+    def __init__(self) -> None:
+        self.generator = torch.Generator()
+
+
+_own = _Own()
 
 
 @dataclass(frozen=True)
@@ -56,9 +67,23 @@ class Numbers:
         """Zeros and ones with ``P(1) = keep``, in the dtype and on the device of ``like``."""
         size = shape.numel()
         together, blocks = self._blocks(size)
+        if together > 1 and len(blocks) == 1 and like.is_cpu and 0.0 < keep < 1.0:
+            return self._few(site, keep, shape, like, together)
         masks = like.new_empty((len(blocks), together * size))
         generators = Generators(self._seeds(site, blocks), like.device)
         return self._asked(fill_bernoulli(masks, keep, generators), together, shape)
+
+    def _few(
+        self, site: tuple[int, ...], keep: float, shape: torch.Size, like: Tensor, together: int
+    ) -> Tensor:
+        """The same for draws of one block, as far as they are needed: a CPU draws in order."""
+        first, size = self.indices[0] % together, shape.numel()
+        draws = len(self.indices)
+        seed = mix(self.seed, *site, self.indices[0] // together) & 0xFFFFFFFF
+        uniform = torch.empty((first + draws) * size, dtype=torch.float64)
+        uniform.uniform_(generator=_own.generator.manual_seed(seed))
+        masks = like.new_empty((draws, *shape))
+        return torch.lt(uniform[first * size :].view(draws, *shape), keep, out=masks)
 
     def uniform(self, site: tuple[int, ...], shape: torch.Size, like: Tensor) -> Tensor:
         """Uniform numbers in [0, 1)."""  # (S, *shape)

@@ -72,7 +72,7 @@ class Dropout:
             return mask.mul(x * self.scale + (self.shift - self.fill)).add_(self.fill)
         if vectorised() or (torch.is_grad_enabled() and x.requires_grad):
             return x * mask.mul_(self.scale)
-        fits = mask.shape[1:] == x.shape[mask.dim() == x.dim() :]
+        fits = mask.shape == x.shape or mask.shape[1:] == x.shape
         zero = _ZERO if x.dtype == torch.float32 and x.is_cpu else x.new_zeros(())
         return torch.addcmul(zero, x, mask, value=self.scale, out=mask if fits else None)
 
