@@ -36,7 +36,7 @@ from dubio.objectives import schedules
 from dubio.objectives.elbo import ELBO
 from dubio.objectives.m_step import m_step
 from dubio.population import Population
-from dubio.predict import predict, sites
+from dubio.predict import Predictor, predict, sites
 from dubio.predictive.predictive import Predictive
 from dubio.training.checkpoint import CheckpointError
 from dubio.training.fit import fit
@@ -73,6 +73,7 @@ __all__ = [
     "Plan",
     "Population",
     "Predictive",
+    "Predictor",
     "Site",
     "SiteNoise",
     "Sites",

@@ -1,19 +1,21 @@
 """`predict`: a predictive distribution from any network, and `sites`: where its noise enters."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from operator import index
-from typing import Any, SupportsIndex
+from typing import Any, SupportsIndex, cast, final
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from dubio.draws.prepared import Prepared
 from dubio.draws.source import NetworkDraws, uncompiled
 from dubio.likelihoods import Likelihood, Point
 from dubio.noise import inputs
 from dubio.noise.gates import behind_gates, watch
 from dubio.noise.inputs import Inputs, Network, Select
 from dubio.noise.noise import Noise
-from dubio.noise.sites import Site, Sites, Where
+from dubio.noise.protocols import RandomNumbers
+from dubio.noise.sites import Site, Sites, Where, chooser
 from dubio.predictive.predictive import Predictive, StoredDraws
 
 
@@ -63,24 +65,142 @@ def predict(
     Raises:
         NoSitesError: If no noise enters the output.
     """
-    noise = Noise(draws, shared=shared, generator=generator)
-    if likelihood is None:
-        likelihood = Point()
-    elif not isinstance(likelihood, Likelihood):
-        raise TypeError(
-            f"likelihood: expected an instance from dubio.likelihoods such as Categorical(), "
-            f"got {likelihood!r}."
+    predictor = Predictor(
+        model,
+        draws=draws,
+        likelihood=likelihood,
+        shared=shared,
+        where=where,
+        select=select,
+        chunk=chunk,
+    )
+    return predictor.once(x, generator, keep_draws=keep_draws)
+
+
+@final
+class Predictor:
+    """`predict`, prepared once and called often: the same draws from the same seed, sooner.
+
+    The first call for inputs of some form (shapes, types, structure) records what the network does,
+    from the inputs on; further ones run torch operations and no code of the network. A few forms
+    are remembered. Several threads may call one predictor::
+
+        predictor = dubio.Predictor(network, draws=50)
+        predictive = predictor(x)
+
+    A change of the network is seen: new numbers in parameters and buffers always; other changes by
+    a look at the network before each call. It goes to all modules (parameters, buffers, submodules,
+    hooks, attributes), from there to lists, dicts and objects of classes written in Python, and to
+    the variables around functions and methods, and globals that these refer to. Not seen are
+    changes outside of that: files, clocks, the environment, globals inside of libraries. If there
+    is an attribute that cannot be looked into, such as an array of numpy, if the network reads
+    numbers that depend on the inputs, or changes itself, it runs at every call as in `predict`.
+    Hooks run when the network does.
+
+    Args:
+        model: Any network, as it is, or a function that calls networks.
+        draws: Number of stochastic passes.
+        likelihood: How outputs become a distribution of targets, see `dubio.likelihoods`.
+        shared: One mask per draw for all rows, instead of one mask per row.
+        where: Which sites are noisy, as for `predict`.
+        select: Which part of the network's output is meant, as for `predict`.
+        chunk: Number of draws to compute at a time; by default as many as fit a memory budget.
+    """
+
+    def __init__(
+        self,
+        model: Network,
+        *,
+        draws: int = 100,
+        likelihood: Likelihood | None = None,
+        shared: bool = False,
+        where: Where[Site] = None,
+        select: Select = None,
+        chunk: int | None = None,
+    ) -> None:
+        Noise(draws, shared=shared, generator=torch.Generator())  # complains if it must
+        if likelihood is None:
+            likelihood = Point()
+        elif not isinstance(likelihood, Likelihood):
+            raise TypeError(
+                f"likelihood: expected an instance from dubio.likelihoods such as Categorical(), "
+                f"got {likelihood!r}."
+            )
+        if chunk is not None:
+            if isinstance(chunk, bool) or not isinstance(chunk, SupportsIndex) or index(chunk) < 1:
+                raise ValueError(f"chunk: expected a positive int or None, got {chunk!r}.")
+            chunk = index(chunk)
+        self._model = uncompiled(model)
+        self._draws = draws
+        self._likelihood = likelihood
+        self._shared = shared
+        self._where = where
+        self._select = select
+        self._chunk = chunk
+        self._prepared = Prepared(self._model, chooser(where), select)
+
+    def __call__(
+        self,
+        x: Inputs | Iterable[Any],
+        generator: torch.Generator | None = None,
+        *,
+        noise: Mapping[str, Tensor] | None = None,
+    ) -> Predictive:
+        """The predictive distribution of every row.
+
+        Args:
+            x: A batch, or an iterable of batches, as for `predict`.
+            generator: Source of the seed.
+            noise: The noise itself in place of a seed, as `Predictor.noise` gives it.
+        """
+        if inputs.is_loader(x):
+            if noise is not None:
+                raise TypeError(
+                    "noise: expected None with an iterable of batches, got noise; call the "
+                    "predictor with one batch after the other."
+                )
+            return self.once(x, generator)
+        batch = cast(Inputs, x)
+        numbers = self._numbers(generator if noise is None else torch.Generator())
+        if noise is not None:
+            numbers = self._prepared.given(batch, noise, numbers, self._chunk)
+        chunks, _ = self._prepared.chunks(batch, numbers, self._chunk)
+        first = next(chunks)
+        self._likelihood.check(first)
+        found = first if len(first) == len(numbers.indices) else torch.cat([first, *chunks])
+        return Predictive(self._likelihood, StoredDraws(found))
+
+    def noise(
+        self, x: Inputs, generator: torch.Generator | None = None
+    ) -> dict[str, Tensor]:  # each (S, …)
+        """The noise of a call, by the names of the sites: tensors with the draws first.
+
+        For dropouts these are zeros and ones; for dubio's own layers and registered modules the
+        numbers that they ask for. Further noises of one site have names such as ``"head[1]"``.
+        """
+        return self._prepared.noise(x, self._numbers(generator), self._chunk)[0]
+
+    def _numbers(self, generator: torch.Generator | None) -> RandomNumbers:
+        return Noise(self._draws, shared=self._shared, generator=generator).numbers
+
+    def once(
+        self,
+        x: Inputs | Iterable[Any],
+        generator: torch.Generator | None = None,
+        *,
+        keep_draws: bool = True,
+    ) -> Predictive:
+        """The same for one time: nothing is recorded that further calls could use."""
+        numbers = self._numbers(generator)
+        check = self._likelihood.check
+        source = NetworkDraws(
+            self._model, x, numbers, check, self._chunk, self._where, self._select
         )
-    if chunk is not None:
-        if isinstance(chunk, bool) or not isinstance(chunk, SupportsIndex) or index(chunk) < 1:
-            raise ValueError(f"chunk: expected a positive int or None, got {chunk!r}.")
-        chunk = index(chunk)
-    source = NetworkDraws(model, x, noise.numbers, likelihood.check, chunk, where, select)
-    if keep_draws:
-        return Predictive(likelihood, StoredDraws(source.collect()))
-    predictive = Predictive(likelihood, source)
-    _ = predictive.summary  # the one pass over all draws
-    return predictive
+        if keep_draws:
+            return Predictive(self._likelihood, StoredDraws(source.collect()))
+        predictive = Predictive(self._likelihood, source)
+        _ = predictive.summary  # the one pass over all draws
+        return predictive
 
 
 def sites(model: Network, x: Inputs | Iterable[Any]) -> Sites:

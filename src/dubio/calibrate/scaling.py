@@ -9,8 +9,9 @@ from torch import Tensor
 
 from dubio.likelihoods import Gaussian, HeteroscedasticGaussian, Point
 from dubio.likelihoods.likelihood import sum_events
+from dubio.noise.protocols import DrawSource
 from dubio.predictive.fitted import Fitted
-from dubio.predictive.predictive import DrawSource, Predictive, StoredDraws
+from dubio.predictive.predictive import Predictive, StoredDraws
 from dubio.predictive.validation import Numbers, check_numbers, number_prediction
 
 GRID = 33  # places at which the likelihood of a mixture is looked at before it is refined

@@ -10,165 +10,167 @@ Three ways, the first that fits is taken:
 
 import warnings
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from typing import Any, final
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
+
+from dubio.draws.arguments import Arguments, Values
 
 aten = torch.ops.aten
+
+Way = Callable[[Values], Any]  # values by slot -> one result for all draws, or several
 
 
 class RuleDoesNotFitError(Exception):
     """A rule declines a call, and the next way is taken."""
 
 
+@final
 class Operation:
     """A function call of one draw, some of whose arguments differ among draws.
 
     Attributes:
         function: What is called.
-        stacked: Positions, among the flattened arguments, of those that differ among draws.
+        arguments: What it is called with.
         shapes: Shapes of the results for one draw.
+        stacked: Numbers of the slots that differ among draws.
     """
 
     def __init__(
-        self,
-        function: Callable[..., Any],
-        leaves: Sequence[Any],
-        spec: TreeSpec,
-        stacked: Sequence[int],
-        shapes: Sequence[torch.Size],
+        self, function: Callable[..., Any], arguments: Arguments, shapes: Sequence[torch.Size]
     ) -> None:
         self.function = function
-        self.stacked = tuple(stacked)
-        self.shapes = tuple(shapes)
-        self._leaves = list(leaves)
-        self._spec = spec
-        self._way = self._choose()
+        self.arguments = arguments
+        self.shapes = shapes
+        self.stacked = list(dict.fromkeys(s.number for s in arguments.slots if not s.fixed))
+        self._ways = [*self._rules(), self._vmap, self._draw_by_draw]
 
-    def __call__(self, values: Sequence[Tensor]) -> list[Tensor]:  # each (S, …) -> each (S, …)
-        """Apply it to stacks of values, in the order of ``stacked``."""
+    def __call__(self, values: Values) -> Any:
+        """Its results, each (S, …), for values that are (S, …) each, or fixed."""
         try:
-            return self._way(values)
+            return self._ways[0](values)
         except (RuleDoesNotFitError, RuntimeError, ValueError, IndexError):
-            if self._way == self._draw_by_draw:
+            if len(self._ways) == 1:
                 raise
-            self._way = self._draw_by_draw if self._way == self._vmap else self._vmap
-            return self(values)
+        self._ways = self._ways[1:]
+        return self(values)
 
-    def with_values(self, values: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments, with the given values at the stacked positions."""
-        leaves = self._leaves.copy()
-        for position, value in zip(self.stacked, values, strict=True):
-            leaves[position] = value
-        args, kwargs = tree_unflatten(leaves, self._spec)
-        return args, kwargs
-
-    def tensors(self) -> list[int]:
-        """Positions of all tensor arguments."""
-        return [
-            i for i, leaf in enumerate(self._leaves) if i in self.stacked or torch.is_tensor(leaf)
-        ]
-
-    def constant(self, position: int) -> Any:
-        """The argument at a position that is not stacked."""
-        return self._leaves[position]
+    @property
+    def direct(self) -> bool:
+        """Whether it is carried out by calling the function with stacks as they are."""
+        return self._ways[0] == self._call
 
     @property
     def signature(self) -> Hashable:
         """The function, its arguments that are no tensors, and the shapes of its results."""
-        plain = tuple(repr(leaf) for leaf in self._leaves if not isinstance(leaf, Tensor))
-        return self.function, self.stacked, plain, self.shapes
+        return self.function, self.arguments.signature, *self.shapes
 
-    def call(self, values: Sequence[Any]) -> list[Tensor]:
-        """Call the function with values at the stacked positions."""
-        args, kwargs = self.with_values(values)
-        return _tensors(self.function(*args, **kwargs))
-
-    def call_all(self, leading: Sequence[Tensor]) -> list[Tensor]:
-        """Call the function with its leading tensor arguments replaced."""
-        args, kwargs = tree_unflatten([*leading, *self._leaves[len(leading) :]], self._spec)
-        return _tensors(self.function(*args, **kwargs))
-
-    def _choose(self) -> Callable[[Sequence[Tensor]], list[Tensor]]:
+    def _rules(self) -> list[Way]:
+        """The rule for it, if there is one."""
+        if self.function in _LEADING and _only_first(self.arguments):
+            return [self._call]
         if self.function in _RULES:
-            only_first, rule = _RULES[self.function]
-            if not only_first or self.stacked == (0,):
-                return lambda values: rule(self, values)
+            rule, condition = _RULES[self.function]
+            if condition(self.arguments):
+                return [lambda values: rule(self, values)]
         tags = getattr(self.function, "tags", ())
-        if torch.Tag.pointwise in tags and len(self.shapes) == 1:
-            return lambda values: _pointwise(self, values)
-        return self._vmap
+        if torch.Tag.pointwise in tags and len(self.shapes) == 1 and not self.arguments.deep:
+            dims = len(self.shapes[0])
+            slots = [self.arguments.args[i] for i in self.arguments.stacked]
+            if all(len(slot.shape) == dims for slot in slots):
+                return [self._call]
+            if not dims or len({slot.dtype for slot in slots}) == 1 or all(s.shape for s in slots):
+                return [lambda values: _pointwise(self, values)]
+        return []  # numbers among tensors of other types give way to them: vmap knows how
 
-    def _vmap(self, values: Sequence[Tensor]) -> list[Tensor]:
+    def _call(self, values: Values) -> Any:
+        args, kwargs = self.arguments.filled(values)
+        return self.function(*args, **kwargs)
+
+    def _vmap(self, values: Values) -> list[Tensor]:
+        stacked, fixed = self.stacked, self._fixed(values)
+
+        def one_draw(*one: Tensor) -> tuple[Tensor, ...]:
+            return tuple(_tensors(self._call(fixed | dict(zip(stacked, one, strict=True)))))
+
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)
-            return list(torch.vmap(lambda *one: tuple(self.call(one)))(*values))
+            return list(torch.vmap(one_draw)(*(values[number] for number in stacked)))
 
-    def _draw_by_draw(self, values: Sequence[Tensor]) -> list[Tensor]:
-        results = [self.call(one) for one in zip(*values, strict=True)]
+    def _draw_by_draw(self, values: Values) -> list[Tensor]:
+        stacked, fixed = self.stacked, self._fixed(values)
+        results = [
+            _tensors(self._call(fixed | dict(zip(stacked, one, strict=True))))
+            for one in zip(*(values[number] for number in stacked), strict=True)
+        ]
         return [torch.stack(result) for result in zip(*results, strict=True)]
 
+    def _fixed(self, values: Values) -> dict[int, Any]:
+        return {slot.number: values[slot.number] for slot in self.arguments.slots if slot.fixed}
 
-Rule = Callable[[Operation, Sequence[Tensor]], list[Tensor]]
-_RULES: dict[Callable[..., Any], tuple[bool, Rule]] = {}
+
+Rule = Callable[[Operation, Values], Any]
+Condition = Callable[[Arguments], bool]
 
 
-def _rule(*functions: Callable[..., Any], only_first: bool = True) -> Callable[[Rule], Rule]:
+def _only_first(arguments: Arguments) -> bool:
+    return arguments.stacked == [0] and not arguments.deep
+
+
+# Operations on the last axes take any number of leading ones.
+_LEADING = frozenset({F.linear, aten.native_layer_norm.default})
+_RULES: dict[Callable[..., Any], tuple[Rule, Condition]] = {}
+
+
+def _rule(
+    *functions: Callable[..., Any], condition: Condition = _only_first
+) -> Callable[[Rule], Rule]:
     """Enter a rule; most hold when only the first argument differs among draws."""
 
     def enter(rule: Rule) -> Rule:
-        _RULES.update(dict.fromkeys(functions, (only_first, rule)))
+        _RULES.update(dict.fromkeys(functions, (rule, condition)))
         return rule
 
     return enter
 
 
 def _tensors(out: Any) -> list[Tensor]:
-    return [leaf for leaf in tree_flatten(out)[0] if isinstance(leaf, Tensor)]
+    if isinstance(out, Tensor):
+        return [out]
+    return [leaf for leaf in out if isinstance(leaf, Tensor)]
 
 
-def _pointwise(operation: Operation, values: Sequence[Tensor]) -> list[Tensor]:
+def _pointwise(operation: Operation, values: Values) -> Any:
     """Elementwise operations broadcast from the last axis: pad stacks so that draws stay first."""
     dims = len(operation.shapes[0])
-    if dims and len({value.dtype for value in values}) > 1 and min(v.dim() for v in values) == 1:
-        raise RuleDoesNotFitError("numbers give way to the type of tensors: vmap knows how")
-    aligned = [
-        value
-        if value.dim() == dims + 1
-        else value.view(len(value), *[1] * (dims + 1 - value.dim()), *value.shape[1:])
-        for value in values
-    ]
-    return operation.call(aligned)
+    args, kwargs = operation.arguments.filled(values)
+    for i in operation.arguments.stacked:
+        x = args[i]
+        if x.dim() != dims + 1:
+            args[i] = x.view(len(x), *[1] * (dims + 1 - x.dim()), *x.shape[1:])
+    return operation.function(*args, **kwargs)
 
 
-@_rule(F.linear, only_first=False)
-def _linear(operation: Operation, values: Sequence[Tensor]) -> list[Tensor]:
+@_rule(F.linear, condition=lambda arguments: not arguments.deep)
+def _linear(operation: Operation, values: Values) -> Any:
     """Weights that differ among draws: one product for all of them, or one for each draw."""
-    if operation.stacked == (0,):
-        return _leading(operation, values)
-    (x, weight, *rest), named = operation.with_values(values)
+    (x, weight, *rest), named = operation.arguments.filled(values)
+    stacked = operation.arguments.stacked
     bias = rest[0] if rest else named.get("bias")
-    own = dict.fromkeys(operation.stacked)
-    if 1 not in own or len(operation.shapes[0]) < 2:
+    shape = operation.shapes[0]
+    if 1 not in stacked or len(shape) < 2:
         raise RuleDoesNotFitError
-    draws = len(values[0])
-    if 0 in own:  # (S, B, …, D) · (S, K, D)
+    draws = len(weight)
+    if 0 in stacked:  # (S, B, …, D) · (S, K, D)
         product = torch.bmm(x.flatten(1, -2), weight.mT)
     else:  # (B, …, D) · (S·K, D): the same inputs for all draws
         product = torch.mm(x.flatten(0, -2), weight.flatten(0, 1).t())
         product = product.view(-1, draws, weight.shape[1]).transpose(0, 1)
     if bias is not None:
         product = product + (bias.unsqueeze(1) if bias.dim() == 2 else bias)
-    return [product.reshape(draws, *operation.shapes[0])]
-
-
-@_rule(aten.native_layer_norm.default)
-def _leading(operation: Operation, values: Sequence[Tensor]) -> list[Tensor]:
-    """Operations on the last axes take any number of leading ones."""
-    return operation.call(values)[: len(operation.shapes)]
+    return product.reshape(draws, *shape)
 
 
 @_rule(
@@ -180,42 +182,46 @@ def _leading(operation: Operation, values: Sequence[Tensor]) -> list[Tensor]:
     aten.upsample_bilinear2d.vec,
     aten.mm.default,
 )
-def _rows(operation: Operation, values: Sequence[Tensor]) -> list[Tensor]:
+def _rows(operation: Operation, values: Values) -> list[Tensor]:
     """Operations that treat rows alike: draws become rows."""
-    (x,) = values  # (S, B, …)
-    return [result.unflatten(0, x.shape[:2]) for result in operation.call([x.flatten(0, 1)])]
+    (x, *others), kwargs = operation.arguments.filled(values)  # (S, B, …)
+    results = _tensors(operation.function(x.flatten(0, 1), *others, **kwargs))
+    return [result.unflatten(0, x.shape[:2]) for result in results]
 
 
 @_rule(aten.native_batch_norm.default)
-def _batch_norm(operation: Operation, values: Sequence[Tensor]) -> list[Tensor]:
-    args, _ = operation.with_values(values)
-    if args[5]:
+def _batch_norm(operation: Operation, values: Values) -> list[Tensor]:
+    (x, *others), kwargs = operation.arguments.filled(values)
+    if others[4]:
         raise RuleDoesNotFitError("statistics of the batch are taken draw by draw")
-    out, *unused = operation.call([values[0].flatten(0, 1)])
-    draws = len(values[0])
-    return [out.unflatten(0, values[0].shape[:2])] + [x.expand(draws, *x.shape) for x in unused]
+    out, *unused = operation.function(x.flatten(0, 1), *others, **kwargs)
+    return [out.unflatten(0, x.shape[:2])] + [y.expand(len(x), *y.shape) for y in unused]
 
 
 @_rule(aten.view.default, aten._unsafe_view.default)
-def _view(operation: Operation, values: Sequence[Tensor]) -> list[Tensor]:
-    (x,) = values
-    return [x.reshape(len(x), *operation.shapes[0])]  # strides may differ from one draw's
+def _view(operation: Operation, values: Values) -> Tensor:
+    args, _ = operation.arguments.filled(values)
+    x: Tensor = args[0]
+    return x.reshape(len(x), *operation.shapes[0])  # strides may differ from one draw's
 
 
-@_rule(aten.addmm.default, only_first=False)
-def _affine(operation: Operation, values: Sequence[Tensor]) -> list[Tensor]:
-    if operation.stacked != (1,) or operation.constant(0).dim() != 1:
+@_rule(
+    aten.addmm.default,
+    condition=lambda arguments: arguments.stacked == [1] and not arguments.deep,
+)
+def _affine(operation: Operation, values: Values) -> Any:
+    (bias, x, *others), kwargs = operation.arguments.filled(values)
+    if bias.dim() != 1:
         raise RuleDoesNotFitError
-    (x,) = values
-    return [operation.call([x.flatten(0, 1)])[0].unflatten(0, x.shape[:2])]
+    out = operation.function(bias, x.flatten(0, 1), *others, **kwargs)
+    return out.unflatten(0, x.shape[:2])
 
 
 @_rule(torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)
-def _recurrent(operation: Operation, values: Sequence[Tensor]) -> list[Tensor]:
+def _recurrent(operation: Operation, values: Values) -> list[Tensor]:
     """Draws become rows; every draw starts from the same hidden state."""
-    (x,) = values  # (S, B, T, D) if batch_first, else (S, T, B, D)
-    args, _ = operation.with_values([None])
-    _, hidden, *others, batch_first = args
+    (x, hidden, *others, batch_first), _ = operation.arguments.filled(values)
+    # (S, B, T, D) if batch_first, else (S, T, B, D)
     if not isinstance(batch_first, bool) or not isinstance(others[0], list):
         raise RuleDoesNotFitError("packed sequences go draw by draw")
     draws, axis = len(x), 0 if batch_first else 1
@@ -230,34 +236,46 @@ def _recurrent(operation: Operation, values: Sequence[Tensor]) -> list[Tensor]:
     ]
 
 
-@_rule(torch.lstm_cell, torch.gru_cell, torch.rnn_tanh_cell, torch.rnn_relu_cell, only_first=False)
-def _recurrent_cell(operation: Operation, values: Sequence[Tensor]) -> list[Tensor]:
+@_rule(
+    torch.lstm_cell,
+    torch.gru_cell,
+    torch.rnn_tanh_cell,
+    torch.rnn_relu_cell,
+    condition=lambda arguments: max(arguments.stacked, default=0) <= 1,
+)
+def _recurrent_cell(operation: Operation, values: Values) -> list[Tensor]:
     """Draws become rows of the input and of the state."""
-    states = len(operation.shapes)
-    if operation.stacked[-1] > states:
-        raise RuleDoesNotFitError("sampled weights go through vmap")
-    draws = len(values[0])
-    given = dict(zip(operation.stacked, values, strict=True))
-    rows = [
-        (given[i] if i in given else operation.constant(i).expand(draws, -1, -1)).flatten(0, 1)
-        for i in range(1 + states)
-    ]
-    return [out.unflatten(0, (draws, -1)) for out in operation.call_all(rows)]
+    (x, state, *weights), _ = operation.arguments.filled(values)
+    stacks = {id(values[number]) for number in operation.stacked}
+    draws = len(values[operation.stacked[0]])
+
+    def rows(y: Tensor) -> Tensor:
+        return _as_rows(y, id(y) in stacks, draws)
+
+    states = rows(state) if isinstance(state, Tensor) else list(map(rows, state))
+    results = _tensors(operation.function(rows(x), states, *weights))
+    return [result.unflatten(0, (draws, -1)) for result in results]
 
 
-@_rule(F.scaled_dot_product_attention, only_first=False)
-def _attention(operation: Operation, values: Sequence[Tensor]) -> list[Tensor]:
+@_rule(
+    F.scaled_dot_product_attention,
+    condition=lambda arguments: not arguments.deep and arguments.stacked[-1] <= 2,
+)
+def _attention(operation: Operation, values: Values) -> Any:
     """Draws become rows of queries, keys and values."""
-    draws = len(values[0])
-    if len(operation.shapes[0]) != 4 or operation.stacked[-1] > 2:
+    if len(operation.shapes[0]) != 4:
         raise RuleDoesNotFitError
-    args, kwargs = operation.with_values(values)
-    rows = [
-        x.flatten(0, 1) if i in operation.stacked else x.expand(draws, *x.shape).flatten(0, 1)
-        for i, x in enumerate(args[:3])
-    ]
-    mask = args[3] if len(args) > 3 else kwargs.pop("attn_mask", None)
+    args, kwargs = operation.arguments.filled(values)
+    stacked = operation.arguments.stacked
+    draws = len(args[stacked[0]])
+    rows = [_as_rows(x, i in stacked, draws) for i, x in enumerate(args[:3])]
+    mask = args[3] if len(args) > 3 else kwargs.get("attn_mask")
     if mask is not None and mask.dim() == 4 and len(mask) > 1:
         mask = mask.repeat(draws, 1, 1, 1)
-    out: Tensor = operation.function(*rows, mask, *args[4:], **kwargs)
-    return [out.unflatten(0, (draws, -1))]
+    others = {name: arg for name, arg in kwargs.items() if name != "attn_mask"}
+    out = operation.function(*rows, mask, *args[4:], **others)
+    return out.unflatten(0, (draws, -1))
+
+
+def _as_rows(x: Tensor, stacked: bool, draws: int) -> Tensor:  # (S, B, …) or (B, …) -> (S B, …)
+    return (x if stacked else x.expand(draws, *x.shape)).flatten(0, 1)

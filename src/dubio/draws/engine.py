@@ -6,10 +6,11 @@ draws random numbers itself, …) it runs once per draw instead, with the same n
 """
 
 import logging
-import pickle
 import random
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
 
 import numpy
 import torch
@@ -19,9 +20,9 @@ from dubio.draws.absence import no_sites
 from dubio.draws.tape import Tape
 from dubio.draws.traced import Recorder, Traced, UnshareableError
 from dubio.noise.gates import find_gates, gates, watch
-from dubio.noise.layout import Probe
-from dubio.noise.numbers import Numbers
-from dubio.noise.run import BatchSize, Pass, Plainly, no_gradients, outside_of_passes, run_pass
+from dubio.noise.layout import BatchAxis, Probe
+from dubio.noise.protocols import RandomNumbers
+from dubio.noise.run import BatchSize, Pass, Plainly, outside_of_passes, run_pass
 from dubio.noise.sites import Site, Sites
 
 logger = logging.getLogger("dubio")
@@ -35,6 +36,20 @@ _verified: set[int] = set()  # signatures of tapes that gave what their network 
 Run = Callable[[Tensor | None], Tensor]  # indices of rows (None: the batch) -> selected output
 
 
+@contextmanager
+def quietly(device: torch.device) -> Iterator[None]:
+    """Operations as they are on a tape: no noise, no gradients, no mixed precision around them."""
+    with ExitStack() as around:
+        around.enter_context(outside_of_passes())
+        around.enter_context(torch.no_grad())
+        if torch.is_inference_mode_enabled():
+            around.enter_context(torch.inference_mode(False))
+            around.enter_context(torch.no_grad())
+        if torch.is_autocast_enabled(device.type):
+            around.enter_context(torch.autocast(device.type, enabled=False))
+        yield
+
+
 class Engine:
     """Draws from one network on one batch.
 
@@ -44,6 +59,11 @@ class Engine:
         rows: Number of rows of the batch.
         numbers: The noise of all draws.
         chosen: Which sites are noisy.
+        inputs: The tensors that the network is called with, if the tape is to begin there.
+        owned: The tensors of the network, then.
+
+    Attributes:
+        tape: The tape, if the network can be taped and the tape repeats it.
     """
 
     def __init__(
@@ -51,8 +71,10 @@ class Engine:
         run: Run,
         roots: Sequence[nn.Module],
         rows: int,
-        numbers: Numbers,
+        numbers: RandomNumbers,
         chosen: Callable[[Site], bool],
+        inputs: Sequence[Tensor] | None = None,
+        owned: Sequence[Tensor] = (),
     ) -> None:
         self._run = run
         self._roots = roots
@@ -62,23 +84,31 @@ class Engine:
         self._feeds_torch = False  # whether the network draws from torch's generator unseen
         self._doubtful: Sites | None = None  # the sites, if the output may not depend on them
         self._batch = self._probe(rows) if numbers.shared and rows > 1 else BatchSize(rows)
-        self._tape, self._first = self._record()
+        self._inputs = inputs
+        self._owned = owned
+        self._fixed: list[Any] = []  # what the tape starts from
+        self.tape, self._first, self.sites = self._record()
         if numbers.shared and len(self._first) != rows:
             raise ValueError(
                 f"shared=True: expected an output with the {rows} rows of x, got shape "
                 f"{tuple(self._first.shape)}; rows come first in x and in the output."
             )
 
+    @property
+    def from_inputs(self) -> bool:
+        """Whether the tape begins at the inputs."""
+        return self._inputs is not None
+
     def chunks(self, chunk: int | None = None) -> Iterator[Tensor]:
         """All draws in order, ``chunk`` (or as many as fit the budget) at a time: (s, B, …)."""
         yield self._first[None]
         draws = len(self._numbers.indices)
-        if self._tape is None or not self._repeats(self._tape):
+        if self.tape is None:
             yield from self._one_by_one(draws)
             return
-        size = chunk or max(1, CHUNK_BYTES // max(1, self._tape.bytes_per_draw))
+        size = chunk or fitting(self.tape)
         for start in range(1, draws, size):
-            yield self._play(self._tape, start, start + size)
+            yield self._play(self.tape, start, start + size)
 
     def _one_by_one(self, draws: int) -> Iterator[Tensor]:
         varies = draws == 1
@@ -90,15 +120,21 @@ class Engine:
             raise no_sites(self._roots, self._doubtful, self._chosen)
 
     def _play(self, tape: Tape, start: int, stop: int) -> Tensor:
-        device = self._first.device.type
-        with outside_of_passes(), no_gradients(), torch.autocast(device, enabled=False):
-            return tape.play(self._numbers.part(start, stop))
+        with quietly(self._first.device):
+            return tape.play(self._fixed, self._numbers.part(start, stop))
 
-    def _repeats(self, tape: Tape) -> bool:
+    def _repeats(self, recorder: Recorder, first: Tensor) -> bool:
         """Whether playing the tape gives what the network gave, asked once for every structure."""
-        if len(self._numbers.indices) == 1 or tape.signature in _verified:
-            return True
-        if not _agree(self._play(tape, 0, 2)[0], self._first):
+        tape, trunk = recorder.tape, recorder.trunk
+        with quietly(first.device):
+            if trunk is not None and tape.doubt is not None:
+                self._fixed = tape.resume(trunk.values)
+            else:
+                self._fixed = tape.start(self._inputs or ())
+            if len(self._numbers.indices) == 1 or tape.signature in _verified:
+                return True
+            repeated = tape.play(self._fixed, self._numbers.part(0, 2))[0]
+        if not _agree(repeated, first):
             logger.warning(
                 "a recorded pass did not repeat; the network runs once per draw instead, with the "
                 "same results. Please report this network."
@@ -107,44 +143,55 @@ class Engine:
         _verified.add(tape.signature)
         return True
 
-    def _record(self) -> tuple[Tape | None, Tensor]:
-        """Run the network once: the tape if it can be played, and the first draw."""
-        recorder = Recorder(shared=self._numbers.shared)
-        numbers = self._numbers.part(0, 1)
+    def _record(self) -> tuple[Tape | None, Tensor, Sites]:
+        """Run the network once: the tape if it can be played, the first draw, and the sites."""
+        shared = self._numbers.shared
+        recorder = Recorder(shared=shared, inputs=self._inputs, owned=self._owned)
+        tape, numbers = recorder.tape, self._numbers.part(0, 1)
         elsewhere = _other_generators()
         try:
-            with recorder.refusing_unfed_randomness():
+            with recorder:
                 output, sites = self._pass(numbers, recorder)
             recorder.check_overwritten(output)
             if _other_generators() != elsewhere:
-                recorder.tape.obstacle = "random numbers of Python or numpy were drawn meanwhile"
+                tape.obstacle = "random numbers of Python or numpy were drawn meanwhile"
             slot = output.slot if isinstance(output, Traced) else None
             output = output.value if isinstance(output, Traced) else output
         except UnshareableError:
             raise
         except Exception as error:  # whatever it is, a pass without recording tells better
-            logger.info("one pass per draw, since %s", recorder.tape.obstacle or repr(error))
+            if self._inputs is not None:
+                return self._record_less(tape.obstacle or repr(error))
+            logger.info("one pass per draw, since %s", tape.obstacle or repr(error))
             self._feeds_torch = recorder.met_unfed_randomness
             output, sites = self._pass(numbers, None)
             if self._feeds_torch:
                 self._doubtful = sites
             elif not any(map(self._chosen, sites)):
                 raise no_sites(self._roots, sites, self._chosen) from None
-            return None, output
+            return None, output, sites
         finally:
             recorder.close()
         if self._find_gates(sites):
             return self._record()
         if slot is not None:
-            recorder.tape.finish(slot, shared=self._numbers.shared)
-        elif recorder.tape.obstacle is None:
+            tape.finish(slot, shared=shared)
+        elif tape.obstacle is None:
             raise no_sites(self._roots, sites, self._chosen)
         else:  # a branch may have chosen it
             self._doubtful = sites
-        if recorder.tape.obstacle is not None:
-            logger.info("one pass per draw, since %s", recorder.tape.obstacle)
-            return None, output
-        return recorder.tape, output
+        if tape.obstacle is not None:
+            logger.info("one pass per draw, since %s", tape.obstacle)
+            return None, output, sites
+        if self._repeats(recorder, output):
+            return tape, output, sites
+        return None, output, sites
+
+    def _record_less(self, reason: str) -> tuple[Tape | None, Tensor, Sites]:
+        """Record from the first noise on."""
+        logger.info("the part before the noise is not recorded, since %s", reason)
+        self._inputs = None
+        return self._record()
 
     def _find_gates(self, sites: Sites) -> bool:
         """Whether raising the flag of some more modules shows dropouts that were not reached."""
@@ -152,7 +199,7 @@ class Engine:
         self._gates |= found
         return bool(found)
 
-    def _pass(self, numbers: Numbers, recorder: Recorder | None) -> tuple[Tensor, Sites]:
+    def _pass(self, numbers: RandomNumbers, recorder: Recorder | None) -> tuple[Tensor, Sites]:
         """The output under the noise of one draw, and the sites on the way."""
         running = Pass(
             numbers,
@@ -175,15 +222,30 @@ class Engine:
             logger.info("the axis of the batch is guessed, since %r", error)
             return BatchSize(rows)
         both = zip(forwards, backwards, strict=True)
-        return BatchSize(rows, tuple(Probe(one, other, len(few)) for one, other in both))
+        return _Unrecorded(rows, tuple(Probe(one, other, len(few)) for one, other in both))
 
     def _watch(self, order: Tensor) -> list[Tensor]:
         """The tensors at all sites of a pass without noise."""
         return watch(lambda: self._run(order), self._roots, self._gates).tensors
 
 
+@dataclass(frozen=True)
+class _Unrecorded(BatchSize):
+    """What is known of the batch, found out without a trace on a tape."""
+
+    def axis(self, site: int, shape: torch.Size) -> BatchAxis | None:
+        """The axis of the batch in the noise of a site; None if there is none."""
+        with torch._C._DisableTorchDispatch():
+            return super().axis(site, shape)
+
+
+def fitting(tape: Tape) -> int:
+    """How many draws to compute at a time."""
+    return max(1, CHUNK_BYTES // max(1, tape.bytes_per_draw))
+
+
 @contextmanager
-def _fed(numbers: Numbers) -> Iterator[None]:
+def _fed(numbers: RandomNumbers) -> Iterator[None]:
     """Feed torch's global generator with the seed of a draw, and give its state back."""
     state = torch.get_rng_state()
     torch.default_generator.manual_seed(numbers.seeds(-2)[0])
@@ -195,7 +257,15 @@ def _fed(numbers: Numbers) -> Iterator[None]:
 
 def _other_generators() -> tuple[object, ...]:
     """The state of the global generators of Python and numpy."""
-    return random.getstate(), pickle.dumps(numpy.random.get_state(legacy=False))
+    state = numpy.random.get_state(legacy=False)
+    return random.getstate(), _parts(state)
+
+
+def _parts(state: Any) -> Any:
+    """The state of a generator of numpy, as something that can be compared."""
+    if isinstance(state, dict):
+        return tuple(map(_parts, state.values()))
+    return state.tobytes() if isinstance(state, numpy.ndarray) else state
 
 
 def _agree(a: Tensor, b: Tensor) -> bool:

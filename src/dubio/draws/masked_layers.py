@@ -5,21 +5,26 @@ need not read it and the layer before need not compute it. So for every draw the
 cut down to kept outputs and kept inputs, and the products shrink by keep² in the middle of a run::
 
     dropout -> linear -> relu -> dropout -> linear -> …
+
+Small products are done for all draws at once, dropped units and all: cutting would cost more.
 """
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, final
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dubio.draws.batching import Operation
-from dubio.draws.steps import Call, Perturb, Slot, Step
-from dubio.noise.numbers import Numbers
+from dubio.draws.arguments import Slot
+from dubio.draws.steps import Call, Perturb, Play, Step
 from dubio.noise.perturbations import Dropout
+from dubio.noise.protocols import RandomNumbers
+
+# Multiplications of one layer and draw, from which on cutting its weights pays.
+WORTH = 2**19
 
 
 @dataclass(frozen=True)
@@ -27,54 +32,65 @@ class MaskedLinear:
     """A dropout of the inputs, if any, a linear layer, and elementwise functions behind it."""
 
     dropout: Dropout | None
-    weight: Tensor  # (K, D)
-    bias: Tensor | None
-    functions: tuple[Operation, ...]
+    weight: Slot | Tensor  # (K, D)
+    bias: Slot | Tensor | None
+    functions: tuple[Call, ...]
 
 
-@dataclass(frozen=True)
+@final
 class MaskedRun:
     """A run of such layers; only its first input and its last output are seen from outside."""
 
-    x: Slot | Tensor
-    layers: tuple[MaskedLinear, ...]
-
-    @property
-    def operands(self) -> list[Any]:
-        """What the step reads."""
-        return [self.x]
+    def __init__(self, x: Slot | Tensor, layers: Sequence[MaskedLinear], output: Slot) -> None:
+        self._x = x
+        self._layers = layers
+        read = [x, *(part for layer in layers for part in (layer.weight, layer.bias))]
+        self.inputs = [part for part in read if isinstance(part, Slot)]
+        self.outputs = [output]
 
     @property
     def signature(self) -> Hashable:
         """The sizes of the layers and the functions between them."""
         return tuple(
             (layer.dropout is None, layer.weight.shape, tuple(f.signature for f in layer.functions))
-            for layer in self.layers
+            for layer in self._layers
         )
 
-    def run(self, numbers: Numbers, values: list[Tensor]) -> list[Tensor]:
+    def play(self, values: list[Any], numbers: RandomNumbers) -> None:
         """The output of all draws."""
-        x = values[0] if isinstance(self.x, Slot) else self.x  # (S, B, D) or (B, D)
+        x = _value(self._x, values)  # (S, B, D) or (B, D)
         draws = len(numbers.indices)
-        kept = [self._kept(layer.dropout, numbers, x) for layer in self.layers]
+        kept = [self._kept(layer.dropout, numbers, x) for layer in self._layers]
+        weights = [
+            (_value(layer.weight, values), _value(layer.bias, values)) for layer in self._layers
+        ]
         outputs = [
-            self._one_draw(x if x.dim() == 2 else x[s], [units[s] for units in kept])
+            self._one_draw(x if x.dim() == 2 else x[s], [units[s] for units in kept], weights)
             for s in range(draws)
         ]
-        return [torch.stack(outputs)]  # (S, B, K)
+        values[self.outputs[0].number] = torch.stack(outputs)  # (S, B, K)
+
+    def compiled(self) -> Play:
+        """The same."""
+        return self.play
 
     @staticmethod
-    def _kept(dropout: Dropout | None, numbers: Numbers, x: Tensor) -> Sequence[Tensor | None]:
+    def _kept(
+        dropout: Dropout | None, numbers: RandomNumbers, x: Tensor
+    ) -> Sequence[Tensor | None]:
         """Indices of the units that each draw keeps."""
         if dropout is None:
             return [None] * len(numbers.indices)
         return [mask.view(-1).nonzero().view(-1) for mask in dropout.mask(numbers, x)]
 
-    def _one_draw(self, x: Tensor, kept: list[Tensor | None]) -> Tensor:  # (B, D) -> (B, K)
+    def _one_draw(
+        self, x: Tensor, kept: list[Tensor | None], weights: list[tuple[Tensor, Tensor | None]]
+    ) -> Tensor:  # (B, D) -> (B, K)
         if kept[0] is not None:
             x = x.index_select(1, kept[0])
-        for layer, inputs, outputs in zip(self.layers, kept, [*kept[1:], None], strict=True):
-            weight, bias = layer.weight, layer.bias
+        following = [*kept[1:], None]
+        for layer, inputs, outputs, own in zip(self._layers, kept, following, weights, strict=True):
+            weight, bias = own
             if outputs is not None:
                 weight = weight.index_select(0, outputs)
                 bias = None if bias is None else bias.index_select(0, outputs)
@@ -85,13 +101,17 @@ class MaskedRun:
                 x = torch.mm(x, weight.t()) if scale == 1.0 else torch.mm(x, weight.t()).mul_(scale)
             else:
                 x = torch.addmm(bias, x, weight.t(), alpha=scale)
-            for function in layer.functions:
-                (x,) = function.call([x])
+            for call in layer.functions:
+                x = call.function(x, *call.arguments.args[1:], **call.arguments.kwargs)
         return x
 
 
+def _value(x: Any, values: list[Any]) -> Any:
+    return values[x.number] if isinstance(x, Slot) else x
+
+
 def fuse_masked_layers(steps: list[Step]) -> list[Step]:
-    """Replace runs of masked linear layers by single steps."""
+    """Replace runs of masked linear layers by single steps, where that is faster."""
     reads = Counter(slot for step in steps for slot in step.inputs)
     reader = {slot: step for step in steps for slot in step.inputs}
     replaced: dict[int, Step | None] = {}
@@ -101,10 +121,15 @@ def fuse_masked_layers(steps: list[Step]) -> list[Step]:
         run = _run_from(step, reads, reader)
         if len(run) == 1:
             continue
+        replaced.update({id(member): member for member in run})
+        layers = _layers(run)
+        rows = run[-1].outputs[0].shape[0]
+        if rows * sum(layer.weight.shape.numel() for layer in layers) < WORTH * len(layers):
+            continue
         replaced.update({id(member): None for member in run})
-        first = run[0].action
+        first = run[0]
         assert isinstance(first, Perturb)
-        replaced[id(run[-1])] = Step(MaskedRun(first.x, _layers(run)), run[-1].outputs)
+        replaced[id(run[-1])] = MaskedRun(first.x, layers, run[-1].outputs[0])
     return [kept for step in steps if (kept := replaced.get(id(step), step)) is not None]
 
 
@@ -134,51 +159,47 @@ def _layers(run: list[Step]) -> tuple[MaskedLinear, ...]:
     layers: list[MaskedLinear] = []
     dropout: Dropout | None = None
     for step in run:
-        action = step.action
-        if isinstance(action, Perturb):
-            assert isinstance(action.perturbation, Dropout)
-            dropout = action.perturbation
+        if isinstance(step, Perturb):
+            assert isinstance(step.perturbation, Dropout)
+            dropout = step.perturbation
             continue
-        assert isinstance(action, Call)
+        assert isinstance(step, Call)
         if _is_linear(step):
-            (_, weight, *rest), named = action.operation.with_values([None])
-            bias = rest[0] if rest else named.get("bias")
+            _, weight, *rest = step.arguments.args
+            bias = rest[0] if rest else step.arguments.kwargs.get("bias")
             layers.append(MaskedLinear(dropout, weight, bias, ()))
             dropout = None
         else:
-            functions = (*layers[-1].functions, action.operation)
-            layers[-1] = replace(layers[-1], functions=functions)
+            layers[-1] = replace(layers[-1], functions=(*layers[-1].functions, step))
     return tuple(layers)
 
 
 def _drops_columns(step: Step) -> bool:
     """Whether it is plain dropout of whole columns of a matrix."""
-    action = step.action
-    if not isinstance(action, Perturb) or not isinstance(action.perturbation, Dropout):
+    if not isinstance(step, Perturb) or not isinstance(step.perturbation, Dropout):
         return False
-    dropout = action.perturbation
+    dropout = step.perturbation
     shape, index = dropout.layout.shape, dropout.layout.index
     plain = not dropout.shift and not dropout.fill and dropout.keep > 0
     return plain and len(shape) == 2 and shape[0] == 1 and index is None
 
 
 def _is_linear(step: Step) -> bool:
-    action = step.action
     return (
-        isinstance(action, Call)
-        and action.operation.function is F.linear
-        and action.operation.stacked == (0,)
-        and len(action.operation.shapes[0]) == 2
-        and len(action.operation.with_values([None])[0]) >= 2
+        isinstance(step, Call)
+        and step.function is F.linear
+        and step.arguments.stacked == [0]
+        and not step.arguments.deep
+        and len(step.outputs[0].shape) == 2
+        and len(step.arguments.args) >= 2
     )
 
 
 def _is_elementwise(step: Step) -> bool:
     """Whether it is a function of each entry alone."""
-    action = step.action
     return (
-        isinstance(action, Call)
-        and torch.Tag.pointwise in getattr(action.operation.function, "tags", ())
-        and action.operation.tensors() == [0]
-        and action.operation.stacked == (0,)
+        isinstance(step, Call)
+        and torch.Tag.pointwise in getattr(step.function, "tags", ())
+        and step.arguments.stacked == [0]
+        and step.arguments.tensors == 1
     )

@@ -12,7 +12,7 @@ from torch import Tensor
 from dubio.draws.engine import Engine
 from dubio.noise import inputs
 from dubio.noise.inputs import Inputs, Network, Select
-from dubio.noise.numbers import Numbers
+from dubio.noise.protocols import RandomNumbers
 from dubio.noise.sites import Site, Where, chooser
 from dubio.report.progress import Progress
 
@@ -24,7 +24,7 @@ class NetworkDraws:
         self,
         model: Network,
         x: Inputs | Iterable[Any],
-        numbers: Numbers,
+        numbers: RandomNumbers,
         check: Callable[[Tensor], None],
         chunk: int | None,
         where: Where[Site],
@@ -37,7 +37,7 @@ class NetworkDraws:
         self._chunk = chunk
         self._chosen = chooser(where)
         self._select = select
-        self._state = _state(self._model)
+        self._state: list[tuple[int, torch.dtype, int]] = []  # of the network, at the first time
         self._casts = _AutocastState.now()
         self._first: list[Tensor] | None = None  # the first draw of every batch, once known
 
@@ -55,8 +55,13 @@ class NetworkDraws:
 
     def chunks(self) -> Iterator[tuple[slice, Tensor]]:
         """Some draws (s, b, …) of some rows: all draws of a batch, then those of the next."""
-        if self._first is not None and _state(self._model) != self._state:
+        state = _state(self._model)
+        if self._first is not None and state != self._state:
             raise RuntimeError(_CHANGED)
+        self._state = state
+        yield from self._chunks()
+
+    def _chunks(self) -> Iterator[tuple[slice, Tensor]]:
         first: list[Tensor] = []
         start = 0
         with Progress("predict", self._total()) as progress, self._casts.again():
@@ -90,7 +95,7 @@ class NetworkDraws:
         """All draws of all rows in one tensor."""
         blocks: list[Tensor] = []
         filled = 0
-        for _, outputs in self.chunks():
+        for _, outputs in self._chunks():
             if len(outputs) == self.num_draws:
                 blocks.append(outputs)
                 continue

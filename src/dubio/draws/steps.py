@@ -1,28 +1,29 @@
 """The steps of a tape."""
 
-from collections.abc import Hashable
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Protocol, final
 
+import torch
 from torch import Tensor
 
+from dubio.draws.arguments import Arguments, Slot
 from dubio.draws.batching import Operation
-from dubio.noise.numbers import Numbers
-from dubio.noise.perturbations import Perturbation
+from dubio.noise.protocols import Perturbation, RandomNumbers
+
+Play = Callable[[list[Any], RandomNumbers], None]  # writes its results among the values
 
 
-class Slot(NamedTuple):
-    """A place on the tape for a value that differs among draws."""
-
-    number: int
-
-
-class Action(Protocol):
-    """What a step does."""
+class Step(Protocol):
+    """One line of the tape."""
 
     @property
-    def operands(self) -> list[Any]:
-        """What it reads: slots, constant tensors and other arguments."""
+    def inputs(self) -> Sequence[Slot]:
+        """The slots it reads."""
+        ...
+
+    @property
+    def outputs(self) -> Sequence[Slot]:
+        """The slots it fills."""
         ...
 
     @property
@@ -30,67 +31,139 @@ class Action(Protocol):
         """What it does, apart from the numbers in its constants."""
         ...
 
-    def run(self, numbers: Numbers, values: list[Tensor]) -> list[Tensor]:
-        """Compute its results for all draws from the values of its slots, in order."""
+    def play(self, values: list[Any], numbers: RandomNumbers) -> None:
+        """Compute its results for all draws."""
+        ...
+
+    def compiled(self) -> Play:
+        """The same without any choice, for a step that was played before."""
         ...
 
 
-@dataclass(frozen=True)
+@final
 class Perturb:
     """Noise enters."""
 
-    perturbation: Perturbation
-    x: Slot | Tensor
-
-    @property
-    def operands(self) -> list[Any]:
-        """The tensor that is perturbed."""
-        return [self.x]
+    def __init__(self, perturbation: Perturbation, x: Slot | Tensor, output: Slot) -> None:
+        self.perturbation = perturbation
+        self.x = x
+        self.inputs = [x] if isinstance(x, Slot) else []
+        self.outputs = [output]
 
     @property
     def signature(self) -> Hashable:
         """The kind of perturbation and the shape of what it perturbs."""
-        shape = self.x.shape if isinstance(self.x, Tensor) else None
-        return type(self.perturbation), self.perturbation.layout.shape, shape
+        return type(self.perturbation), self.perturbation.layout.shape, self.x.shape
 
-    def run(self, numbers: Numbers, values: list[Tensor]) -> list[Tensor]:
+    def play(self, values: list[Any], numbers: RandomNumbers) -> None:
         """The perturbed tensor of all draws."""
-        x = values[0] if isinstance(self.x, Slot) else self.x
-        return [self.perturbation(numbers, x)]
+        x = values[self.x.number] if isinstance(self.x, Slot) else self.x
+        values[self.outputs[0].number] = self.perturbation(numbers, x)
+
+    def compiled(self) -> Play:
+        """The same."""
+        perturbation, out = self.perturbation, self.outputs[0].number
+        if not isinstance(self.x, Slot):
+            return self.play
+        read = self.x.number
+
+        def run(values: list[Any], numbers: RandomNumbers) -> None:
+            values[out] = perturbation(numbers, values[read])
+
+        return run
 
 
-@dataclass(frozen=True)
+@final
 class Call:
-    """An operation on values that depend on noise."""
+    """An operation on values that depend on noise, or on the inputs alone."""
 
-    operation: Operation
-    operands: list[Any]
+    def __init__(
+        self, function: Callable[..., Any], arguments: Arguments, outputs: Sequence[Slot]
+    ) -> None:
+        self.function = function
+        self.arguments = arguments
+        self.inputs = arguments.slots
+        self.outputs = outputs
+        self.fixed = all(slot.fixed for slot in arguments.slots)
+        self._operation: Operation | None = None
+
+    @property
+    def operation(self) -> Operation:
+        """The operation for many draws at once."""
+        if self._operation is None:
+            shapes = [slot.shape for slot in self.outputs]
+            self._operation = Operation(self.function, self.arguments, shapes)
+        return self._operation
 
     @property
     def mutates(self) -> bool:
         """Whether it writes into one of its operands."""
-        schema = getattr(self.operation.function, "_schema", None)
+        schema = getattr(self.function, "_schema", None)
         return schema is not None and bool(schema.is_mutable)
 
     @property
     def signature(self) -> Hashable:
         """The function, its plain arguments and the shapes of its results."""
-        return self.operation.signature
+        return self.function, self.arguments.signature, *(slot.shape for slot in self.outputs)
 
-    def run(self, numbers: Numbers, values: list[Tensor]) -> list[Tensor]:
-        """Its results for all draws."""
-        return self.operation(values)
+    def play(self, values: list[Any], numbers: RandomNumbers) -> None:
+        """Its results for all draws; or, if nothing differs among them, for all at once."""
+        if self.fixed:
+            args, kwargs = self.arguments.filled(values)
+            results = self.function(*args, **kwargs)
+        else:
+            results = self.operation(values)
+        if isinstance(results, Tensor):
+            values[self.outputs[0].number] = results
+            return
+        tensors = (result for result in results if isinstance(result, Tensor))
+        for slot, result in zip(self.outputs, tensors, strict=True):
+            values[slot.number] = result
+
+    def compiled(self) -> Play:
+        """A direct call of the function where that is all there is to it."""
+        direct = self.fixed or self.operation.direct
+        if not direct or len(self.outputs) > 1 or not self.arguments.plain:
+            return self.play
+        function = _NATIVE.get(self.function, self.function)
+        kwargs, out = self.arguments.kwargs, self.outputs[0].number
+        first, *rest = self.arguments.args
+        if len(self.inputs) == 1 and type(first) is Slot and not kwargs:
+            read = first.number
+
+            def run_on_first(values: list[Any], numbers: RandomNumbers) -> None:
+                values[out] = function(values[read], *rest)
+
+            return run_on_first
+        fill = self.arguments.filled
+
+        def run(values: list[Any], numbers: RandomNumbers) -> None:
+            args, _ = fill(values)
+            values[out] = function(*args, **kwargs)
+
+        return run if _returns_tensor(self.function) else self.play
 
 
-@dataclass
-class Step:
-    """One line of the tape: what is done, the slots it fills, and those not read after it."""
+def _returns_tensor(function: Callable[..., Any]) -> bool:
+    """Whether the result of an operation is a tensor by itself, not in a list."""
+    schema = getattr(function, "_schema", None)
+    return schema is None or isinstance(schema.returns[0].type, torch.TensorType)
 
-    action: Action
-    outputs: list[Slot]
-    spent: list[Slot] = field(default_factory=list)
 
-    @property
-    def inputs(self) -> list[Slot]:
-        """The slots it reads."""
-        return [operand for operand in self.action.operands if isinstance(operand, Slot)]
+# torch's own binding of an operation is faster than calling it by its name.
+_NATIVE: dict[Callable[..., Any], Callable[..., Any]] = {
+    getattr(getattr(torch.ops.aten, name), overload): getattr(torch, name)
+    for name, overload in (
+        ("relu", "default"),
+        ("tanh", "default"),
+        ("sigmoid", "default"),
+        ("exp", "default"),
+        ("mm", "default"),
+        ("addmm", "default"),
+        ("t", "default"),
+        ("add", "Tensor"),
+        ("sub", "Tensor"),
+        ("mul", "Tensor"),
+        ("div", "Tensor"),
+    )
+}

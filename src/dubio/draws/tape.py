@@ -1,107 +1,177 @@
-"""The tape: what a network does after its first perturbation, to be played for many draws at once.
+"""The tape: what a network does, as a line of steps, to be played for many draws at once.
 
-A tape is a straight line of steps. Each reads slots (values that differ among draws) and constants
-(parameters, and the outputs of the deterministic trunk) and fills new slots. Playing it with the
-numbers of S draws fills every slot with the values of all S draws.
+Slots hold values: *fixed* ones are the same for all draws, *stacked* ones differ among them and
+have the draws as their first axis. The steps whose operands are all fixed are the trunk: they run
+once, by `start`; then `play` runs the others with the numbers of some draws, chunk by chunk.
+
+A tape begins at the first perturbation, and what it reads of the trunk are constants; or it begins
+at the inputs, and can be played for other inputs of the same shapes.
 """
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, final
 
 from torch import Tensor
-from torch.utils._pytree import TreeSpec
 
-from dubio.draws.batching import Operation
+from dubio.draws.arguments import Arguments, Slot
 from dubio.draws.masked_layers import fuse_masked_layers
-from dubio.draws.steps import Call, Perturb, Slot, Step
+from dubio.draws.steps import Call, Perturb, Play, Step
 from dubio.noise.numbers import Numbers
-from dubio.noise.perturbations import Perturbation
+from dubio.noise.protocols import Perturbation, RandomNumbers
 
 
+@final
 class Tape:
     """The recorded part of a network.
 
     Attributes:
         obstacle: Why the tape must not be played, if there is a reason.
+        doubt: Why it must not be played for other inputs, if there is a reason.
+        reads: Parameters that Python looked at, and what it saw.
     """
 
     def __init__(self) -> None:
         self.obstacle: str | None = None
+        self.doubt: str | None = None
+        self.reads: list[tuple[Tensor, Tensor]] = []
         self._steps: list[Step] = []
-        self._bytes: list[int] = []  # of one draw, by slot
+        self._trunk = Line([], set())
+        self._draws = Line([], set())
+        self._slots = 0
         self._constants: list[tuple[Tensor, int]] = []
+        self._inputs: list[Slot] = []
         self._output: Slot
+
+    def slot(self, value: Tensor, *, fixed: bool) -> Slot:
+        """A place for one more value."""
+        self._slots += 1
+        return Slot(self._slots - 1, value, fixed=fixed)
+
+    def input(self, value: Tensor) -> Slot:
+        """The slot of an input."""
+        self._inputs.append(self.slot(value, fixed=True))
+        return self._inputs[-1]
 
     def perturb(self, perturbation: Perturbation, x: Slot | Tensor, result: Tensor) -> Slot:
         """Add a perturbation and get the slot for its result."""
-        return self._append(Perturb(perturbation, x), [result])[0]
+        out = self.slot(result, fixed=False)
+        self._steps.append(Perturb(perturbation, x, out))
+        return out
 
     def call(
-        self,
-        function: Callable[..., Any],
-        operands: list[Any],
-        spec: TreeSpec,
-        results: list[Tensor],
+        self, function: Callable[..., Any], arguments: Arguments, results: Sequence[Tensor]
     ) -> list[Slot]:
-        """Add an operation on flattened arguments and get the slots for its results."""
-        stacked = [i for i, operand in enumerate(operands) if isinstance(operand, Slot)]
-        shapes = [result.shape for result in results]
-        operation = Operation(function, operands, spec, stacked, shapes)
-        return self._append(Call(operation, operands), results)
+        """Add an operation and get the slots for its results."""
+        fixed = all(slot.fixed for slot in arguments.slots)
+        outputs = [self.slot(result, fixed=fixed) for result in results]
+        self._steps.append(Call(function, arguments, outputs))
+        return outputs
 
-    def _append(self, action: Perturb | Call, results: list[Tensor]) -> list[Slot]:
-        slots = [Slot(len(self._bytes) + i) for i in range(len(results))]
-        self._bytes += [result.numel() * result.element_size() for result in results]
-        self._steps.append(Step(action, slots))
-        self._constants += [
-            (operand, operand._version)
-            for operand in action.operands
-            if isinstance(operand, Tensor) and not operand.is_inference()
-        ]
-        return slots
+    def hold(self, constant: Tensor) -> None:
+        """Take note of a tensor that must stay as it is until the recording ends."""
+        if not constant.is_inference():
+            self._constants.append((constant, constant._version))
 
     def finish(self, output: Slot, *, shared: bool) -> None:
         """Drop the steps that the output does not need, and check that constants stayed so."""
         if any(constant._version != version for constant, version in self._constants):
             self.obstacle = "a tensor of the deterministic part is overwritten after it was used"
+        self._constants.clear()
         needed = {output}
         kept: list[Step] = []
         for step in reversed(self._steps):
-            mutates = isinstance(step.action, Call) and step.action.mutates
+            mutates = isinstance(step, Call) and step.mutates
             if mutates or not needed.isdisjoint(step.outputs):
                 kept.append(step)
                 needed.update(step.inputs)
         self._output = output
         self._steps = fuse_masked_layers(kept[::-1]) if shared else kept[::-1]
-        unread: set[Slot] = {output}
-        for step in reversed(self._steps):
-            involved = dict.fromkeys([*step.outputs, *step.inputs])
-            step.spent = [slot for slot in involved if slot not in unread]
-            unread.update(involved)
+        draws = [step for step in self._steps if not step.outputs[0].fixed]
+        read = {slot for step in draws for slot in step.inputs if slot.fixed}
+        self._trunk = Line([step for step in self._steps if step.outputs[0].fixed], read)
+        self._draws = Line(draws, {output, *read})
 
     @property
     def bytes_per_draw(self) -> int:
         """The most memory that the values of one draw take at any step."""
-        live: set[Slot] = set()
-        most = 0
-        for step in self._steps:
-            live.update(step.outputs)
-            working = sum(self._bytes[slot.number] for slot in step.outputs)
-            most = max(most, working + sum(self._bytes[slot.number] for slot in live))
-            live.difference_update(step.spent)
-        return most
+        return self._draws.bytes
 
     @property
     def signature(self) -> int:
         """The same for networks of the same structure on batches of the same shape."""
-        return hash(tuple((step.action.signature, *step.inputs) for step in self._steps))
+        return hash(
+            tuple((step.signature, *(s.number for s in step.inputs)) for step in self._steps)
+        )
 
-    def play(self, numbers: Numbers) -> Tensor:  # (S, B, …)
-        """The output for every draw."""
-        values: dict[Slot, Tensor] = {}
-        for step in self._steps:
-            results = step.action.run(numbers, [values[slot] for slot in step.inputs])
-            values.update(zip(step.outputs, results, strict=True))
-            for slot in step.spent:
-                del values[slot]
-        return values[self._output]
+    @property
+    def perturbations(self) -> list[Perturb]:
+        """The steps at which noise enters, in order, unless they were fused."""
+        return [step for step in self._steps if isinstance(step, Perturb)]
+
+    def start(self, inputs: Sequence[Tensor] = ()) -> list[Any]:
+        """All values that are the same for all draws, by slot."""
+        values: list[Any] = [None] * self._slots
+        for slot, value in zip(self._inputs, inputs, strict=True):
+            values[slot.number] = value
+        self._trunk.run(values, _NO_NUMBERS)
+        return values
+
+    def resume(self, known: Mapping[int, Tensor]) -> list[Any]:
+        """What `start` would give, from the values of the recorded pass."""
+        return [known.get(number) for number in range(self._slots)]
+
+    def play(self, fixed: list[Any], numbers: RandomNumbers) -> Tensor:  # (S, B, …)
+        """The output for every draw, from what `start` gave."""
+        values = fixed.copy()
+        self._draws.run(values, numbers)
+        output: Tensor = values[self._output.number]
+        return output
+
+
+@final
+class Line:
+    """Steps that run one after the other; what nobody reads any more is let go.
+
+    Args:
+        steps: The steps.
+        read: The slots that are read afterwards.
+    """
+
+    def __init__(self, steps: list[Step], read: set[Slot]) -> None:
+        self._steps = steps
+        self._spent: list[list[int]] = []
+        later = set(read)
+        for step in reversed(steps):
+            involved = dict.fromkeys([*step.outputs, *step.inputs])
+            self._spent.append([slot.number for slot in involved if slot not in later])
+            later.update(involved)
+        self._spent.reverse()
+        self._plays: list[Play] = [step.play for step in steps]
+        self._found = self._compiled = False
+
+    @property
+    def bytes(self) -> int:
+        """The most memory that values take at any step."""
+        live: dict[int, int] = {}
+        most = 0
+        for step, spent in zip(self._steps, self._spent, strict=True):
+            results = {slot.number: slot.bytes for slot in step.outputs}
+            live |= results
+            most = max(most, sum(results.values()) + sum(live.values()))
+            for number in spent:
+                live.pop(number, None)
+        return most
+
+    def run(self, values: list[Any], numbers: RandomNumbers) -> None:
+        """Carry the steps out; the first time, each finds its way."""
+        if self._found and not self._compiled:
+            self._plays = [step.compiled() for step in self._steps]
+            self._compiled = True
+        for play, spent in zip(self._plays, self._spent, strict=True):
+            play(values, numbers)
+            for number in spent:
+                values[number] = None
+        self._found = True
+
+
+_NO_NUMBERS = Numbers(0, range(0), shared=False)

@@ -3,24 +3,26 @@
 One ordinary pass over the network with the noise of one draw records a tape: from the first
 perturbation on, values are `Traced`, and every operation on them lands on the tape, whoever calls
 it (modules, functions, custom autograd functions, scripted code). Operations before the first
-perturbation see plain tensors and leave no trace: the deterministic trunk enters the tape as
-constants and never runs again.
+perturbation see plain tensors. They leave no trace, and what they give enters the tape as
+constants; unless the tape is to serve for other inputs too, see `dubio.draws.trunk`.
 """
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
+from torch.utils._pytree import tree_leaves
 
-from dubio.draws.steps import Slot
+from dubio.draws.arguments import Arguments, Slot
 from dubio.draws.tape import Tape
-from dubio.noise.numbers import Numbers
-from dubio.noise.perturbations import Perturbation
+from dubio.draws.trunk import LOOKS, Trunk
+from dubio.noise.protocols import Perturbation, RandomNumbers
 
 
 class UntraceableError(Exception):
@@ -61,12 +63,10 @@ class Traced(Tensor):
     def __torch_dispatch__(  # type: ignore[override]
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Carry an operation out for the draw that is being recorded, and record it."""
-        kwargs = kwargs or {}
-        leaves, _ = tree_flatten((args, kwargs))
+        """Carry an operation out where the recorder does not see it: elsewhere, or later."""
+        leaves = tree_leaves((args, kwargs))
         recorder = next(leaf.recorder for leaf in leaves if isinstance(leaf, Traced))
-        with torch._C.DisableTorchFunction():
-            return recorder.record(func, args, kwargs)
+        return recorder.record(func, args, kwargs or {})
 
     def __repr__(self, **_: Any) -> str:  # type: ignore[override]
         return f"Traced({self.value!r})"
@@ -94,16 +94,69 @@ _REFLECTED = {
 }
 
 
-class Recorder:
-    """Carries functions out for one draw and records those that depend on the noise."""
+class Recorder(TorchDispatchMode):
+    """Carries functions out for one draw and records those that depend on the noise.
 
-    def __init__(self, *, shared: bool) -> None:
+    As a context it sees every operation of this thread.
+
+    Args:
+        shared: Whether all rows of a batch share the noise.
+        inputs: What the network is called with, if the trunk is to be recorded as well.
+        owned: The tensors of the network, then.
+    """
+
+    def __init__(
+        self,
+        *,
+        shared: bool,
+        inputs: Sequence[Tensor] | None = None,
+        owned: Iterable[Tensor] = (),
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
         self.tape = Tape()
+        self.trunk = None if inputs is None else Trunk(self.tape, inputs, owned)
+        self.met_unfed_randomness = False
         self._shared = shared
         self._open = True
-        self.met_unfed_randomness = False
         self._overwritten: list[Tensor] = []
         self._traced: list[weakref.ref[Traced]] = []
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # torch would import its compiler to keep it out of here
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Look at an operation and carry it out."""
+        kwargs = kwargs or {}
+        traits = traits_of(func)
+        if traits.random and kwargs.get("generator") is None:
+            self._refuse_unfed_randomness(str(func))
+        if Traced in types:
+            return self.record(func, args, kwargs)
+        return self.plain(func, args, kwargs)
+
+    def plain(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Carry out an operation that does not depend on the noise."""
+        if self.trunk is None:
+            return func(*args, **kwargs)
+        trunk, traits = self.trunk, traits_of(func)
+        if traits.reads:
+            trunk.look(args[0])
+            return func(*args, **kwargs)
+        if traits.shapes:
+            trunk.shaped_by_values(func)
+        if traits.written:
+            trunk.write(_written(traits, args, kwargs))
+        if func is torch.ops.aten.lift_fresh.default:
+            made: Tensor = func(*args, **kwargs)
+            trunk.made(made.clone(), made)
+            return made
+        arguments = self._arguments(args, kwargs, trunk.operand)
+        out = self._carry_out(func, args, kwargs)
+        trunk.record(func, arguments, [leaf for leaf in _leaves(out) if isinstance(leaf, Tensor)])
+        return out
 
     def close(self) -> None:
         """Stop recording; what the network has kept of this pass becomes a plain tensor."""
@@ -120,19 +173,21 @@ class Recorder:
         self._traced.append(weakref.ref(traced))
         return traced
 
-    def perturb(self, perturbation: Perturbation, numbers: Numbers, x: Tensor) -> Tensor:
+    def perturb(self, perturbation: Perturbation, numbers: RandomNumbers, x: Tensor) -> Tensor:
         """Apply the noise of the one draw; the result is traced from here on."""
         if x.is_sparse or x.is_nested:
             self._refuse(f"dropout of a {x.layout} tensor")
         if torch.is_grad_enabled():
             self._refuse("the network takes gradients itself")
-        value = perturbation(numbers, x.value if isinstance(x, Traced) else x)[0]
-        slot = self.tape.perturb(perturbation, _operand(x), value)
-        return self.trace(value, slot)
+        with torch._C._DisableTorchDispatch():
+            value = perturbation(numbers, x.value if type(x) is Traced else x)[0]
+        return self.trace(value, self.tape.perturb(perturbation, self._operand(x), value))
 
-    def perturb_in_place(self, perturbation: Perturbation, numbers: Numbers, x: Tensor) -> Tensor:
+    def perturb_in_place(
+        self, perturbation: Perturbation, numbers: RandomNumbers, x: Tensor
+    ) -> Tensor:
         """The same into a new tensor; who reads the old one after that gets the slow way."""
-        self._overwritten.append(x.value if isinstance(x, Traced) else x)
+        self._overwritten.append(x.value if type(x) is Traced else x)
         return self.perturb(perturbation, numbers, x)
 
     def own_randomness(self, name: str) -> None:
@@ -144,12 +199,8 @@ class Recorder:
             )
         self.tape.obstacle = f"the network calls {name} itself"
 
-    def refusing_unfed_randomness(self) -> TorchDispatchMode:
-        """A context in which the recording is given up before torch's generator is used."""
-        return _UnfedRandomness(self)
-
-    def refuse_unfed_randomness(self, operation: str) -> None:
-        """Give the recording up."""
+    def _refuse_unfed_randomness(self, operation: str) -> None:
+        """Give the recording up before torch's generator is used."""
         self.own_randomness(operation)
         self.met_unfed_randomness = True
         raise UntraceableError(operation)
@@ -158,54 +209,96 @@ class Recorder:
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Call a torch function; operations on traced tensors are recorded on the way."""
-        if getattr(function, "__name__", "") not in _METADATA:
-            self.check_overwritten((args, kwargs))
         if function in WHOLE:
-            traced = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Traced)]
-            if traced and not torch.is_autocast_enabled(traced[0].device.type):
-                return self.record(function, args, kwargs)
-            return function(*args, **kwargs)
+            return self._call_whole(function, args, kwargs)
         name = getattr(function, "__name__", "")
-        if name.endswith("_") and args and not isinstance(args[0], Traced):
+        if self._overwritten and name not in _METADATA:
+            self.check_overwritten((args, kwargs))
+        if self.trunk is not None and name in LOOKS and args:
+            self.trunk.look(args[0])
+        if name.endswith("_") and args and type(args[0]) is not Traced:
             changed = self._out_of_place(name, args, kwargs)
             if changed is not None:
                 return changed
         return function(*args, **kwargs)
 
-    def record(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _call_whole(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        self.check_overwritten((args, kwargs))
+        leaves = [leaf for arg in (*args, *kwargs.values()) for leaf in _leaves(arg)]
+        device = next(leaf.device for leaf in leaves if isinstance(leaf, Tensor))
+        if torch.is_autocast_enabled(device.type):
+            return function(*args, **kwargs)
+        if any(type(leaf) is Traced for leaf in leaves):
+            return self.record(function, args, kwargs)
+        return self.plain(function, args, kwargs)
+
+    def record(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Carry an operation out for the one draw and put it on the tape."""
-        leaves, spec = tree_flatten((args, kwargs))
-        values = [leaf.value if isinstance(leaf, Traced) else leaf for leaf in leaves]
-        plain_args, plain_kwargs = tree_unflatten(values, spec)
         if not self._open:
-            return function(*plain_args, **plain_kwargs)
+            return self._carry_out(function, args, kwargs)
         if torch.is_grad_enabled():
             self._refuse("the network takes gradients itself")
-        self.check_overwritten(leaves)
-        self._refuse_irreversible(function, leaves, args, kwargs)
-        out = function(*plain_args, **plain_kwargs)
-        out_leaves, out_spec = tree_flatten(out)
-        results = [leaf for leaf in out_leaves if isinstance(leaf, Tensor)]
+        self.check_overwritten((args, kwargs))
+        self._refuse_irreversible(function, args, kwargs)
+        out = self._carry_out(function, args, kwargs)
+        results = [leaf for leaf in _leaves(out) if isinstance(leaf, Tensor)]
         if not results:
             self.tape.obstacle = f"Python reads a sampled value through {function}"
             return out
-        by_value = {id(leaf.value): leaf for leaf in leaves if isinstance(leaf, Traced)}
-        slots = iter(self.tape.call(function, [_operand(leaf) for leaf in leaves], spec, results))
-        wrapped = []
-        for leaf in out_leaves:
+        slots = iter(
+            self.tape.call(function, self._arguments(args, kwargs, self._operand), results)
+        )
+        by_value = {
+            id(leaf.value): leaf
+            for arg in (*args, *kwargs.values())
+            for leaf in _leaves(arg)
+            if type(leaf) is Traced
+        }
+
+        def wrap(leaf: Any) -> Any:
             if not isinstance(leaf, Tensor):
-                wrapped.append(leaf)
-                continue
-            slot = next(slots)
-            same = by_value.get(id(leaf))
+                return leaf
+            slot, same = next(slots), by_value.get(id(leaf))
             if same is None:
-                wrapped.append(self.trace(leaf, slot))
-                continue
+                return self.trace(leaf, slot)
             if same.shape != leaf.shape:
                 self._refuse(f"{function} changes the shape of a tensor in place")
             same.slot = slot
-            wrapped.append(same)
-        return tree_unflatten(wrapped, out_spec)
+            return same
+
+        return wrap(out) if isinstance(out, Tensor) else type(out)(map(wrap, out))
+
+    def _carry_out(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Call a function for the one draw, out of sight."""
+        named = {name: _plain(arg) for name, arg in kwargs.items()}
+        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+            return function(*map(_plain, args), **named)
+
+    def _arguments(
+        self,
+        args: Iterable[Any],
+        kwargs: Mapping[str, Any],
+        operand: Callable[[Tensor], Slot | Tensor],
+    ) -> Arguments:
+        """How the tape refers to arguments."""
+
+        def refer(arg: Any) -> Any:
+            if isinstance(arg, Tensor):
+                return operand(arg)
+            if type(arg) in (list, tuple):
+                return [operand(part) if isinstance(part, Tensor) else part for part in arg]
+            return arg
+
+        return Arguments(list(map(refer, args)), {name: refer(arg) for name, arg in kwargs.items()})
+
+    def _operand(self, x: Tensor) -> Slot | Tensor:
+        """How the tape refers to a tensor: by slot if it has one, else by the tensor itself."""
+        if type(x) is Traced:
+            return x.slot
+        self.tape.hold(x)
+        return x if self.trunk is None else self.trunk.operand(x)
 
     def _refuse(self, obstacle: str) -> None:
         """Give the recording up, also if the network swallows the exception."""
@@ -213,26 +306,18 @@ class Recorder:
         raise UntraceableError(obstacle)
 
     def _refuse_irreversible(
-        self, function: Any, leaves: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> None:
-        if not isinstance(function, torch._ops.OpOverload):
-            return
-        tags = function.tags
-        if torch.Tag.data_dependent_output in tags or (
-            torch.Tag.dynamic_output_shape in tags and _by_value(function, leaves)
-        ):
+        traits = traits_of(function)
+        if traits.reads or (traits.shapes and _by_value(function, args)):
             self.tape.obstacle = f"shapes or branches depend on a sampled value ({function})"
-        if function._schema.is_mutable:
-            given = dict(zip((a.name for a in function._schema.arguments), args, strict=False))
-            for argument in function._schema.arguments:
-                value = {**given, **kwargs}.get(argument.name)
-                written = argument.alias_info is not None and argument.alias_info.is_write
-                if written and isinstance(value, Tensor) and not isinstance(value, Traced):
-                    self._refuse(f"{function} writes a sampled value into a plain tensor")
+        for written in _written(traits, args, kwargs):
+            if isinstance(written, Tensor) and type(written) is not Traced:
+                self._refuse(f"{function} writes a sampled value into a plain tensor")
 
     def _out_of_place(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """``h += sampled`` on a plain h gives a new, traced h."""
-        if not any(isinstance(arg, Traced) for arg in args[1:]):
+        if not any(type(arg) is Traced for arg in args[1:]):
             return None
         plain = _REFLECTED.get(name, name[:-1] if not name.endswith("__") else "")
         method = getattr(Tensor, plain, None) if plain else None
@@ -251,44 +336,73 @@ class Recorder:
         old = {tensor.untyped_storage().data_ptr() for tensor in self._overwritten}
         for leaf in tree_leaves(structure):
             if isinstance(leaf, Tensor):
-                value = leaf.value if isinstance(leaf, Traced) else leaf
+                value = leaf.value if type(leaf) is Traced else leaf
                 if value.layout == torch.strided and value.untyped_storage().data_ptr() in old:
                     self._refuse("a tensor is read after a sampled value was written over it")
 
 
-def _operand(x: Any) -> Any:
-    """How the tape refers to an argument: by slot if it is traced, else by the thing itself."""
-    return x.slot if isinstance(x, Traced) else x
+@dataclass(frozen=True)
+class Traits:
+    """What matters of an operation.
+
+    Attributes:
+        random: Whether it draws random numbers.
+        reads: Whether Python sees values of its arguments.
+        shapes: Whether the shape of its result depends on values.
+        written: Positions and names of the arguments that it writes into.
+    """
+
+    random: bool = False
+    reads: bool = False
+    shapes: bool = False
+    written: tuple[tuple[int, str], ...] = ()
 
 
-def _by_value(function: Any, leaves: list[Any]) -> bool:
+@cache
+def traits_of(function: Any) -> Traits:
+    """The traits of an operation."""
+    if not isinstance(function, torch._ops.OpOverload):
+        return Traits()
+    # The dropout of attention is on the tape already.
+    fed = "scaled_dot_product" in str(function)
+    return Traits(
+        random=torch.Tag.nondeterministic_seeded in function.tags and not fed,
+        reads=torch.Tag.data_dependent_output in function.tags,
+        shapes=torch.Tag.dynamic_output_shape in function.tags,
+        written=tuple(
+            (i, argument.name)
+            for i, argument in enumerate(function._schema.arguments)
+            if argument.alias_info is not None and argument.alias_info.is_write
+        ),
+    )
+
+
+def _written(traits: Traits, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    """The arguments that an operation writes into."""
+    return [
+        args[position] if position < len(args) else kwargs.get(name)
+        for position, name in traits.written
+    ]
+
+
+def _leaves(arg: Any) -> Iterable[Any]:
+    return arg if isinstance(arg, (list, tuple)) else (arg,)
+
+
+def _plain(arg: Any) -> Any:
+    """An argument with the values of the one draw in it."""
+    if type(arg) is Traced:
+        return arg.value
+    if type(arg) in (list, tuple):
+        return [part.value if type(part) is Traced else part for part in arg]
+    return arg
+
+
+def _by_value(function: Any, args: Sequence[Any]) -> bool:
     """Whether the shape of the result depends on traced values, not only on their shapes."""
     if function is torch.ops.aten.index.Tensor:
+        indices = [leaf for arg in args[1:] for leaf in _leaves(arg)]
         return any(
-            isinstance(leaf, Traced) and leaf.dtype in (torch.bool, torch.uint8)
-            for leaf in leaves[1:]
+            type(leaf) is Traced and leaf.dtype in (torch.bool, torch.uint8) for leaf in indices
         )
     return True
-
-
-class _UnfedRandomness(TorchDispatchMode):
-    """Sees, in this thread, random operations that no generator was given to."""
-
-    def __init__(self, recorder: Recorder) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._recorder = recorder
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # torch would import its compiler to keep it out of here
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        """Look at an operation and carry it out."""
-        kwargs = kwargs or {}
-        if torch.Tag.nondeterministic_seeded in func.tags and kwargs.get("generator") is None:
-            name = str(func)
-            if "scaled_dot_product" not in name:  # whose dropout is on the tape already
-                self._recorder.refuse_unfed_randomness(name)
-        return func(*args, **kwargs)

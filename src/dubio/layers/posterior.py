@@ -6,7 +6,6 @@ for a sample and its divergence at once, as they share σ. Automatic differentia
 every intermediate result to memory.
 """
 
-import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -15,12 +14,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dubio.noise.derivative import Derivative
+from dubio.noise.vectorised import is_vectorised
 from dubio.priors.prior import Prior
 
 # Entries of a block for every thread: the few tensors of a block stay in a processor's cache, and
 # there are not so many blocks that the calls themselves cost.
 BLOCK = 2**18
+
+# So few weights are left to automatic differentiation, which has less to do for each call.
+SMALL = 2**13
 
 
 class Sample(NamedTuple):
@@ -85,38 +87,34 @@ class Posterior:
         return total
 
     def _apply(self, noise: Tensor | None, prior: CenteredPrior | None, *, weights: bool) -> Sample:
-        center = None if prior is None else prior.center
-        given = {} if prior is None else _tensors(prior.prior)
-        wanted = _Wanted(None if prior is None else prior.prior, tuple(given), weights)
-        total, _, _, *sampled = _Gaussian.apply(  # type: ignore[no-untyped-call]
-            wanted, self.kept, noise, self.rho, center, *given.values(), *self.means
+        if is_vectorised(self.rho) or (self.kept is None and self.rho.numel() <= SMALL):
+            return self._differentiated(noise, prior, weights=weights)
+        total, *sampled = _Gaussian.apply(  # type: ignore[no-untyped-call]
+            prior, weights, self.kept, noise, self.rho, *self.means
         )
         return Sample(sampled if weights else [], total)
 
-
-class _Wanted(NamedTuple):
-    """What is to be computed.
-
-    Attributes:
-        prior: The divergence from it, unless it is None.
-        names: Fields of the prior that are tensors, which stand for those of many networks.
-        weights: Whether weights are.
-    """
-
-    prior: Prior | None
-    names: tuple[str, ...]
-    weights: bool
-
-    def prior_with(self, tensors: Sequence[Tensor]) -> Prior | None:
-        """The prior with its tensors."""
-        if self.prior is None or not self.names:
-            return self.prior
-        prior = copy.copy(self.prior)
-        vars(prior).update(zip(self.names, tensors, strict=False))
-        return prior
+    def _differentiated(
+        self, noise: Tensor | None, prior: CenteredPrior | None, *, weights: bool
+    ) -> Sample:
+        """By automatic differentiation: less work for few weights, or for many networks at once."""
+        if self.kept is not None:
+            raise NotImplementedError(
+                "Bayesian: pruned weights and embeddings with padding have no place where many "
+                "networks are computed at once; treat them one by one."
+            )
+        sigma = F.softplus(self.rho)
+        mean = _in_a_row(self.means, sigma)
+        sampled: list[Tensor] = []
+        if weights:
+            assert noise is not None
+            sampled = _shaped(torch.addcmul(mean, sigma, noise), self.means)
+        if prior is None:
+            return Sample(sampled, None)
+        return Sample(sampled, prior.prior.kl(_offset(mean, prior.center), sigma, noise))
 
 
-class _Gaussian(Derivative):
+class _Gaussian(torch.autograd.Function):
     """(ρ, μ) ↦ divergence and weights w = μ + σε, each if it is wanted.
 
     With the gradient g of the weights and γ of the divergence,
@@ -128,17 +126,18 @@ class _Gaussian(Derivative):
 
     @staticmethod
     def forward(
-        wanted: _Wanted,
+        ctx: Any,
+        centered: CenteredPrior | None,
+        sampling: bool,
         kept: Tensor | None,
         noise: Tensor | None,
         rho: Tensor,
-        center: Tensor | float | None,
         *means: Tensor,
     ) -> tuple[Tensor | None, ...]:
-        prior = wanted.prior
+        prior, center = (None, None) if centered is None else centered
         mean = _in_a_row(means, rho)
         deviation = F.softplus(rho)
-        row = torch.empty_like(rho) if wanted.weights else None
+        row = torch.empty_like(rho) if sampling else None
         totals = []
         for sigma, eps, there, middle, mu, w in _blocks(deviation, noise, kept, center, mean, row):
             if w is not None:
@@ -149,25 +148,15 @@ class _Gaussian(Derivative):
                 totals.append(prior.kl(*_those(there, _offset(mu, middle), sigma, eps)))
         total = None if prior is None else totals[0] if len(totals) == 1 else sum(totals)
         weights = [None] * len(means) if row is None else _shaped(row, means)
-        return total, deviation, mean, *weights
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        wanted, kept, noise, rho, center, *means = inputs
-        _, deviation, mean, *_ = output
-        ctx.mark_non_differentiable(deviation, mean)
         ctx.set_materialize_grads(False)
-        each = center if isinstance(center, Tensor) else None
-        ctx.save_for_backward(rho, deviation, mean, noise, kept, each, *means)
-        ctx.center, ctx.prior = center, wanted.prior
+        ctx.save_for_backward(rho, noise, kept, *means)
+        ctx.mean, ctx.deviation, ctx.prior, ctx.center = mean, deviation, prior, center
+        return total, *weights
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(
-        ctx: Any, of_total: Tensor | None, _: None, __: None, *of_weights: Tensor | None
-    ) -> Any:
-        rho, deviation, mean, noise, kept, each, *means = ctx.saved_tensors
-        center = ctx.center if each is None else each
+    def backward(ctx: Any, of_total: Tensor | None, *of_weights: Tensor | None) -> Any:
+        rho, noise, kept, *means = ctx.saved_tensors
         if all(g is None for g in of_weights):
             of_mean, of_deviation = torch.zeros_like(rho), torch.zeros_like(rho)
         else:
@@ -176,50 +165,14 @@ class _Gaussian(Derivative):
         if of_total is not None:
             factor = of_total.item()
             for by_mean, by_sigma, mu, sigma, eps, middle in _blocks(
-                of_mean, of_deviation, mean, deviation, noise, center
+                of_mean, of_deviation, ctx.mean, ctx.deviation, noise, ctx.center
             ):
                 ctx.prior.add_slopes(by_mean, by_sigma, _offset(mu, middle), sigma, eps, factor)
         of_rho = torch.ops.aten.softplus_backward(of_deviation, rho, 1, 20)
         if kept is not None:
             of_mean.mul_(kept)
             of_rho.mul_(kept)
-        return None, None, None, of_rho, None, *_shaped(of_mean, means)
-
-    @staticmethod
-    def vmap(
-        info: Any,
-        in_dims: tuple[int | None, ...],
-        wanted: _Wanted,
-        kept: Tensor | None,
-        *tensors: Tensor | float | None,
-    ) -> tuple[Any, Any]:
-        """The same for many networks at once, by automatic differentiation."""
-        if kept is not None:
-            raise NotImplementedError(
-                "Bayesian: pruned weights and embeddings with padding have no place where many "
-                "networks are computed at once; treat them one by one."
-            )
-
-        def of_one(
-            noise: Tensor, rho: Tensor, center: Tensor | float, *rest: Tensor
-        ) -> tuple[Tensor, ...]:
-            prior, means = wanted.prior_with(rest), rest[len(wanted.names) :]
-            sigma = F.softplus(rho)
-            mean = torch.cat([m.reshape(-1).to(sigma.dtype) for m in means])
-            drawn = _shaped(torch.addcmul(mean, sigma, noise), means) if wanted.weights else []
-            total = [] if prior is None else [prior.kl(mean - center, sigma, noise)]
-            return *total, sigma, mean, *drawn
-
-        found = list(torch.vmap(of_one, in_dims[2:])(*tensors))
-        count = len(tensors) - 3 - len(wanted.names)
-        total = None if wanted.prior is None else found.pop(0)
-        out = (total, found.pop(0), found.pop(0), *(found if wanted.weights else [None] * count))
-        return out, tuple(None if each is None else 0 for each in out)
-
-
-def _tensors(prior: Prior) -> dict[str, Tensor]:
-    """Fields of a prior that are tensors: they stand for those of many networks."""
-    return {name: value for name, value in vars(prior).items() if isinstance(value, Tensor)}
+        return None, None, None, None, of_rho, *_shaped(of_mean, means)
 
 
 def _in_a_row(

@@ -26,6 +26,7 @@ class MaskNoise(NamedTuple):
 
 
 UNIFORM, NORMAL = MaskNoise("uniform"), MaskNoise("normal")
+SMALL = 2**13  # weights
 
 
 class Mask(Noisy, ABC):
@@ -182,51 +183,51 @@ def bernoulli_kl(weights: Tensor, keep: Tensor, length_scale: float) -> Tensor:
 
 
 def learned_bernoulli_kl(weights: Tensor, logit: Tensor, length_scale: float) -> Tensor:
-    """Σ_k ℓ²‖W_k‖²/(2·keep_k) − H(keep_k), keep = σ(φ) (paper 001 eqs. 3–4, 000 section 2.2)."""
-    divergence: Tensor = _LearnedBernoulliKL.apply(weights, logit, length_scale)[0]
+    """Σ_k ℓ²‖W_k‖²/(2·keep_k) − H(keep_k), keep = σ(φ) (paper 001 eqs. 3–4, 000 section 2.2).
+
+    The entropy is H = log(1 + e^φ) − φ·keep.
+    """
+    if weights.numel() <= SMALL:  # automatic differentiation has less to do for each call
+        return _learned_bernoulli_kl(weights, logit, length_scale)
+    divergence: Tensor = _LearnedBernoulliKL.apply(weights, logit, length_scale)
     return divergence
+
+
+def _learned_bernoulli_kl(weights: Tensor, logit: Tensor, length_scale: float | Tensor) -> Tensor:
+    keep = torch.sigmoid(logit)
+    entropy = torch.addcmul(nn.functional.softplus(logit), logit, keep, value=-1)
+    times = weights.shape[1] // len(logit)
+    by_unit = _squared_norms(weights, logit) / keep * (0.5 * length_scale**2)
+    return (by_unit - (entropy if times == 1 else times * entropy)).sum()
 
 
 class _LearnedBernoulliKL(Derivative):
     """The divergence, with one pass over the weights forwards and one backwards.
 
-    The entropy is H = log(1 + e^φ) − φ·keep, its slope −φ·keep·drop, and that of 1/keep −drop/keep.
+    The slope of the entropy is −φ·keep·drop, and that of 1/keep −drop/keep.
     """
 
     generate_vmap_rule = True
-
-    @staticmethod
-    def forward(
-        weights: Tensor, logit: Tensor, length_scale: float | Tensor
-    ) -> tuple[Tensor, Tensor]:
-        norms = _squared_norms(weights, logit)
-        keep = torch.sigmoid(logit)
-        entropy = torch.addcmul(nn.functional.softplus(logit), logit, keep, value=-1)
-        times = weights.shape[1] // len(logit)
-        by_unit = (norms / keep).mul_(0.5 * length_scale**2).sub_(entropy, alpha=times)
-        return by_unit.sum(), norms
+    forward = staticmethod(_learned_bernoulli_kl)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
         weights, logit, length_scale = inputs
-        ctx.mark_non_differentiable(output[1])
         given = length_scale if isinstance(length_scale, Tensor) else None
-        ctx.save_for_backward(weights, logit, output[1], given)
         ctx.length_scale = None if given is not None else length_scale
+        ctx.save_for_backward(weights, logit, given)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> tuple[Tensor | None, Tensor | None, None]:
-        weights, logit, norms, given = ctx.saved_tensors
+        weights, logit, given = ctx.saved_tensors
         g = gradients[0]
-        if torch.is_grad_enabled():  # to be differentiated once more
-            norms = _squared_norms(weights, logit)
-        square = (ctx.length_scale if given is None else given) ** 2
         keep = torch.sigmoid(logit)
-        scale = g * square / keep
+        scale = g * (ctx.length_scale if given is None else given) ** 2 / keep
         of_weights = weights * scale if ctx.needs_input_grad[0] else None
         times = weights.shape[1] // len(logit)
         of_entropy = logit * keep * (g * times)
-        return of_weights, (of_entropy - norms * scale * 0.5) * (1 - keep), None
+        of_norms = 0.5 * scale * _squared_norms(weights, logit)
+        return of_weights, (of_entropy - of_norms) * (1 - keep), None
 
 
 def _squared_norms(weights: Tensor, logit: Tensor) -> Tensor:  # (rates,)

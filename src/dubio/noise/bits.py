@@ -36,7 +36,8 @@ def fill_bernoulli(masks: Tensor, keep: float, generators: "Generators") -> Tens
         return masks.fill_(float(keep >= 1.0))
     if entries <= SMALL:
         uniform = torch.empty(draws, entries, dtype=torch.float64, device=masks.device)
-        for row, generator in zip(uniform, generators, strict=True):
+        rows = (uniform,) if draws == 1 else uniform.unbind()
+        for row, generator in zip(rows, generators, strict=True):
             row.uniform_(generator=generator)
         return torch.lt(uniform, keep, out=masks)
 

@@ -16,5 +16,5 @@ class Derivative(torch.autograd.Function):
     def apply(cls, *args: Any) -> Any:
         """Call it, with all arguments."""
         if torch._C._are_functorch_transforms_active():
-            return super().apply(*args)
-        return super(torch.autograd.Function, cls).apply(*args)
+            return super().apply(*args)  # type: ignore[no-untyped-call]
+        return super(torch.autograd.Function, cls).apply(*args)  # type: ignore[misc]

@@ -11,6 +11,7 @@ from weakref import WeakSet
 
 from torch import nn
 
+from dubio.noise.modes import all_modules
 from dubio.noise.numbers import Numbers
 from dubio.noise.register import is_registered
 from dubio.noise.run import Pass, run_pass
@@ -84,15 +85,12 @@ def gates(roots: Iterable[nn.Module]) -> set[nn.Module]:
     """
     return {
         module
-        for root in roots
-        for module in root.modules()
-        if not is_registered(module)
+        for module in all_modules(roots)
+        if (methods := _methods_with_gates(type(module)))
+        and not is_registered(module)
         and (
             module in _found_gates
-            or any(
-                any(_is_dropout(module, name, names) for name in names)
-                for names in _methods_with_gates(type(module))
-            )
+            or any(any(_is_dropout(module, name, names) for name in names) for names in methods)
         )
     }
 
@@ -102,13 +100,12 @@ def _missed_gates(roots: Iterable[nn.Module], sites: Iterable[Site]) -> set[nn.M
     reached = {site.module for site in sites}
     return {
         module
-        for root in roots
-        for module in root.modules()
-        if any(
+        for module in all_modules(roots)
+        if _methods_with_gates(type(module))
+        and any(
             isinstance(part, nn.modules.dropout._DropoutNd) and part.p > 0 and part not in reached
             for part in module.children()
         )
-        and _methods_with_gates(type(module))
     }
 
 

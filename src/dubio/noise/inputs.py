@@ -51,17 +51,16 @@ def check(model: Network, inputs: Inputs) -> None:
 
 
 def _check_module(model: nn.Module, inputs: Inputs) -> None:
-    scripted = [
-        name or "the network"
-        for name, module in model.named_modules()
-        if isinstance(module, torch.jit.ScriptModule)
-    ]
-    if scripted:
-        raise TypeError(
-            f"model: expected a network of Python modules, but {scripted[0]} is compiled by "
-            f"TorchScript, which hides its dropout; pass the module it was scripted from."
-        )
-    homes = {tensor.device for tensor in (*model.parameters(), *model.buffers())}
+    homes: set[torch.device] = set()
+    for name, module in model.named_modules():
+        if isinstance(module, torch.jit.ScriptModule):
+            raise TypeError(
+                f"model: expected a network of Python modules, but {name or 'the network'} is "
+                f"compiled by TorchScript, which hides its dropout; pass the module it was "
+                f"scripted from."
+            )
+        own = (*module._parameters.values(), *module._buffers.values())
+        homes.update(tensor.device for tensor in own if tensor is not None)
     for tensor in tensors(inputs):
         if homes and tensor.device not in homes:
             expected = ", ".join(sorted(map(str, homes)))

@@ -15,11 +15,14 @@ class Layout:
             ``axis`` when ``index`` is given.
         axis: The axis along which ``index`` repeats the noise.
         index: Which entry of the noise each entry along ``axis`` gets.
+        grows: Whether the noise is as long as the longest row of the batch. Then the noise of a
+            longer one begins with that of a shorter one.
     """
 
     shape: torch.Size
     axis: int = 0
     index: Tensor | None = None
+    grows: bool = False
 
     def spread(self, noise: Tensor) -> Tensor:  # (S, *shape) -> broadcasts against (S, *tensor)
         """Lay the noise of several draws out over the tensor."""

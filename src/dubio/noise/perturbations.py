@@ -5,30 +5,18 @@ all S draws at once, whether its input is the same for every draw or already dif
 """
 
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from dubio.noise.layout import Layout
-from dubio.noise.numbers import Numbers
+from dubio.noise.protocols import RandomNumbers
 from dubio.noise.vectorised import is_vectorised
 
 # Fixed point of SELU's negative saturation, -lambda * alpha (Klambauer et al. 2017).
 _ALPHA_PRIME = -1.7580993408473766
-
-
-class Perturbation(Protocol):
-    """Noise applied to a tensor."""
-
-    @property
-    def layout(self) -> Layout:
-        """How the noise is drawn."""
-        ...
-
-    def __call__(self, numbers: Numbers, x: Tensor) -> Tensor:  # (B, …) or (S, B, …) -> (S, B, …)
-        """The perturbed tensor of every draw."""
-        ...
+_ZERO = torch.zeros(())
 
 
 @dataclass(frozen=True)
@@ -48,19 +36,32 @@ class Dropout:
     shift: float = 0.0
     fill: float = 0.0
 
-    def mask(self, numbers: Numbers, x: Tensor) -> Tensor:  # (S, *layout)
-        """The zeros and ones of every draw, in the dtype of x."""
-        return numbers.bernoulli((self.site,), self.keep, self.layout.shape, x)
+    def mask(self, numbers: RandomNumbers, x: Tensor) -> Tensor:  # (S, *layout)
+        """The zeros and ones of every draw, in the dtype of x.
 
-    def __call__(self, numbers: Numbers, x: Tensor) -> Tensor:
+        Where noise grows with the batch each draw has a seed of its own.
+        """
+        if not self.layout.grows:
+            return numbers.bernoulli((self.site,), self.keep, self.layout.shape, x)
+        alone = numbers.alone()
+        masks = [
+            alone.bernoulli((self.site, draw), self.keep, self.layout.shape, x)
+            for draw in numbers.indices
+        ]
+        return torch.cat(masks)
+
+    def __call__(self, numbers: RandomNumbers, x: Tensor) -> Tensor:
         """The perturbed tensor of every draw."""
-        mask = self.layout.spread(self.mask(numbers, x))
+        mask = self.mask(numbers, x)
+        if self.layout.index is not None:
+            mask = self.layout.spread(mask)
         if self.shift or self.fill:
             return mask.mul(x * self.scale + (self.shift - self.fill)).add_(self.fill)
         if is_vectorised(mask) or (torch.is_grad_enabled() and x.requires_grad):
             return x * (mask * self.scale)
-        fits = mask.shape[1:] == x.shape[mask.dim() == x.dim() :]
-        return torch.addcmul(x.new_zeros(()), x, mask, value=self.scale, out=mask if fits else None)
+        fits = mask.shape == x.shape or mask.shape[1:] == x.shape
+        zero = _ZERO if x.dtype == torch.float32 and x.is_cpu else x.new_zeros(())
+        return torch.addcmul(zero, x, mask, value=self.scale, out=mask if fits else None)
 
 
 def plain_dropout(site: int, rate: float, layout: Layout) -> Dropout:
@@ -90,7 +91,7 @@ class Draw:
     layout: Layout
     keep: float = 0.5
 
-    def __call__(self, numbers: Numbers, x: Tensor) -> Tensor:
+    def __call__(self, numbers: RandomNumbers, x: Tensor) -> Tensor:
         """The noise of every draw."""
         place = (self.site, self.call)
         match self.distribution:

@@ -32,6 +32,11 @@ class RandomNumbers(Protocol):
     """The random numbers of some consecutive draws, the same whenever they are asked for."""
 
     @property
+    def seed(self) -> int:
+        """What tells these numbers from others."""
+        ...
+
+    @property
     def indices(self) -> range:
         """Which draws."""
         ...
@@ -43,6 +48,14 @@ class RandomNumbers(Protocol):
 
     def part(self, start: int, stop: int) -> Self:
         """Some of the draws."""
+        ...
+
+    def alone(self) -> Self:
+        """The numbers of the first of all draws."""
+        ...
+
+    def for_batch(self, index: int) -> Self:
+        """The numbers for the index-th batch of a stream: the same if shared, else fresh."""
         ...
 
     def bernoulli(

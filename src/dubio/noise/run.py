@@ -178,7 +178,7 @@ class Pass:
         stack = ExitStack()
         stack.callback(_current.reset, token)
         stack.enter_context(without_compilation())
-        stack.enter_context(Interceptor(self))  # type: ignore[no-untyped-call]
+        stack.enter_context(Interceptor(self))
         self._left.append(stack.close)
         return self
 

@@ -8,31 +8,14 @@ import math
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import index, itemgetter
-from typing import Protocol, SupportsFloat, SupportsIndex, final
+from typing import SupportsFloat, SupportsIndex, final
 
 import torch
 from torch import Tensor
 
 from dubio.likelihoods import Likelihood
+from dubio.noise.protocols import DrawSource
 from dubio.predictive.summary import Summary
-
-
-class DrawSource(Protocol):
-    """Where raw network outputs come from, a chunk of draws at a time."""
-
-    @property
-    def num_draws(self) -> int:
-        """S, the number of draws of every row."""
-
-    @property
-    def num_rows(self) -> int:
-        """B, the number of rows."""
-
-    def chunks(self) -> Iterator[tuple[slice, Tensor]]:
-        """Yields rows and some of their draws, `(S, B, ...)`.
-
-        Blocks of rows follow one another; all the draws of a block come in order before the next.
-        """
 
 
 @final

@@ -1,6 +1,7 @@
 """Dropout between the layers of LSTM, GRU and RNN, which torch applies inside one function."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -60,5 +61,5 @@ def _between_layers(
     if batch_sizes is None:
         layout = running.layout(site, x.shape, x, axis=0 if batch_first else 1)
     else:
-        layout = running.packed_layout(x, batch_sizes)
+        layout = replace(running.packed_layout(x, batch_sizes), grows=True)
     return running.perturb(plain_dropout(site.index, rate, layout), x)

@@ -1,0 +1,234 @@
+"""A network prepared for many predictions: recorded once for each form of its inputs.
+
+The tape begins at the inputs, so that further calls run torch operations and nothing else.
+Before each call the network is looked at (`dubio.draws.structure`); if it has changed, it is
+recorded anew.
+"""
+
+import math
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from typing import Any, final
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from dubio.draws.engine import Engine, fitting, quietly
+from dubio.draws.given import GivenNumbers, NotedNumbers, Place, check_given, named
+from dubio.draws.structure import Structure
+from dubio.draws.tape import Tape
+from dubio.noise import inputs
+from dubio.noise.inputs import Inputs, Network, Select
+from dubio.noise.protocols import RandomNumbers
+from dubio.noise.sites import Site, Sites
+
+MOST_TAPES = 8
+
+_PLAIN = (type(None), bool, int, float, complex, str, torch.dtype, torch.device)
+
+
+@final
+class Recording:
+    """A tape that serves for other inputs, and the sites on it."""
+
+    def __init__(self, tape: Tape, sites: Sites) -> None:
+        self.tape = tape
+        self.sites = sites
+        self.chunk = fitting(tape)
+
+    def intact(self) -> bool:
+        """Whether the parameters that Python looked at have the values that it saw."""
+        return all(torch.equal(tensor, seen) for tensor, seen in self.tape.reads)
+
+    def chunks(
+        self, leaves: list[Tensor], numbers: RandomNumbers, chunk: int | None
+    ) -> Iterator[Tensor]:  # each (s, B, …)
+        """All draws in order, ``chunk`` (or as many as fit the budget) at a time."""
+        device, size = leaves[0].device, chunk or self.chunk
+        with quietly(device):
+            fixed = self.tape.start(leaves)
+            part = self.tape.play(fixed, numbers.part(0, size))
+        yield part
+        for start in range(size, len(numbers.indices), size):
+            with quietly(device):
+                part = self.tape.play(fixed, numbers.part(start, start + size))
+            yield part
+
+
+@final
+class Prepared:
+    """A network, and its recordings for some forms of inputs.
+
+    Args:
+        model: The network, or a function that calls networks.
+        chosen: Which sites are noisy.
+        select: Which part of the output is meant.
+    """
+
+    def __init__(self, model: Network, chosen: Callable[[Site], bool], select: Select) -> None:
+        self._model = model
+        self._chosen = chosen
+        self._select = select
+        self._structure: Structure | None = None
+        self._unstable = 0  # how many passes in a row have changed the network
+        self._recordings: OrderedDict[Hashable, Recording | None] = OrderedDict()
+        self._to_record = threading.Lock()
+        self._to_look = threading.Lock()
+
+    def chunks(
+        self, batch: Inputs, numbers: RandomNumbers, chunk: int | None
+    ) -> tuple[Iterator[Tensor], Sites]:
+        """All draws in order, ``chunk`` (or as many as fit the budget) at a time; and the sites."""
+        form = _form(batch, numbers.shared)
+        if form is None:
+            return self._anew(batch, numbers, chunk)
+        known, recording = self._find(form.key)
+        if not known:
+            with self._to_record:
+                known, recording = self._find(form.key)  # another thread may have been faster
+                if not known:
+                    engine, recording = self._record(form, batch, numbers)
+                    if recording is None:
+                        return engine.chunks(chunk), engine.sites
+        if recording is None:
+            return self._anew(batch, numbers, chunk)
+        if any(map(_may_hold_nan, form.tensors)):
+            inputs.check(self._model, batch)
+        return recording.chunks(form.tensors, numbers, chunk), recording.sites
+
+    def _anew(
+        self, batch: Inputs, numbers: RandomNumbers, chunk: int | None
+    ) -> tuple[Iterator[Tensor], Sites]:
+        engine = self._engine(batch, numbers)
+        return engine.chunks(chunk), engine.sites
+
+    def noise(
+        self, batch: Inputs, numbers: RandomNumbers, chunk: int | None
+    ) -> tuple[dict[str, Tensor], dict[str, Place]]:
+        """What these numbers are at every site, with draws first; and which place is which."""
+        noting = NotedNumbers(numbers.seed, numbers.indices, numbers.shared)
+        chunks, sites = self.chunks(batch, noting, chunk)
+        for _ in chunks:
+            pass
+        names = named(noting.noted, sites, len(numbers.indices))
+        rows = {name: noting.noted[place] for name, place in names.items()}
+        return {
+            name: torch.stack([row[draw] for draw in numbers.indices]) for name, row in rows.items()
+        }, names
+
+    def given(
+        self, batch: Inputs, given: Mapping[str, Tensor], numbers: RandomNumbers, chunk: int | None
+    ) -> GivenNumbers:
+        """Given noise as numbers, if it is such as these numbers would give."""
+        expected, names = self.noise(batch, numbers, chunk)
+        places = check_given(given, expected, names)
+        return GivenNumbers(numbers.seed, numbers.indices, numbers.shared, places)
+
+    def _find(self, key: Hashable) -> tuple[bool, Recording | None]:
+        """Whether inputs of this form are known, and their recording if there can be one."""
+        with self._to_look:
+            structure = self._structure
+            if self._unstable > 1 or (structure is not None and structure.doubt is not None):
+                return True, None
+            if structure is None or not structure.same() or key not in self._recordings:
+                return False, None
+            self._recordings.move_to_end(key)
+            recording = self._recordings[key]
+            return recording is None or recording.intact(), recording
+
+    def _record(
+        self, form: "_Form", batch: Inputs, numbers: RandomNumbers
+    ) -> tuple[Engine, Recording | None]:
+        """Run the network, and keep the recording if it serves for other inputs."""
+        with self._to_look:
+            if self._structure is None or not self._structure.same():
+                self._structure = Structure(self._model)
+                self._recordings.clear()
+            structure = self._structure
+        if structure.doubt is not None:
+            return self._engine(batch, numbers), None
+        copy = form.copy()
+        engine = self._engine(copy.batch, numbers, copy.tensors, structure.tensors)
+        tape = engine.tape
+        with self._to_look:
+            if not structure.same():
+                self._unstable += 1
+                self._structure = None
+                return engine, None
+            self._unstable = 0
+            usable = tape is not None and tape.doubt is None and engine.from_inputs
+            recording = Recording(tape, engine.sites) if tape is not None and usable else None
+            self._recordings[form.key] = recording
+            while len(self._recordings) > MOST_TAPES:
+                self._recordings.popitem(last=False)
+        return engine, recording
+
+    def _engine(
+        self,
+        batch: Inputs,
+        numbers: RandomNumbers,
+        tensors: list[Tensor] | None = None,
+        owned: list[Tensor] | None = None,
+    ) -> Engine:
+        inputs.check(self._model, batch)
+        return Engine(
+            lambda order: inputs.choose(inputs.call(self._model, batch, order), self._select),
+            inputs.networks(self._model),
+            inputs.count_rows(batch),
+            numbers,
+            self._chosen,
+            tensors,
+            owned or (),
+        )
+
+
+@final
+class _Form:
+    """Inputs taken apart: what two batches must have in common, and their tensors."""
+
+    def __init__(self, leaves: list[Any], spec: Any, shared: bool) -> None:
+        self.batch: Any = tree_unflatten(leaves, spec) if spec is not None else leaves[0]
+        self.tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+        self._leaves = leaves
+        self._spec = spec
+        first = {id(leaf): i for i, leaf in reversed(list(enumerate(self.tensors)))}
+        casts = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu")
+        self.key: Hashable = (
+            spec,
+            shared,
+            casts,
+            *(_leaf_form(leaf) for leaf in leaves),
+            *(first[id(tensor)] for tensor in self.tensors),
+        )
+
+    def copy(self) -> "_Form":
+        """The same inputs, as tensors that nobody else knows."""
+        leaves = [leaf.detach() if isinstance(leaf, Tensor) else leaf for leaf in self._leaves]
+        return _Form(leaves, self._spec, False)
+
+
+def _may_hold_nan(tensor: Tensor) -> bool:
+    return tensor.is_floating_point() and not math.isfinite(tensor.detach().sum())
+
+
+def _leaf_form(leaf: Any) -> Hashable:
+    if isinstance(leaf, Tensor):
+        return leaf.shape, leaf.stride(), leaf.dtype, leaf.device
+    return type(leaf), leaf
+
+
+def _form(batch: Inputs, shared: bool) -> _Form | None:
+    """The form of a batch, if batches of the same form can be told."""
+    if isinstance(batch, Tensor):
+        leaves, spec = [batch], None
+    else:
+        leaves, spec = tree_flatten(inputs.opened(batch))
+    strided = all(
+        (type(leaf) in (Tensor, torch.nn.Parameter) and leaf.layout == torch.strided)
+        or isinstance(leaf, _PLAIN)
+        for leaf in leaves
+    )
+    tensors = any(isinstance(leaf, Tensor) for leaf in leaves)
+    return _Form(leaves, spec, shared) if strided and tensors else None

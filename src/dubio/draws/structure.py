@@ -1,0 +1,209 @@
+"""What a network is made of, looked at so that a change is noticed before the next prediction.
+
+Looked at are, from the network (or the function that calls networks) on:
+
+- every module: its type, its attributes, its parameters, buffers, submodules and hooks;
+- tensors: which they are, their shape, type and device. Their numbers may change at will;
+- lists, tuples, sets and dicts, and objects of classes written in Python, as deep as they go;
+- functions and methods, written in Python and not part of a library: the variables around them,
+  their defaults, and the globals that they refer to, through functions and modules as well;
+- attributes of classes.
+
+Where something else is found, such as an array of numpy or an open file, there is a doubt.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+from enum import Enum
+from functools import partial
+from operator import attrgetter
+from types import (
+    BuiltinFunctionType,
+    BuiltinMethodType,
+    CodeType,
+    FunctionType,
+    MethodDescriptorType,
+    MethodType,
+    ModuleType,
+    WrapperDescriptorType,
+)
+from typing import Any, final
+from weakref import ReferenceType
+
+import torch
+from torch import Tensor, nn
+
+_PLAIN = (
+    type(None), bool, int, float, complex, str, bytes, type, Enum, range, slice,
+    torch.dtype, torch.device, torch.Size, torch.layout, torch.memory_format,
+    BuiltinFunctionType, BuiltinMethodType, MethodDescriptorType, WrapperDescriptorType,
+    property, staticmethod, classmethod, ReferenceType,
+)  # fmt: skip
+_LIBRARIES = frozenset({"torch", "dubio", "numpy", *sys.stdlib_module_names} - {"__main__"})
+
+
+@final
+class Structure:
+    """A network as it is now.
+
+    Attributes:
+        doubt: What cannot be looked at, if there is such a thing.
+        tensors: All tensors that were found.
+    """
+
+    def __init__(self, model: Callable[..., Any]) -> None:
+        self.doubt: str | None = None
+        self.tensors: list[Tensor] = []
+        self._kept: list[Any] = []  # so that ids stay what they are
+        self._seen: set[int] = set()
+        self._live: list[Any] = []
+        self._names: list[tuple[dict[str, Any], str]] = []
+        self._cells: list[Any] = []
+        try:
+            self._look(model)
+        except RecursionError:
+            self.doubt = "a structure that is too deep"
+        self._frozen = [_copy(container) for container in self._live]
+        self._found = self._find()
+        self._forms = list(map(_form, self.tensors))
+        self._seen.clear()
+
+    def same(self) -> bool:
+        """Whether all is as it was; flags of train and eval mode do not count."""
+        if self._forms != list(map(_form, self.tensors)):
+            return False
+        try:
+            if self._live != self._frozen and not self._only_flags_differ():
+                return False
+            return self._find() == self._found
+        except (RuntimeError, TypeError, ValueError):  # tensors or arrays, which are not equal
+            return False
+
+    def _only_flags_differ(self) -> bool:
+        for i, (live, frozen) in enumerate(zip(self._live, self._frozen, strict=True)):
+            if live == frozen:
+                continue
+            if "training" not in live or {**live, "training": None} != {**frozen, "training": None}:
+                return False
+            self._frozen[i] = dict(live)
+        return True
+
+    def _find(self) -> list[Any]:
+        """What names and variables stand for."""
+        return [
+            *(names.get(name) for names, name in self._names),
+            *(_content(cell) for cell in self._cells),
+        ]
+
+    def _look(self, thing: Any) -> None:
+        if isinstance(thing, _PLAIN) or id(thing) in self._seen:
+            return
+        self._seen.add(id(thing))
+        self._kept.append(thing)
+        if isinstance(thing, Tensor):
+            self.tensors.append(thing)
+            if vars(thing):
+                self._look_into(vars(thing))
+        elif isinstance(thing, FunctionType):
+            self._look_at_function(thing)
+        elif isinstance(thing, MethodType):
+            self._look(thing.__self__)
+            self._look(thing.__func__)
+        elif isinstance(thing, partial):
+            for part in (thing.func, thing.args, thing.keywords):
+                self._look(part)
+        elif isinstance(thing, (dict, list, tuple, set, frozenset)):
+            self._look_into(thing)
+        elif isinstance(thing, ModuleType):
+            pass
+        elif _is_open(thing):
+            self._look_at_class(type(thing))
+            self._look_into(vars(thing))
+        else:
+            self.doubt = f"a {type(thing).__name__}"
+
+    def _look_into(self, container: Any) -> None:
+        self._live.append(container)
+        for part in list(_values(container)):
+            self._look(part)
+
+    def _look_at_class(self, kind: type) -> None:
+        for ancestor in kind.__mro__:
+            if id(ancestor) in self._seen or _is_library(ancestor.__module__):
+                continue
+            self._seen.add(id(ancestor))
+            for name, attribute in vars(ancestor).items():
+                if name.startswith("__") and name != "__call__":
+                    continue
+                self._names.append((vars(ancestor), name))  # type: ignore[arg-type]
+                attribute = getattr(attribute, "__func__", getattr(attribute, "fget", attribute))
+                self._look(attribute)
+
+    def _look_at_function(self, function: FunctionType) -> None:
+        if _is_library(function.__globals__.get("__name__", "")):
+            return
+        for cell in function.__closure__ or ():
+            self._cells.append(cell)
+            self._look(_content(cell))
+        self._look(function.__defaults__)
+        self._look(function.__kwdefaults__)
+        self._names += [(vars(function), name) for name in vars(function)]
+        for code in _codes(function.__code__):
+            self._look_at_names(function.__globals__, code.co_names)
+
+    def _look_at_names(self, names: dict[str, Any], used: tuple[str, ...]) -> None:
+        """Globals that code refers to, and what it may mean of the modules among them."""
+        for name in used:
+            if name not in names:
+                continue
+            value = names[name]
+            self._names.append((names, name))
+            if isinstance(value, ModuleType):
+                if not _is_library(value.__name__):
+                    self._look_at_names(vars(value), used)
+            elif isinstance(value, (Tensor, FunctionType, dict, list, tuple, set, nn.Module)):
+                self._look(value)
+
+
+def _is_open(thing: Any) -> bool:
+    """Whether all of an object's state is in its attributes."""
+    kind = type(thing)
+    written = hasattr(thing, "__dict__") and not any(
+        "__slots__" in vars(ancestor) and vars(ancestor)["__slots__"] for ancestor in kind.__mro__
+    )
+    own = all(ancestor is object or _is_heap_type(ancestor) for ancestor in kind.__mro__)
+    return isinstance(thing, nn.Module) or (written and own and not _is_library(kind.__module__))
+
+
+def _is_heap_type(kind: type) -> bool:
+    """Whether a class is written in Python, and not in C."""
+    return bool(kind.__flags__ & (1 << 9)) and not hasattr(kind, "__array_interface__")
+
+
+def _is_library(module: str) -> bool:
+    return module.split(".", 1)[0] in _LIBRARIES
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _codes(constant)
+
+
+def _content(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not filled yet
+        return None
+
+
+def _values(container: Any) -> Any:
+    return container.values() if isinstance(container, dict) else container
+
+
+def _copy(container: Any) -> Any:
+    return dict(container) if isinstance(container, dict) else type(container)(container)
+
+
+_form = attrgetter("shape", "dtype", "device")  # of a tensor

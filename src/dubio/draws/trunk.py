@@ -1,0 +1,95 @@
+"""The trunk of a network on the tape: what does not depend on the noise, from the inputs on.
+
+All operations of a pass on plain tensors are recorded, so that the tape computes everything anew
+from the inputs and from the tensors that the network owns, which it refers to as they are: a weight
+that is changed in place is seen. What cannot be computed anew is a doubt: the tape is good for this
+call, and not for other inputs.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from dubio.draws.arguments import Arguments, Slot
+from dubio.draws.tape import Tape
+
+# Functions by which Python gets at values without any operation.
+LOOKS = frozenset(
+    {"tolist", "numpy", "__array__", "__dlpack__", "data_ptr", "untyped_storage", "storage"}
+    | {"apply_", "map_", "map2_", "__reduce_ex__", "__deepcopy__", "set_", "data"}
+)
+_FEW = 1024  # numbers that are kept of a parameter that Python looks at
+
+
+@final
+class Trunk:
+    """Records what is done to plain tensors.
+
+    Args:
+        tape: Where it is recorded.
+        inputs: The inputs, in the order in which the tape will get others.
+        owned: Tensors that are there before the pass, and may change in place.
+
+    Attributes:
+        values: What was computed in this pass, by slot.
+    """
+
+    def __init__(self, tape: Tape, inputs: Iterable[Tensor], owned: Iterable[Tensor]) -> None:
+        self._tape = tape
+        self._owned = {id(tensor): tensor for tensor in owned}
+        self.values: dict[int, Tensor] = {}
+        self._known: dict[int, tuple[Tensor, Slot]] = {}  # by id, which holds while they are kept
+        for x in inputs:
+            slot = tape.input(x)
+            self._known[id(x)] = (x, slot)
+            self.values[slot.number] = x
+
+    def operand(self, x: Tensor) -> Slot | Tensor:
+        """How the tape refers to a tensor: by its slot, or as it is if the network owns it."""
+        known = self._known.get(id(x))
+        if known is not None:
+            return known[1]
+        if id(x) not in self._owned:
+            self._tape.doubt = "the network uses a tensor that is neither its own nor computed"
+        return x
+
+    def record(
+        self, function: Callable[..., Any], arguments: Arguments, results: Sequence[Tensor]
+    ) -> None:
+        """Put an operation on the tape that was carried out."""
+        if torch.is_grad_enabled():
+            self._tape.doubt = "the network takes gradients itself"
+        for result, slot in zip(
+            results, self._tape.call(function, arguments, results), strict=True
+        ):
+            self._known[id(result)] = (result, slot)
+            self.values[slot.number] = result
+
+    def made(self, x: Tensor, result: Tensor) -> None:
+        """A tensor was made from Python numbers; others may write over it, so it is copied."""
+        self.record(torch.clone, Arguments([x], {}), [result])
+
+    def look(self, x: Any) -> None:
+        """Python sees the values of a tensor, and may do other things if they are others."""
+        if id(x) in self._owned and x.numel() <= _FEW:
+            self._tape.reads.append((x, x.detach().clone()))
+        else:
+            self._tape.doubt = "Python reads a value that depends on the inputs"
+
+    def shaped_by_values(self, function: Any) -> None:
+        """The shape of a result depends on values."""
+        self._tape.doubt = f"shapes depend on values ({function})"
+
+    def write(self, written: Iterable[Any]) -> None:
+        """Tensors are written over, which must not be those of the network."""
+        own = {
+            tensor.untyped_storage().data_ptr()
+            for tensor in self._owned.values()
+            if tensor.layout == torch.strided
+        }
+        for tensor in written:
+            strided = isinstance(tensor, Tensor) and tensor.layout == torch.strided
+            if not strided or tensor.untyped_storage().data_ptr() in own:
+                self._tape.doubt = "the network writes over tensors of its own"
