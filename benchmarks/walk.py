@@ -8,6 +8,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from types import FrameType
 
@@ -23,7 +24,7 @@ HOME = str(Path(dubio.__file__).parent)
 
 
 def walk(act: Callable[[], object]) -> dict[str, int]:
-    """Counts of calls, files and changes of file while something is done, not for the first time."""
+    """Calls, files and changes of file while something is done for the second time."""
     act()
     files: list[str] = []
 
@@ -36,7 +37,7 @@ def walk(act: Callable[[], object]) -> dict[str, int]:
         act()
     finally:
         sys.setprofile(None)
-    changes = sum(a != b for a, b in zip(files, files[1:], strict=False))
+    changes = sum(a != b for a, b in pairwise(files))
     return {"calls": len(files), "files": len(set(files)), "changes": changes}
 
 
