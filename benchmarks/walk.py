@@ -24,7 +24,7 @@ HOME = str(Path(dubio.__file__).parent)
 
 
 def walk(act: Callable[[], object]) -> dict[str, int]:
-    """Counts of calls, files and changes of file while something is done, but not at first."""
+    """Calls, files and changes of file while something is done for the second time."""
     act()
     files: list[str] = []
 

@@ -263,6 +263,25 @@ def test_what_cannot_be_looked_into_is_asked_every_time() -> None:
     torch.testing.assert_close(check(predictor, network, x), 2 * before)
 
 
+class Detached(nn.Module):
+    """Uses its weight through another tensor, which nobody knows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.drop = nn.Linear(6, 3), nn.Dropout(0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.drop(F.linear(x, self.a.weight.data))
+
+
+def test_tensors_that_nobody_knows() -> None:
+    network, x = Detached(), torch.randn(7, 6)
+    predictor = dubio.Predictor(network, draws=5)
+    for _ in range(3):
+        check(predictor, network, x)
+        network.a.weight.data = torch.randn(3, 6)
+
+
 class Written(nn.Module):
     """Writes over its inputs, over a tensor made in forward, and over a buffer."""
 

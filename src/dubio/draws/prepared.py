@@ -193,14 +193,12 @@ class _Form:
         self.tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
         self._leaves = leaves
         self._spec = spec
-        first = {id(leaf): i for i, leaf in reversed(list(enumerate(self.tensors)))}
         casts = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu")
         self.key: Hashable = (
             spec,
             shared,
             casts,
             *(_leaf_form(leaf) for leaf in leaves),
-            *(first[id(tensor)] for tensor in self.tensors),
         )
 
     def copy(self) -> "_Form":

@@ -47,12 +47,12 @@ class Masked(Wrapping):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The layer's output for masked inputs; called like the layer itself."""
-        if isinstance(self.layer, nn.MultiheadAttention):
+        layer = self._modules["layer"]
+        if isinstance(layer, nn.MultiheadAttention):
             return self._attend(*args, **kwargs)
-        return self._apply_layer(*args, **kwargs)
+        return self._apply_layer(layer, *args, **kwargs)
 
-    def _apply_layer(self, input: Tensor, *args: Any, **kwargs: Any) -> Any:
-        layer = self.layer
+    def _apply_layer(self, layer: Any, input: Tensor, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(input, Tensor):
             raise TypeError(
                 f"Masked({type(layer).__name__}): expected a tensor, got {type(input).__name__}; "
@@ -82,7 +82,10 @@ class Masked(Wrapping):
 
     def kl(self) -> Tensor:
         """Divergence of the masked weights from their prior, by the formula of the mask."""
-        return self.mask.kl(_by_unit(self.layer), self.length_scale)
+        layer, mask = self._modules["layer"], self._modules["mask"]
+        assert layer is not None
+        assert isinstance(mask, Mask)
+        return mask.kl(_by_unit(layer), self.length_scale)
 
 
 def check_mask(mask: object) -> None:

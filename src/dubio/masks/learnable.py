@@ -49,7 +49,7 @@ class LearnableBernoulli(LearnedRate):
         logit = self.logit_along(u, axis)
         keep = torch.sigmoid(logit.detach())
         gated = gate(self, keep, u, axis)
-        masked = [_MaskOver.apply(x, logit, keep, *gated)[0] for x in xs]
+        masked = [_MaskOver.apply(x, logit, keep, *gated) for x in xs]
         if running is not None and running.gate is not None:  # an estimator may ask for these
             running.first_input = xs[0] if running.first_input is None else running.first_input
             running.memory[self] = (*running.memory.get(self, ()), *masked)
@@ -93,31 +93,27 @@ class _MaskOver(Derivative):
     @staticmethod
     def forward(
         x: Tensor, logit: Tensor, keep: Tensor, z: Tensor, derivative: Tensor | str | None
-    ) -> tuple[Tensor, Tensor]:
-        multiplier = z / keep
-        y = x * multiplier
-        return (y if y.dtype == x.dtype else y.to(x.dtype)), multiplier
+    ) -> Tensor:
+        y = x * (z / keep)
+        return y if y.dtype == x.dtype else y.to(x.dtype)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
         x, logit, keep, z, derivative = inputs
-        y, multiplier = output
-        ctx.mark_non_differentiable(multiplier)
         ctx.trapezoid = isinstance(derivative, str)
         given = None if ctx.trapezoid else derivative
-        ctx.save_for_backward(x, y, logit, keep, z, multiplier, given)
+        ctx.save_for_backward(x, output, logit, keep, z, given)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> tuple[Tensor | None, ...]:
-        x, y, logit, keep, z, multiplier, derivative = ctx.saved_tensors
-        g = gradients[0]
+        x, y, logit, keep, z, derivative = ctx.saved_tensors
+        (g,) = gradients
         if torch.is_grad_enabled():  # to be differentiated once more
             keep = torch.sigmoid(logit)
-            multiplier = z / keep
         for_x, for_logit, _, for_z, _ = ctx.needs_input_grad
         of_x = of_logit = of_z = None
         if for_x:
-            of_x = g * multiplier
+            of_x = g * (z / keep)
             of_x = of_x if of_x.dtype == x.dtype else of_x.to(x.dtype)
         if for_logit and ctx.trapezoid:
             of_logit = (g * (x - y)).sum_to_size(keep.shape) * 0.5

@@ -96,10 +96,12 @@ class Mask(Noisy, ABC):
             shape[rows] = x.shape[rows]
             of_rows = torch.Size(shape)
             requests = tuple(
-                Request(each.distribution, of_rows, rows, axis)
-                if each.per_row
-                else Request(each.distribution, of_draw, None, axis)
-                for each in self.noises
+                [
+                    Request(each.distribution, of_rows, rows, axis)
+                    if each.per_row
+                    else Request(each.distribution, of_draw, None, axis)
+                    for each in self.noises
+                ]
             )
             noises = own_noise(self, requests, x)
             return [x, *others] if noises is None else self.multiply([x, *others], axis, *noises)
@@ -196,7 +198,7 @@ def learned_bernoulli_kl(weights: Tensor, logit: Tensor, length_scale: float) ->
 def _learned_bernoulli_kl(weights: Tensor, logit: Tensor, length_scale: float | Tensor) -> Tensor:
     keep = torch.sigmoid(logit)
     entropy = torch.addcmul(nn.functional.softplus(logit), logit, keep, value=-1)
-    times = weights.shape[1] // len(logit)
+    times = weights.shape[1] // logit.shape[0]
     by_unit = _squared_norms(weights, logit) / keep * (0.5 * length_scale**2)
     return (by_unit - (entropy if times == 1 else times * entropy)).sum()
 
@@ -224,7 +226,7 @@ class _LearnedBernoulliKL(Derivative):
         keep = torch.sigmoid(logit)
         scale = g * (ctx.length_scale if given is None else given) ** 2 / keep
         of_weights = weights * scale if ctx.needs_input_grad[0] else None
-        times = weights.shape[1] // len(logit)
+        times = weights.shape[1] // logit.shape[0]
         of_entropy = logit * keep * (g * times)
         of_norms = 0.5 * scale * _squared_norms(weights, logit)
         return of_weights, (of_entropy - of_norms) * (1 - keep), None
@@ -233,4 +235,4 @@ class _LearnedBernoulliKL(Derivative):
 def _squared_norms(weights: Tensor, logit: Tensor) -> Tensor:  # (rates,)
     """‖W_k‖² of the weights that each unit feeds; one sum if they have one rate."""
     norms = (weights * weights).sum(0)
-    return norms.sum(0, keepdim=True) if len(logit) == 1 else norms
+    return norms.sum(0, keepdim=True) if logit.shape[0] == 1 else norms

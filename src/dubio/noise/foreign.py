@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 
-from dubio.noise.register import runs_registered
+from dubio.noise.register import anything_registered, runs_registered
 from dubio.noise.stochastic import Noisy
 
 _RANDOM = (nn.RReLU, nn.FractionalMaxPool2d, nn.FractionalMaxPool3d)
@@ -25,7 +25,7 @@ def may_be_noisy(modules: Sequence[nn.Module]) -> list[nn.Module]:
         or module._forward_pre_hooks
         or module._compiled_call_impl is not None
         or "forward" in module.__dict__
-        or runs_registered(module)
+        or (anything_registered() and runs_registered(module))
     ]
 
 

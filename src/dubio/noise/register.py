@@ -57,6 +57,11 @@ class SiteNoise:
         return noise.expand(shape)
 
 
+def anything_registered() -> bool:
+    """Whether there is a class that was registered."""
+    return bool(_registered)
+
+
 def is_registered(module: nn.Module) -> bool:
     """Whether the module's class was registered."""
     return type(module) in _registered

@@ -37,9 +37,9 @@ class Request(NamedTuple):
 
 
 class OwnSite(NamedTuple):
-    """The site of a module with noise of its own, what it asked for and what it was given."""
+    """The name of a module with noise of its own, what it asked for and what it was given."""
 
-    site: Site
+    name: str
     requests: tuple[Request, ...]
     noises: tuple[Tensor, ...]
 
@@ -165,7 +165,10 @@ class Pass:
         self._chosen = chosen
         self._batch = batch
         self._executor = executor
-        self._own_sites: dict[nn.Module, Site | None] = {}
+        self._own_sites: dict[nn.Module, int] = {}
+        self._own_calls: dict[nn.Module, int] = {}
+        # whether nobody will ask for sites, and so none need be noted
+        self._unseen = not intercept and roots is None and chosen is None and not watching
         self._left: list[Callable[[], None]] = []
         self._learning_around = False
 
@@ -255,30 +258,42 @@ class Pass:
 
         All noises of an owner are one site.
         """
-        if owner not in self._own_sites:  # also in a pass that has its noise from another
-            known_rate = None if self._namer is None else rate()
-            kind, shape = type(owner).__name__, requests[0].shape
-            self._own_sites[owner] = self.reach(kind, x, known_rate, shape, owner)
+        index = self._own_sites.get(owner)
+        if index is None:  # also in a pass that has its noise from another
+            index = self._own_sites[owner] = self._reach_own(owner, requests[0].shape, x, rate)
         known = self.own.get(module)
         if known is not None:
-            self.check_checkpoint(known.site.kind)
+            self.check_checkpoint(known.name)
             self._check_same_shape(known, requests)
             return tuple(map(_for_gradients, known.noises))
-        site = self._own_sites[owner]
-        if site is None:
+        if index < 0:
             return None
-        before = sum(len(other.noises) for other in self.own.values() if other.site is site)
         precise = x if x.dtype.itemsize >= 4 else x.float()  # rates are not to be rounded
         noises = []
-        for call, (distribution, shape, rows, _) in enumerate(requests, start=before):
+        for distribution, shape, rows, _ in requests:
             if rows is not None and self._numbers.shared:
                 shape = torch.Size([*shape[:rows], 1, *shape[rows + 1 :]])
-            noises.append(
-                self.perturb(Draw(site.index, call, distribution, Layout(shape)), precise)
-            )
-        drawn = OwnSite(site, requests, tuple(noises))
-        self.own[module] = drawn
-        return drawn.noises
+            call = self._own_calls.get(owner, 0)
+            self._own_calls[owner] = call + 1
+            if self._unseen and distribution != "bernoulli":
+                draw = getattr(self._numbers, distribution)
+                noises.append(draw((index, call), shape, precise)[0])
+            else:
+                noises.append(self.perturb(Draw(index, call, distribution, Layout(shape)), precise))
+        name = type(owner).__name__ if self._unseen else self.sites[index].name
+        known = self.own[module] = OwnSite(name, requests, tuple(noises))
+        return known.noises
+
+    def _reach_own(
+        self, owner: nn.Module, shape: torch.Size, x: Tensor, rate: Callable[[], float | None]
+    ) -> int:
+        """The number of a module's own site; negative if it was not chosen to be noisy."""
+        if self._unseen:
+            self.check_checkpoint(type(owner).__name__)
+            return len(self._own_sites)
+        known_rate = None if self._namer is None else rate()
+        site = self.reach(type(owner).__name__, x, known_rate, shape, owner)
+        return -1 if site is None else site.index
 
     def check_checkpoint(self, kind: str) -> None:
         """Complain about noise in a block that torch will compute again for the gradient.
@@ -303,7 +318,7 @@ class Pass:
                 first, shape = (torch.Size([*s[:rows], 1, *s[rows + 1 :]]) for s in (first, shape))
             if first != shape:
                 raise ValueError(
-                    f"{known.site.name}: one mask is used for tensors of different shapes, "
+                    f"{known.name}: one mask is used for tensors of different shapes, "
                     f"{tuple(first)} and {tuple(shape)}; give each layer a mask of its own, with "
                     f"mask.tied() if they are to share a rate."
                 )

@@ -13,6 +13,7 @@ from dubio.masks.learnable import LearnableBernoulli
 from dubio.noise import inputs
 from dubio.noise.foreign import may_be_noisy
 from dubio.noise.inputs import Inputs, Select
+from dubio.noise.modes import all_modules
 from dubio.noise.noise import Noise, noise_is_given
 from dubio.noise.stochastic import Stochastic, check_apart
 from dubio.noise.vectorised import is_vectorised
@@ -136,7 +137,7 @@ class ELBO(nn.Module):
                 f"y: expected a tensor, got {type(y).__name__}; make one with torch.as_tensor."
             )
         noise = Noise(self._draws, shared=self._shared, generator=self._generator)
-        modules = list(self.model.modules())
+        modules = all_modules([self.model])
         if modules != self._parts.modules:
             self._parts = _Parts(modules)
         batch = self._batch(x, y, modules)
