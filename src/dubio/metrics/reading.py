@@ -14,6 +14,8 @@ from torch import Tensor
 from dubio.likelihoods import Bernoulli, Categorical
 from dubio.predictive.predictive import Predictive
 
+Classifiable = Predictive | Tensor  # a prediction of labels, or probabilities (B, K, *P)
+
 
 @dataclass(frozen=True)
 class Classified:
@@ -61,16 +63,9 @@ class Classified:
 
 
 def read_classified(
-    prediction: Predictive | Tensor, target: Tensor, void: int | None = None
+    prediction: Classifiable, target: Tensor, void: int | None = None
 ) -> Classified:
-    """Checks probabilities against labels.
-
-    Args:
-        prediction: A `Predictive` of labels, or probabilities `(B, K, *P)`. With a `Bernoulli`
-            likelihood every element is a problem of two classes.
-        target: Integer labels `(B, *P)`.
-        void: The label of places that do not count.
-    """
+    """Checks probabilities against labels, which may be floats for a `Bernoulli` likelihood."""
     if isinstance(prediction, Tensor) and isinstance(target, Tensor):
         _check_averaged(prediction, target)
     probabilities = _read_probabilities(prediction)  # (B, *P, K)
@@ -102,6 +97,15 @@ def check_labels(labels: Tensor, classes: int, void: int | None, name: str = "ta
             f"{int(labels[wrong][0])}; relabel, or pass void= for the label of what does not count"
         )
     return known
+
+
+def check_classes(found: int, expected: int) -> None:
+    """Complains about another number of classes than was announced."""
+    if found != expected:
+        raise ValueError(
+            f"prediction: expected {expected} classes, got {found}; pass their number as "
+            "num_classes"
+        )
 
 
 def check_numbers(numbers: Tensor, name: str) -> Tensor:
@@ -148,7 +152,7 @@ def _check_averaged(prediction: Tensor, target: Tensor) -> None:
         )
 
 
-def _read_probabilities(prediction: Predictive | Tensor) -> Tensor:
+def _read_probabilities(prediction: Classifiable) -> Tensor:
     """Classes last: `(B, *P, K)`."""
     if isinstance(prediction, Predictive):
         likelihood, mean = prediction.likelihood, check_numbers(prediction.mean, "prediction")

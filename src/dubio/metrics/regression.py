@@ -1,4 +1,8 @@
-"""Scores of predictions of real targets: RMSE, predictive log-likelihood, CRPS, intervals."""
+"""Scores of predictions of real targets: RMSE, predictive log-likelihood, CRPS, intervals.
+
+Targets are `(B, *E)`. A prediction is a `Predictive`, a `Normal`, or draws of the target
+`(S, B, *E)`; where a score takes something else, it says so.
+"""
 
 from typing import Any, SupportsFloat, final
 
@@ -15,9 +19,7 @@ Interval = tuple[Tensor, Tensor]
 def rmse(prediction: Forecastable, target: Tensor) -> Tensor:
     """The root of the mean squared error of the predictive mean, over all elements.
 
-    Args:
-        prediction: A `Predictive`, a `Normal`, or the predicted means `(B, *E)` themselves.
-        target: `(B, *E)`.
+    A tensor is taken for the predicted means `(B, *E)` themselves.
     """
     return average(_squares(prediction, target), "rmse").sqrt()
 
@@ -27,11 +29,7 @@ def lppd(prediction: Forecastable, target: Tensor) -> Tensor:
 
     The mixture over draws is within the logarithm and is taken point by point; a point is a row,
     jointly over its elements. Eq. 19 of the paper (and Gelman et al.) sums over points instead:
-    multiply by their number.
-
-    Args:
-        prediction: A `Predictive` with a likelihood, or a `Normal`, `(B, *E)` or `(S, B, *E)`.
-        target: `(B, *E)`; integer labels for a `Predictive` of labels.
+    multiply by their number. Draws without a likelihood have no density; labels have one too.
     """
     return average(_log_densities(prediction, target), "lppd")
 
@@ -42,8 +40,8 @@ def crps(prediction: Forecastable, target: Tensor, *, fair: bool = False) -> Ten
     In the units of the target; of a single value it is the absolute error. Smaller is better.
 
     Args:
-        prediction: A `Predictive`, a `Normal`, or draws of the target `(S, B, *E)`.
-        target: `(B, *E)`.
+        prediction: What is scored.
+        target: What came true.
         fair: False scores the S draws as they are, as the forecast that is used. True estimates
             the score of the distribution that they come from, without bias (Ferro 2014): use it
             to compare methods at different numbers of draws. It needs two or more.
@@ -56,10 +54,7 @@ def interval_coverage(
 ) -> Tensor:
     """The share of targets within the central interval, ends included; it should be `level`.
 
-    Args:
-        prediction: A `Predictive`, a `Normal`, draws `(S, B, *E)`, or an interval `(low, high)`.
-        target: `(B, *E)`.
-        level: The probability of the interval, where it is not given.
+    The interval may also be given, as `(low, high)`.
     """
     return average(_inside(prediction, target, level), "interval_coverage")
 
@@ -70,12 +65,8 @@ def interval_score(
     """Winkler's score: width + 2/a (distance of the target from the interval), a = 1 - level.
 
     A proper score: the interval of the true quantiles has the least (Gneiting and Raftery 2007,
-    eq. 43). In the units of the target; smaller is better.
-
-    Args:
-        prediction: A `Predictive`, a `Normal`, draws `(S, B, *E)`, or an interval `(low, high)`.
-        target: `(B, *E)`.
-        level: The probability of the interval.
+    eq. 43). In the units of the target; smaller is better. The interval may also be given, as
+    `(low, high)`, with its level.
     """
     return average(_winkler(prediction, target, level), "interval_score")
 
@@ -108,12 +99,7 @@ class LPPD(Average):
 
 @final
 class CRPS(Average):
-    """`crps` over batches and processes.
-
-    Args:
-        fair: Whether to estimate the score of the distribution that the draws come from.
-        kwargs: torchmetrics' own options.
-    """
+    """`crps` over batches and processes."""
 
     higher_is_better = False
 
@@ -126,13 +112,8 @@ class CRPS(Average):
         self.add(_ranked(prediction, target, self.fair))
 
 
-class _OfInterval(Average):
-    """A mean over intervals.
-
-    Args:
-        level: The probability of the interval.
-        kwargs: torchmetrics' own options.
-    """
+class _OfIntervals(Average):
+    """A mean over intervals."""
 
     def __init__(self, *, level: float = 0.95, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -141,7 +122,7 @@ class _OfInterval(Average):
 
 
 @final
-class IntervalCoverage(_OfInterval):
+class IntervalCoverage(_OfIntervals):
     """`interval_coverage` over batches and processes."""
 
     def update(self, prediction: Forecastable | Interval, target: Tensor) -> None:
@@ -150,7 +131,7 @@ class IntervalCoverage(_OfInterval):
 
 
 @final
-class IntervalScore(_OfInterval):
+class IntervalScore(_OfIntervals):
     """`interval_score` over batches and processes."""
 
     higher_is_better = False
