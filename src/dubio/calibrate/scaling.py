@@ -7,7 +7,6 @@ from typing import Self, final
 import torch
 from torch import Tensor
 
-from dubio.likelihoods import Gaussian, HeteroscedasticGaussian, Point
 from dubio.likelihoods.likelihood import sum_events
 from dubio.predictive.fitted import Fitted
 from dubio.predictive.predictive import DrawSource, Predictive, StoredDraws
@@ -145,19 +144,15 @@ class _ChangedDraws:
 def _rescaled(p: Predictive, spread: float, noise: float) -> Predictive:
     """The draws' distances from their mean times `spread`, the noise times `noise`."""
     likelihood, mean = p.likelihood, p.mean
-    if not isinstance(likelihood, Gaussian | HeteroscedasticGaussian | Point):
+    if not likelihood.real:
         raise TypeError(
             f"p: expected a prediction by a Gaussian likelihood or none, got one by {likelihood!r}"
             "; there is no factor for others"
         )
 
     def change(rows: slice, outputs: Tensor) -> Tensor:
-        location = likelihood.mean(outputs)  # (S, B, *E)
-        location = mean[rows] + spread * (location - mean[rows])
-        if isinstance(likelihood, HeteroscedasticGaussian):
-            log_variance = outputs.chunk(2, dim=-1)[1].to(location.dtype)
-            return torch.cat([location, log_variance + 2 * math.log(noise)], dim=-1)
-        return location
+        moved = mean[rows] + spread * (likelihood.mean(outputs) - mean[rows])  # (S, B, *E)
+        return likelihood.with_mean(outputs, moved, noise)
 
     source = p.source
     changed: DrawSource
@@ -165,9 +160,7 @@ def _rescaled(p: Predictive, spread: float, noise: float) -> Predictive:
         changed = StoredDraws(change(slice(None), source.draws), source.chunk_bytes)
     else:
         changed = _ChangedDraws(source, change)
-    if isinstance(likelihood, Gaussian):
-        return Predictive(likelihood.rescaled(noise), changed)
-    return Predictive(likelihood, changed)
+    return Predictive(likelihood.rescaled(noise), changed)
 
 
 def _best_factor(distances: Tensor, scales: Tensor, targets: int) -> Tensor:
@@ -204,7 +197,7 @@ def _joined(pieces: list[tuple[slice, Tensor]]) -> Tensor:
 
 
 def _check_noise(p: Predictive) -> None:
-    if not isinstance(p.likelihood, Gaussian | HeteroscedasticGaussian):
+    if not (p.likelihood.real and p.likelihood.noisy):
         raise TypeError(
             f"p: expected a prediction by a Gaussian likelihood, got one by {p.likelihood!r}; "
             "VarianceScaling takes predictions without noise"

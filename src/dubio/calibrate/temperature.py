@@ -9,7 +9,7 @@ from torch import Tensor
 
 from dubio.predictive.fitted import Fitted
 from dubio.predictive.predictive import Predictive
-from dubio.predictive.validation import Labels, check_labels, from_logs, label_prediction, log_mean
+from dubio.predictive.validation import Labels, from_logs, label_prediction, log_mean
 
 WIDEST = 2.0**40  # of β = 1/T: what lies beyond has no optimum worth the name
 TOLERANCE = 1e-12  # of β, relative
@@ -54,11 +54,9 @@ class TemperatureScaling(Fitted):
             y: Labels, as `Predictive.log_prob` takes them.
         """
         p = label_prediction(p)
-        labels = check_labels(p, y)
-        logs = log_mean(p)  # (B, ..., K)
-        classes = logs.shape[-1]
-        inverse = _optimum(logs.reshape(-1, classes), labels.reshape(-1))
-        self._keep("temperature", 1 / inverse)
+        p.check_targets(y)
+        logs = log_mean(p).flatten(0, -2)  # (N, K)
+        self._keep("temperature", 1 / _optimum(logs, y.long().reshape(-1)))
         return self
 
     def forward(self, p: Labels) -> Predictive:

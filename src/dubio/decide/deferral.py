@@ -16,7 +16,6 @@ from dubio.predictive.predictive import Predictive
 from dubio.predictive.validation import (
     Labels,
     Numbers,
-    check_labels,
     check_numbers,
     label_prediction,
     likeliest,
@@ -216,7 +215,8 @@ class Deferral(Fitted):
     def _wrong(self, p: Predictive, y: Tensor) -> Tensor:
         """Whether the answer of each row would be wrong, `(B,)`."""
         if p.likelihood.discrete:
-            return (check_labels(p, y) != likeliest(p)).reshape(-1)
+            p.check_targets(y)
+            return (y != likeliest(p)).reshape(-1)
         check_numbers(p, y)
         if self.tolerance is None:
             raise ValueError(

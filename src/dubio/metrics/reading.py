@@ -11,7 +11,6 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from dubio.likelihoods import Bernoulli, Categorical
 from dubio.predictive.predictive import Predictive
 
 Classifiable = Predictive | Tensor  # a prediction of labels, or probabilities (B, K, *P)
@@ -65,7 +64,7 @@ class Classified:
 def read_classified(
     prediction: Classifiable, target: Tensor, void: int | None = None
 ) -> Classified:
-    """Checks probabilities against labels, which may be floats for a `Bernoulli` likelihood."""
+    """Checks probabilities against labels, which may be floats where each element has its own."""
     if isinstance(prediction, Tensor) and isinstance(target, Tensor):
         _check_averaged(prediction, target)
     probabilities = _read_probabilities(prediction)  # (B, *P, K)
@@ -76,8 +75,8 @@ def read_classified(
             f"prediction, got {tuple(target.shape)}; probabilities have their classes along "
             "dimension 1, and one probability of yes becomes torch.stack([1 - p, p], 1)"
         )
-    binary = isinstance(prediction, Predictive) and isinstance(prediction.likelihood, Bernoulli)
-    labels = target.long() if binary and bool((target == target.long()).all()) else target
+    each = isinstance(prediction, Predictive) and probabilities.ndim > prediction.mean.ndim
+    labels = target.long() if each and bool((target == target.long()).all()) else target
     known = check_labels(labels, probabilities.shape[-1], void)
     return Classified(probabilities, labels.long().where(known, 0), known)
 
@@ -156,14 +155,12 @@ def _read_probabilities(prediction: Classifiable) -> Tensor:
     """Classes last: `(B, *P, K)`."""
     if isinstance(prediction, Predictive):
         likelihood, mean = prediction.likelihood, check_numbers(prediction.mean, "prediction")
-        if isinstance(likelihood, Bernoulli):
-            return torch.stack([1 - mean, mean], -1)
-        if isinstance(likelihood, Categorical):
-            return mean.movedim(likelihood.dim, -1)
-        raise TypeError(
-            f"prediction: expected classes, got {likelihood!r}; predict with "
-            "likelihood=dubio.likelihoods.Categorical() or Bernoulli()"
-        )
+        if not likelihood.discrete:
+            raise TypeError(
+                f"prediction: expected classes, got {likelihood!r}; predict with "
+                "likelihood=dubio.likelihoods.Categorical() or Bernoulli()"
+            )
+        return likelihood.by_label(mean)
     given = check_numbers(prediction, "prediction")
     if given.ndim < 2:
         raise ValueError(

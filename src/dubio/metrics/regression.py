@@ -155,8 +155,6 @@ def _log_densities(prediction: Forecastable, target: Tensor) -> Tensor:
 
 def _ranked(prediction: Forecastable, target: Tensor, fair: bool) -> Tensor:
     forecast, target = read_forecast(prediction, target)
-    if fair and forecast.num_draws < 2:
-        raise ValueError("fair: expected two or more draws, got one; pass fair=False")
     return forecast.crps(target, fair)
 
 
@@ -174,7 +172,7 @@ def _ends(
     _check_level(level)
     if not isinstance(prediction, tuple):
         forecast, target = read_forecast(prediction, target)
-        return *forecast.interval(level), target
+        return forecast.quantile((1 - level) / 2), forecast.quantile((1 + level) / 2), target
     low, high = (check_numbers(end, "prediction").double() for end in prediction)
     target = check_numbers(target, "target").double()
     for end in (low, high):

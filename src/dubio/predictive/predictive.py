@@ -221,16 +221,7 @@ class Predictive:
         Args:
             y: One target per row, `(B, *E)`; integer class labels for `Categorical`.
         """
-        if not isinstance(y, Tensor):
-            raise TypeError(
-                f"y: expected a tensor, got {type(y).__name__}; make one with torch.as_tensor"
-            )
-        rows = self.source.num_rows
-        if y.shape[:1] != (rows,):
-            raise ValueError(
-                f"y: expected one target for each of {rows} rows, got shape {tuple(y.shape)}; "
-                "pass the targets of the very rows that were predicted"
-            )
+        self._check_rows(y)
         blocks = []
         for block, chunks in groupby(self.source.chunks(), key=itemgetter(0)):
             total = torch.tensor(-math.inf)
@@ -239,6 +230,11 @@ class Predictive:
                 total = torch.logaddexp(total.to(logs), logs.logsumexp(0))
             blocks.append(total)
         return torch.cat(blocks) - math.log(self.num_draws)
+
+    def check_targets(self, y: Tensor) -> None:
+        """Raises an error if these are not the targets of the rows, as `log_prob` takes them."""
+        self._check_rows(y)
+        self.likelihood.check_targets(y, self.mean.unsqueeze(0))
 
     def sample(self, n: int = 1, generator: torch.Generator | None = None) -> Tensor:
         """Draws n targets per row, `(n, B, ...)`, each from the likelihood of a random draw."""
@@ -250,6 +246,14 @@ class Predictive:
             len(draws), (n, len(rows)), generator=generator, device=draws.device
         )  # (n, B)
         return self.likelihood.sample(draws[picks, rows], generator)
+
+    def _check_rows(self, y: Tensor) -> None:
+        rows = self.source.num_rows
+        if isinstance(y, Tensor) and y.shape[:1] != (rows,):
+            raise ValueError(
+                f"y: expected one target for each of {rows} rows, got shape {tuple(y.shape)}; "
+                "pass the targets of the very rows that were predicted"
+            )
 
     def _stored(self, quantity: str) -> StoredDraws:
         if isinstance(self.source, StoredDraws):
