@@ -40,6 +40,7 @@ class Conformal(Fitted):
 
     alpha: Tensor
     threshold: Tensor
+    _values = ("threshold",)
 
     def __init__(self, alpha: float = 0.1) -> None:
         super().__init__()
@@ -49,7 +50,6 @@ class Conformal(Fitted):
                 "hold the target nine times out of ten"
             )
         self.register_buffer("alpha", torch.tensor(alpha, dtype=torch.float64))
-        self.register_buffer("threshold", torch.tensor(math.nan, dtype=torch.float64))
 
     def extra_repr(self) -> str:
         """What nn.Module prints."""

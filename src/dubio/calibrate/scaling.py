@@ -1,13 +1,12 @@
 """Rescaling for regression: one factor on the noise, or on all of the predictive variance."""
 
-import math
 from collections.abc import Callable, Iterator
 from typing import Self, final
 
 import torch
 from torch import Tensor
 
-from dubio.likelihoods.likelihood import sum_events
+from dubio.likelihoods.likelihood import Likelihood, sum_events
 from dubio.predictive.fitted import Fitted
 from dubio.predictive.predictive import DrawSource, Predictive, StoredDraws
 from dubio.predictive.validation import Numbers, check_numbers, number_prediction
@@ -36,10 +35,7 @@ class PrecisionScaling(Fitted):
     """
 
     factor: Tensor
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("factor", torch.tensor(math.nan, dtype=torch.float64))
+    _values = ("factor",)
 
     def fit(self, p: Numbers, y: Tensor) -> Self:
         """Sets c to its optimum on validation data.
@@ -51,14 +47,12 @@ class PrecisionScaling(Fitted):
         p = number_prediction(p)
         _check_noise(p)
         check_numbers(p, y)
-        distances, scales = [], []
-        for rows, outputs in p.source.chunks():
-            mean = p.likelihood.mean(outputs).double()  # (S, B, *E)
-            variance = p.likelihood.variance(outputs).double()
-            squares = (y[rows].double() - mean).square() / variance
-            distances.append((rows, sum_events(squares)))  # (S, B)
-            scales.append((rows, -0.5 * sum_events(variance.log())))
-        self._keep("factor", _best_factor(_joined(distances), _joined(scales), y.numel()))
+        blocks = []
+        for rows, chunks in p.blocks():
+            parts = [_squares_and_scales(p.likelihood, outputs, y[rows]) for outputs in chunks]
+            blocks.append(torch.cat(parts, dim=1))  # (2, S, B)
+        distances, scales = torch.cat(blocks, dim=2)
+        self._keep("factor", _best_factor(distances, scales, y.numel()))
         return self
 
     def forward(self, p: Numbers) -> Predictive:
@@ -88,10 +82,7 @@ class VarianceScaling(Fitted):
     """
 
     factor: Tensor
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("factor", torch.tensor(math.nan, dtype=torch.float64))
+    _values = ("factor",)
 
     def fit(self, p: Numbers, y: Tensor) -> Self:
         """Sets s² from validation data.
@@ -188,12 +179,11 @@ def _best_factor(distances: Tensor, scales: Tensor, targets: int) -> Tensor:
     return middle.exp()
 
 
-def _joined(pieces: list[tuple[slice, Tensor]]) -> Tensor:
-    """All draws of all rows, `(S, B)`, from chunks."""
-    blocks: dict[int, list[Tensor]] = {}
-    for rows, piece in pieces:
-        blocks.setdefault(rows.start, []).append(piece)
-    return torch.cat([torch.cat(block) for block in blocks.values()], dim=1)
+def _squares_and_scales(likelihood: Likelihood, outputs: Tensor, y: Tensor) -> Tensor:
+    """Σ (y − f)²/σ² and −½ Σ log σ² over the event, per draw and row: `(2, S, B)`."""
+    variance = likelihood.variance(outputs).double()  # (S, B, *E)
+    squares = (y.double() - likelihood.mean(outputs).double()).square() / variance
+    return torch.stack([sum_events(squares), -0.5 * sum_events(variance.log())])
 
 
 def _check_noise(p: Predictive) -> None:

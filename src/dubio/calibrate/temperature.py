@@ -4,7 +4,6 @@ import math
 from itertools import count
 from typing import Self, final
 
-import torch
 from torch import Tensor
 
 from dubio.predictive.fitted import Fitted
@@ -40,10 +39,7 @@ class TemperatureScaling(Fitted):
     """
 
     temperature: Tensor
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("temperature", torch.tensor(math.nan, dtype=torch.float64))
+    _values = ("temperature",)
 
     def fit(self, p: Labels, y: Tensor) -> Self:
         """Sets T to its optimum on validation data.

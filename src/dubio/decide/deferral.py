@@ -86,6 +86,7 @@ class Deferral(Fitted):
     threshold: Tensor
     error_bound: Tensor
     choice: Tensor  # an index of SCORES
+    _values = ("threshold", "error_bound")
     _fitted_by = "fit_error_rate or fit_coverage"
 
     def __init__(
@@ -107,9 +108,6 @@ class Deferral(Fitted):
             )
         self.confidence = confidence
         self.tolerance = tolerance
-        unknown = torch.tensor(math.nan, dtype=torch.float64)
-        self.register_buffer("threshold", unknown)
-        self.register_buffer("error_bound", unknown.clone())
         self.register_buffer("choice", torch.tensor(SCORES.index(self.candidates[0])))
 
     @property

@@ -1,5 +1,6 @@
 """What is fitted on validation data and kept beside a network."""
 
+import math
 from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
@@ -17,7 +18,13 @@ class Fitted(nn.Module):
     void what it promises.
     """
 
+    _values: ClassVar[tuple[str, ...]]  # the names of what is fitted
     _fitted_by: ClassVar[str] = "fit"  # the methods that take validation data
+
+    def __init__(self) -> None:
+        super().__init__()
+        for name in self._values:
+            self.register_buffer(name, torch.tensor(math.nan, dtype=torch.float64))
 
     def get_extra_state(self) -> Tensor:
         """The name of the class in UTF-8."""

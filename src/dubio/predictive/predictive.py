@@ -117,13 +117,18 @@ class Predictive:
         """The statistics over draws that the properties below derive from."""
         if self._summary is None:
             blocks = []
-            for _, chunks in groupby(self.source.chunks(), key=itemgetter(0)):
+            for _, chunks in self.blocks():
                 block = Summary(self.likelihood)
-                for _, outputs in chunks:
+                for outputs in chunks:
                     block.update(outputs)
                 blocks.append(block)
             self._summary = Summary.concatenate(blocks)
         return self._summary
+
+    def blocks(self) -> Iterator[tuple[slice, Iterator[Tensor]]]:
+        """Yields rows, block by block, and their draws `(S, B, ...)`, chunk by chunk."""
+        for rows, chunks in groupby(self.source.chunks(), key=itemgetter(0)):
+            yield rows, (outputs for _, outputs in chunks)
 
     @property
     def mean(self) -> Tensor:
@@ -223,10 +228,10 @@ class Predictive:
         """
         self._check_rows(y)
         blocks = []
-        for block, chunks in groupby(self.source.chunks(), key=itemgetter(0)):
+        for rows, chunks in self.blocks():
             total = torch.tensor(-math.inf)
-            for _, outputs in chunks:
-                logs = self.likelihood.log_prob(outputs, y[block])  # (S, B)
+            for outputs in chunks:
+                logs = self.likelihood.log_prob(outputs, y[rows])  # (S, B)
                 total = torch.logaddexp(total.to(logs), logs.logsumexp(0))
             blocks.append(total)
         return torch.cat(blocks) - math.log(self.num_draws)

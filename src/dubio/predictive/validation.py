@@ -1,8 +1,6 @@
 """Validation data: predictions, from `predict` or as plain tensors, and targets that fit them."""
 
 import math
-from itertools import groupby
-from operator import itemgetter
 
 import torch
 from torch import Tensor
@@ -72,8 +70,8 @@ def log_mean(p: Predictive) -> Tensor:
     Logarithms are what is averaged, so that it is exact where a probability underflows.
     """
     blocks = []
-    for _, chunks in groupby(p.source.chunks(), key=itemgetter(0)):
-        parts = [p.likelihood.log_by_label(outputs).logsumexp(0) for _, outputs in chunks]
+    for _, chunks in p.blocks():
+        parts = [p.likelihood.log_by_label(outputs).logsumexp(0) for outputs in chunks]
         blocks.append(torch.stack(parts).logsumexp(0))
     logs = torch.cat(blocks) - math.log(p.num_draws)
     if bool(logs.isnan().any()):
