@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Real
 from typing import Self, final
 
 import torch
@@ -11,6 +10,7 @@ from torch import Tensor
 
 from dubio.decide.binomial import log_cdf, upper_bound
 from dubio.decide.scores import SCORES, Score, row_scores
+from dubio.likelihoods.quantiles import check_probability
 from dubio.predictive.fitted import Fitted
 from dubio.predictive.predictive import Predictive
 from dubio.predictive.validation import (
@@ -100,7 +100,7 @@ class Deferral(Fitted):
         self.candidates: tuple[Score, ...] = (scores,) if isinstance(scores, str) else tuple(scores)
         if not self.candidates or not set(self.candidates) <= set(SCORES):
             raise ValueError(f"scores: expected some of {SCORES}, got {scores!r}; choose of those")
-        _check_probability("confidence", confidence, 0.95)
+        check_probability("confidence", confidence, "0.95 is one")
         if tolerance is not None and not tolerance >= 0:
             raise ValueError(
                 f"tolerance: expected >= 0, got {tolerance}; pass the largest error of a right "
@@ -124,7 +124,7 @@ class Deferral(Fitted):
             y: Its targets.
             error_rate: The largest probability that an answered row is wrong.
         """
-        _check_probability("error_rate", error_rate, 0.05)
+        check_probability("error_rate", error_rate, "0.05 is one")
         p = _prediction(p)
         wrong = self._wrong(p, y)
         level = (1 - self.confidence) / (LEVELS * len(self.candidates))
@@ -167,7 +167,7 @@ class Deferral(Fitted):
             coverage: The least probability that a row is answered.
             y: Its targets, to choose among several scores.
         """
-        _check_probability("coverage", coverage, 0.9)
+        check_probability("coverage", coverage, "0.9 is one")
         p = _prediction(p)
         rows = len(p.mean)
         level = (1 - self.confidence) / len(self.candidates)
@@ -240,10 +240,3 @@ def _finite(scores: Tensor) -> Tensor:
     if not bool(scores.isfinite().all()):
         raise ValueError("p: expected finite scores, got others; remove the rows")
     return scores
-
-
-def _check_probability(name: str, value: float, example: float) -> None:
-    if not (isinstance(value, Real) and 0 < value < 1):
-        raise ValueError(
-            f"{name}: expected a probability in (0, 1), got {value!r}; {example} is one"
-        )

@@ -4,10 +4,11 @@ Targets are `(B, *E)`. A prediction is a `Predictive`, a `Normal`, or draws of t
 `(S, B, *E)`; where a score takes something else, it says so.
 """
 
-from typing import Any, SupportsFloat, final
+from typing import Any, final
 
 from torch import Tensor
 
+from dubio.likelihoods.quantiles import check_probability
 from dubio.metrics.forecasts import Forecastable, read_forecast, read_mean
 from dubio.metrics.reading import check_numbers, check_shape
 from dubio.metrics.states import Average, average
@@ -117,7 +118,7 @@ class _OfIntervals(Average):
 
     def __init__(self, *, level: float = 0.95, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        _check_level(level)
+        check_probability("level", level, "0.95 is a common choice")
         self.level = level
 
 
@@ -158,18 +159,11 @@ def _ranked(prediction: Forecastable, target: Tensor, fair: bool) -> Tensor:
     return forecast.crps(target, fair)
 
 
-def _check_level(level: float) -> None:
-    if not (isinstance(level, SupportsFloat) and 0 < level < 1):
-        raise ValueError(
-            f"level: expected a probability in (0, 1), got {level!r}; 0.95 is a common choice"
-        )
-
-
 def _ends(
     prediction: Forecastable | Interval, target: Tensor, level: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The interval and the target, each `(B, *E)`."""
-    _check_level(level)
+    check_probability("level", level, "0.95 is a common choice")
     if not isinstance(prediction, tuple):
         forecast, target = read_forecast(prediction, target)
         return forecast.quantile((1 - level) / 2), forecast.quantile((1 + level) / 2), target

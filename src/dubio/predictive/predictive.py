@@ -8,12 +8,13 @@ import math
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import index, itemgetter
-from typing import Protocol, SupportsFloat, SupportsIndex, final
+from typing import Protocol, SupportsIndex, final
 
 import torch
 from torch import Tensor
 
 from dubio.likelihoods import Likelihood
+from dubio.likelihoods.quantiles import check_probability
 from dubio.predictive.summary import Summary
 
 
@@ -210,10 +211,7 @@ class Predictive:
 
     def interval(self, level: float = 0.95) -> tuple[Tensor, Tensor]:
         """The central interval of probability `level`: its low and high end, each `(B, *E)`."""
-        if not (isinstance(level, SupportsFloat) and 0 < level < 1):
-            raise ValueError(
-                f"level: expected a probability in (0, 1), got {level!r}; 0.95 is a common choice"
-            )
+        check_probability("level", level, "0.95 is a common choice")
         low, high = self.quantile([(1 - level) / 2, (1 + level) / 2])
         return low, high
 
