@@ -9,7 +9,8 @@ from torch import Tensor
 
 def check_probability(name: str, value: float, advice: str) -> None:
     """Complain about what is not strictly between 0 and 1."""
-    if not (isinstance(value, SupportsFloat) and 0 < value < 1):
+    scalar = isinstance(value, SupportsFloat) and getattr(value, "ndim", 0) == 0
+    if not (scalar and 0 < value < 1):
         raise ValueError(f"{name}: expected a probability in (0, 1), got {value!r}; {advice}")
 
 
