@@ -25,10 +25,9 @@ class TemperatureScaling(Fitted):
     convex: Σ_i log Σ_k exp(β l_ik) − β l_iy with l = log q has the slope Σ_i E_β[l_i] − l_iy and
     the curvature Σ_i Var_β[l_i] ≥ 0. The classes keep their order, so that accuracy stays.
 
-    The mean is scaled, and not each draw, for three reasons. The mean is what decides and what is
-    scored. Averaging itself flattens, so that draws which are calibrated one by one have a mean
-    that is too timid: Rahaman and Thiery (2021) find pooling first and calibrating then to be
-    better. And of scaled draws the likelihood is a log of a sum, no longer convex in β.
+    The mean is scaled, not each draw: it is what is scored; draws that are calibrated one by one
+    have a mean that is too timid (Rahaman and Thiery 2021); and the likelihood of scaled draws is
+    not convex in β.
 
     What comes out is one distribution a row, a `Predictive` of a single draw. Entropy, log
     probability and samples are the calibrated ones; what draws disagree about is no longer in it:

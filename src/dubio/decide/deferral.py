@@ -59,10 +59,9 @@ class Deferral(Fitted):
     the rate in question, ties or not. Its Clopper–Pearson bound is computed for 16 ranks k, from
     the smallest that could pass to n; each, and for each score to choose from, at an equal share of
     δ. By the union bound all bounds hold together, and the largest coverage whose bound is at most
-    r is taken. This is selection with guaranteed risk (Geifman and El-Yaniv 2017) as multiple
-    testing (Angelopoulos et al. 2021). The former's binary search visits thresholds that depend on
-    the labels, which a union over its steps does not cover. Fixed-sequence testing, from low to
-    high coverage, would need thresholds from other data, and one confident mistake can end it.
+    r is taken. This is selection with guaranteed risk (Geifman and El-Yaniv 2017, whose binary
+    search visits thresholds that depend on the labels, which no union over its steps covers) as
+    multiple testing (Angelopoulos et al. 2021).
 
     *Coverage.* P(answered) ≥ c. The threshold is the k-th smallest score, with the smallest k for
     which P(Bin(n, c) ≥ k) ≤ δ: the coverage of that threshold has the law Beta(k, n + 1 − k), or

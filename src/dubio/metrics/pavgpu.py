@@ -111,15 +111,9 @@ def pavgpu(
     dimensions: the published code of paper 000 sums entropies over a batch of images, and takes
     rows for columns.
 
-    Args:
-        prediction: A `Predictive` of labels, or probabilities `(B, K, *P)`.
-        target: Integer labels `(B, *P)`.
-        bounds: The smallest and largest entropy of validation data; of these data if not given.
-        points: The number of values of t, equally spaced from 0 to 1.
-        uncertainty: What to use in place of the entropy, `(B, *P)`.
-        window: The width w of patches of w x w pixels; 1 counts every row or pixel.
-        stride: The step from patch to patch; w if not given, 1 for a sliding window.
-        void: The label of places that do not count.
+    `bounds` are the smallest and largest entropy, of validation data or, if not given, of these;
+    `points` values of t are equally spaced from 0 to 1. Patches have `window` x `window` pixels, 1
+    for every row or pixel, and begin every `stride` pixels, every `window` if not given.
     """
     _check_grid(points, bounds)
     doubt, accurate = _judge(read_classified(prediction, target, void), uncertainty, window, stride)
