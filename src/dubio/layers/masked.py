@@ -61,8 +61,11 @@ class Masked(Wrapping):
         if isinstance(layer, nn.RNNBase):
             (masked,) = self._mask_sequences(layer.batch_first, input)
             return layer(masked, *args, **kwargs)
+        mask: Any = self._modules["mask"]
         axis = -1 - len(layer.kernel_size) if isinstance(layer, _ConvNd) else -1
-        return layer(self.mask(input, axis=axis), *args, **kwargs)
+        hooked = mask._forward_hooks or mask._forward_pre_hooks
+        masked = mask(input, axis=axis) if hooked else mask.forward(input, axis=axis)
+        return layer(masked, *args, **kwargs)
 
     def _attend(self, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any) -> Any:
         assert isinstance(self.layer, nn.MultiheadAttention)

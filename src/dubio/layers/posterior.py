@@ -87,7 +87,7 @@ class Posterior:
         return total
 
     def _apply(self, noise: Tensor | None, prior: CenteredPrior | None, *, weights: bool) -> Sample:
-        if is_vectorised(self.rho) or (self.kept is None and self.rho.numel() <= SMALL):
+        if (self.kept is None and self.rho.shape[0] <= SMALL) or is_vectorised(self.rho):
             return self._differentiated(noise, prior, weights=weights)
         total, *sampled = _Gaussian.apply(  # type: ignore[no-untyped-call]
             prior, weights, self.kept, noise, self.rho, *self.means

@@ -117,7 +117,7 @@ class Likelihood(ABC):
 
     def _read(self, outputs: Tensor) -> Tensor:
         self.check(outputs)
-        return outputs.float() if torch.finfo(outputs.dtype).bits < 32 else outputs
+        return outputs.float() if outputs.dtype.itemsize < 4 else outputs
 
 
 def check_tensor(y: Tensor, shape: torch.Size, outputs: Tensor) -> None:
@@ -136,7 +136,7 @@ def check_tensor(y: Tensor, shape: torch.Size, outputs: Tensor) -> None:
             f"y: expected device {outputs.device} of the outputs, got {y.device}; move it with "
             f"y.to({str(outputs.device)!r})"
         )
-    if not all_true(~y.isnan()):
+    if y.dtype.is_floating_point and not all_true(~y.isnan()):
         raise ValueError("y: expected numbers, got NaN; remove or impute the missing targets")
 
 
@@ -147,4 +147,4 @@ def all_true(condition: Tensor) -> bool:
 
 def sum_events(values: Tensor) -> Tensor:
     """Joint over the event: the sum over its dimensions."""
-    return values.reshape(*values.shape[:2], -1).sum(-1)  # (S, B, ...) -> (S, B)
+    return values if values.dim() == 2 else values.flatten(2).sum(-1)  # (S, B, ...) -> (S, B)

@@ -49,7 +49,10 @@ class LearnableBernoulli(LearnedRate):
         logit = self.logit_along(u, axis)
         keep = torch.sigmoid(logit.detach())
         gated = gate(self, keep, u, axis)
-        masked = [_MaskOver.apply(x, logit, keep, *gated) for x in xs]
+        if torch.is_grad_enabled():
+            masked = [_MaskOver.apply(x, logit, keep, *gated) for x in xs]
+        else:
+            masked = [_MaskOver.forward(x, logit, keep, *gated) for x in xs]
         if running is not None and running.gate is not None:  # an estimator may ask for these
             running.first_input = xs[0] if running.first_input is None else running.first_input
             running.memory[self] = (*running.memory.get(self, ()), *masked)

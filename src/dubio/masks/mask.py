@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from dubio.noise.derivative import Derivative
 from dubio.noise.protocols import Distribution
-from dubio.noise.run import Request
-from dubio.noise.stochastic import Noisy, is_silent, own_noise
+from dubio.noise.run import Request, current_pass
+from dubio.noise.stochastic import Noisy, own_noise
 
 
 class MaskNoise(NamedTuple):
@@ -85,7 +85,8 @@ class Mask(Noisy, ABC):
 
     def perturb(self, x: Tensor, *others: Tensor, axis: int = -1, rows: int = 0) -> list[Tensor]:
         """Perturb x, and others that share its rows and units, by one and the same mask."""
-        if is_silent(self):
+        running = current_pass()
+        if running is None and not self.training:
             return [x, *others]
         with torch._C.DisableTorchFunction():  # nothing in here is for an interceptor to see
             axis = axis % x.dim()
@@ -103,7 +104,11 @@ class Mask(Noisy, ABC):
                     for each in self.noises
                 ]
             )
-            noises = own_noise(self, requests, x)
+            noises = (
+                own_noise(self, requests, x)
+                if running is None
+                else running.own_noise(self, requests, x, self.site_rate, self)
+            )
             return [x, *others] if noises is None else self.multiply([x, *others], axis, *noises)
 
     def perturb_weights(self, weights: Tensor) -> Tensor:  # (weights,)
@@ -164,7 +169,8 @@ class LearnedRate(Mask, ABC):
 
     def logit_along(self, noise: Tensor, axis: int) -> Tensor:
         """The logits laid out along the axis of the units."""
-        return along(self.logit, noise, axis)
+        logit: Any = self._parameters.get("logit", self._buffers.get("logit"))
+        return along(logit, noise, axis)
 
 
 def along(values: Tensor, noise: Tensor, axis: int) -> Tensor:

@@ -60,11 +60,6 @@ def check_apart(modules: Iterable[nn.Module]) -> None:
                 )
 
 
-def is_silent(module: nn.Module) -> bool:
-    """Whether a module is to behave like its mean: in eval mode, and without noise around it."""
-    return not module.training and current_pass() is None
-
-
 def own_noise(
     module: Noisy, requests: tuple[Request, ...], x: Tensor, owner: Noisy | None = None
 ) -> tuple[Tensor, ...] | None:

@@ -83,6 +83,7 @@ class Passes:
         self._first: Pass | None = None
         self._losses = torch.empty(0)
         self._start: list[Tensor] = []
+        self._flags: tuple[bool, ...] | None = None  # train or eval, module by module
         self._generator: torch.Generator | None = None
 
     def only(self) -> Tensor:  # (B,)
@@ -130,6 +131,8 @@ class Passes:
         if rows is None or len(of_rows) == 1 or not self._is_by_example(mask):
             return of_rows.sum() * noise
         of_rows = of_rows.to(noise.dtype)
+        if noise.dim() == 2 and rows == 0:
+            return (of_rows @ noise)[None]
         total: Tensor = torch.tensordot(of_rows, noise, dims=([0], [rows]))
         return total.unsqueeze(rows)
 
@@ -152,8 +155,9 @@ class Passes:
 
     def _batched(self, mask: LearnableBernoulli) -> Batched:
         (noise,) = self.sites[mask].noises
-        flags = tuple(module.training for module in self._batch.modules)
-        return mask, noise.shape, self._batch.rows, flags
+        if self._flags is None:
+            self._flags = tuple([module.training for module in self._batch.modules])
+        return mask, noise.shape, self._batch.rows, self._flags
 
     def _is_by_example(self, mask: LearnableBernoulli) -> bool:
         """Whether a mask has a row of noise for every example, that acts on its loss alone.
@@ -217,6 +221,8 @@ class Passes:
 def _lies_apart(tensor: Tensor | None, given: Inputs) -> bool:
     """Whether a tensor is another than those given, and no view of them."""
     if tensor is None or is_vectorised(tensor):
+        return False
+    if tensor is given:
         return False
     own = tensor.untyped_storage().data_ptr()
     return all(own != x.untyped_storage().data_ptr() for x in inputs.tensors(given))
