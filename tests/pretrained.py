@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-import dubio
+from dubio.noise import inputs
 from dubio.noise.inputs import Inputs
 
 
@@ -98,5 +98,5 @@ def pretrained(name: str) -> tuple[nn.Module, Inputs]:
 
 def outputs(network: nn.Module, x: Inputs) -> Tensor:
     """What the network says."""
-    out: Tensor = dubio.inputs.call(network, x)
+    out: Tensor = inputs.call(network, x)
     return out

@@ -11,6 +11,7 @@ and needs the memory of one draw. The norm is the largest change of an entry (L�
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from numbers import Real
 from typing import Protocol, final
 
@@ -19,10 +20,11 @@ from torch import Tensor
 
 from dubio.likelihoods import Likelihood
 from dubio.noise import inputs
+from dubio.noise.gates import gates
 from dubio.noise.inputs import Network, Select
-from dubio.noise.interceptor import BatchSize, Interceptor
-from dubio.noise.modes import gates, sampling_mode
+from dubio.noise.modes import sampling_mode
 from dubio.noise.noise import Noise
+from dubio.noise.run import BatchSize, Pass, run_pass
 from dubio.predict import predict
 from dubio.report.tables import table
 
@@ -227,12 +229,10 @@ def _gradient(
     norm: Tensor | None = None  # log Σ_s p(y | x, ω_s) so far
     for k in range(len(noise)):
         moved = x.detach().clone().requires_grad_()
-        interceptor = Interceptor(
-            noise[k].numbers, roots=None, batch=BatchSize(len(x)), evaluating=True
-        )
+        batch = BatchSize(len(x))
+        running = Pass(noise[k].numbers, roots=None, batch=batch, evaluating=True)
         with torch.enable_grad(), sampling_mode(roots, gates(roots)):
-            with interceptor:
-                outputs = inputs.choose(inputs.call(model, moved), select)
+            outputs = run_pass(partial(_outputs, model, moved, select), running)
             logs = likelihood.log_prob(outputs[None], y)[0]  # (B,)
             (gradient,) = torch.autograd.grad(logs.sum(), moved)
         logs = logs.detach()
@@ -242,6 +242,10 @@ def _gradient(
             total.mul_(_by_row((before - norm).exp(), x))
         total.sub_(gradient * _by_row(share, x))
     return total
+
+
+def _outputs(model: Network, x: Tensor, select: Select) -> Tensor:
+    return inputs.choose(inputs.call(model, x), select)
 
 
 def _by_row(values: Tensor, x: Tensor) -> Tensor:

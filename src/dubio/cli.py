@@ -85,22 +85,19 @@ def list_studies(words: Sequence[str]) -> int:
     parser = subparser(list_studies, "list")
     parser.add_argument("--json", action="store_true", help="as JSON, for scripts")
     if parser.parse_args(words).json:
-        print(
-            json.dumps(
-                [entry.as_dict() for entry in catalogue.ENTRIES], indent=2, ensure_ascii=False
-            )
-        )
+        print_json([entry.as_dict() for entry in catalogue.ENTRIES])
         return 0
     width = max(len(entry.id) for entry in catalogue.ENTRIES)
+    indent = f"  {'':<{width}}  {'':<11}  "
     for family, title in FAMILIES.items():
         print(f"\n{family}  {title}")
         for entry in catalogue.ENTRIES:
             if entry.family == family:
                 print(f"  {entry.id:<{width}}  {entry.status:<11}  {entry.title}")
-                print(f"  {'':<{width}}  {'':<11}  {', '.join(entry.covers)}: {entry.about}")
+                print(f"{indent}{', '.join(entry.covers)}: {entry.about}")
                 if entry.cost:
                     cost = ", ".join(f"{scale} {entry.cost[scale]}" for scale in SCALES)
-                    print(f"  {'':<{width}}  {'':<11}  takes about: {cost}")
+                    print(f"{indent}takes about: {cost}")
     print("\n'dubio run STUDY' runs one, 'dubio report' makes pages of all that was run.")
     return 0
 
@@ -108,25 +105,16 @@ def list_studies(words: Sequence[str]) -> int:
 def run_study(words: Sequence[str]) -> int:
     """Run a study, or go on with it: finished pieces are never computed again."""
     parser = subparser(run_study, "run", usage="dubio run STUDY [options]")
-    parser.add_argument("study", metavar="STUDY", help="such as 000/figure-1; see 'dubio list'")
-    parser.add_argument(
-        "--scale",
-        choices=SCALES,
-        default="small",
-        help="smoke: seconds; small: minutes on two cores; paper: the full protocol [small]",
-    )
-    parser.add_argument("--jobs", type=positive, default=1, metavar="N", help="processes [1]")
-    parser.add_argument("--seed", type=natural, default=0, metavar="N", help="of all noise [0]")
-    parser.add_argument(
-        "--engine",
-        default="local",
-        metavar="ENGINE",
-        help="local, dask, ray (on this machine), dask=ADDRESS or ray=ADDRESS [local]",
-    )
-    parser.add_argument(
-        "--output", type=Path, default=RESULTS, metavar="DIR", help=f"for the rows [{RESULTS}]"
-    )
-    parser.add_argument("--json", action="store_true", help="say what was done as JSON")
+    add = parser.add_argument
+    add("study", metavar="STUDY", help="such as 000/figure-1; see 'dubio list'")
+    scales = "smoke: seconds; small: minutes on two cores; paper: the full protocol [small]"
+    add("--scale", choices=SCALES, default="small", help=scales)
+    add("--jobs", type=positive, default=1, metavar="N", help="processes [1]")
+    add("--seed", type=natural, default=0, metavar="N", help="of all noise [0]")
+    engines = "local, dask, ray (on this machine), dask=ADDRESS or ray=ADDRESS [local]"
+    add("--engine", default="local", metavar="ENGINE", help=engines)
+    add("--output", type=Path, default=RESULTS, metavar="DIR", help=f"for the rows [{RESULTS}]")
+    add("--json", action="store_true", help="say what was done as JSON")
     entry = entry_of(words, parser)
     study = entry.load() if entry else None
     if study is not None:
@@ -143,30 +131,14 @@ def run_study(words: Sequence[str]) -> int:
         engine = Engine.parse(options.engine)
     except ValueError as error:
         parser.error(str(error))
+    where = {"root": options.output, "engine": engine, "jobs": options.jobs}
     try:
-        done = run(
-            study,
-            options.scale,
-            config,
-            seed=options.seed,
-            root=options.output,
-            engine=engine,
-            jobs=options.jobs,
-        )
+        done = run(study, options.scale, config, seed=options.seed, **where)
     except (StoreError, EngineError, PiecesFailed) as error:
         raise Failure(error) from error
     if options.json:
-        print(
-            json.dumps(
-                {
-                    "study": study.id,
-                    "folder": str(done.folder),
-                    "rows": len(done.rows),
-                    "computed": done.computed,
-                    "stored": done.stored,
-                }
-            )
-        )
+        counts = {"rows": len(done.rows), "computed": done.computed, "stored": done.stored}
+        print(json.dumps({"study": study.id, "folder": str(done.folder), **counts}))
     else:
         print(
             f"{study.id}: {len(done.rows)} rows in {done.folder} "
@@ -193,13 +165,11 @@ def entry_of(words: Sequence[str], parser: argparse.ArgumentParser) -> Entry | N
 def write_report(words: Sequence[str]) -> int:
     """Write a site of pages about all runs, from their stored rows alone."""
     parser = subparser(write_report, "report")
-    parser.add_argument(
-        "--rows", type=Path, default=RESULTS, metavar="DIR", help=f"the runs [{RESULTS}]"
-    )
-    parser.add_argument(
-        "--output", type=Path, metavar="DIR", help="for the pages ['report' in that of the runs]"
-    )
-    parser.add_argument("--json", action="store_true", help="the verdicts as JSON")
+    add = parser.add_argument
+    add("--rows", type=Path, default=RESULTS, metavar="DIR", help=f"the runs [{RESULTS}]")
+    pages = "for the pages ['report' in that of the runs]"
+    add("--output", type=Path, metavar="DIR", help=pages)
+    add("--json", action="store_true", help="the verdicts as JSON")
     options = parser.parse_args(words)
 
     from dubio.studies.report.site import write_site
@@ -210,7 +180,7 @@ def write_report(words: Sequence[str]) -> int:
     except StoreError as error:
         raise Failure(error) from error
     if options.json:
-        print(json.dumps(site.as_dict(), indent=2, ensure_ascii=False))
+        print_json(site.as_dict())
     else:
         print(f"open {site.index.resolve().as_uri()}")
     for problem in site.problems:
@@ -220,54 +190,27 @@ def write_report(words: Sequence[str]) -> int:
 
 def evaluate_network(words: Sequence[str]) -> int:
     """Evaluate a saved network on data: all metrics that fit, drawings and a page."""
-    parser = subparser(
-        evaluate_network,
-        "evaluate",
-        epilog="The model's code is run. Nothing in the state file and the data files is.",
-    )
-    parser.add_argument(
-        "--model",
-        required=True,
-        metavar="PATH:FUNCTION",
-        help="builds the network: package.module:function or file.py:function; it is run",
-    )
-    parser.add_argument(
-        "--state",
-        required=True,
-        type=Path,
-        metavar="FILE",
-        help="its state_dict, of torch.save or safetensors; nothing in it is run",
-    )
-    parser.add_argument(
-        "--data",
-        required=True,
-        metavar="DATA",
-        help="digits, mnist, fashion-mnist, notmnist, cifar10, or a file with x and y: .npz, .pt, "
-        ".safetensors",
-    )
-    parser.add_argument(
-        "--likelihood",
-        required=True,
-        metavar="NAME",
-        help="what outputs mean: categorical, bernoulli, gaussian=PRECISION, heteroscedastic",
-    )
-    parser.add_argument("--draws", type=positive, default=100, metavar="N", help="passes [100]")
-    parser.add_argument("--ood", metavar="DATA", help="foreign inputs, which should raise doubts")
-    parser.add_argument(
-        "--calibrate-with", metavar="DATA", help="validation data: calibrated columns are added"
-    )
-    parser.add_argument(
-        "--batch-size", type=positive, default=256, metavar="N", help="rows at a time [256]"
-    )
-    parser.add_argument("--seed", type=natural, default=0, metavar="N", help="of all noise [0]")
-    parser.add_argument(
-        "--output",
-        type=Path,
-        default=Path("evaluation"),
-        metavar="DIR",
-        help="for index.html, metrics.json and drawings [evaluation]",
-    )
-    parser.add_argument("--json", action="store_true", help="print metrics.json")
+    safety = "The model's code is run. Nothing in the state file and the data files is."
+    parser = subparser(evaluate_network, "evaluate", epilog=safety)
+    add = parser.add_argument
+    model = "builds the network: package.module:function or file.py:function; it is run"
+    add("--model", required=True, metavar="PATH:FUNCTION", help=model)
+    saved = "its state_dict, of torch.save or safetensors; nothing in it is run"
+    add("--state", required=True, type=Path, metavar="FILE", help=saved)
+    names = "digits, mnist, fashion-mnist, notmnist, cifar10"
+    files = "or a file with x and y: .npz, .pt, .safetensors"
+    add("--data", required=True, metavar="DATA", help=f"{names}, {files}")
+    meaning = "what outputs mean: categorical, bernoulli, gaussian=PRECISION, heteroscedastic"
+    add("--likelihood", required=True, metavar="NAME", help=meaning)
+    add("--draws", type=positive, default=100, metavar="N", help="passes [100]")
+    add("--ood", metavar="DATA", help="foreign inputs, which should raise doubts")
+    validation = "validation data: calibrated columns are added"
+    add("--calibrate-with", metavar="DATA", help=validation)
+    add("--batch-size", type=positive, default=256, metavar="N", help="rows at a time [256]")
+    add("--seed", type=natural, default=0, metavar="N", help="of all noise [0]")
+    output, pages = Path("evaluation"), "for index.html, metrics.json and drawings [evaluation]"
+    add("--output", type=Path, default=output, metavar="DIR", help=pages)
+    add("--json", action="store_true", help="print metrics.json")
     options = parser.parse_args(words)
 
     from dubio import evaluation
@@ -287,21 +230,13 @@ def evaluate_network(words: Sequence[str]) -> int:
         prepare(options.output)
         network = evaluation.build_network(options.model)
         evaluation.load_state(network, state)
-        asked, foreign, validation = (
-            evaluation.read_data(name) if name else None
-            for name in (options.data, options.ood, options.calibrate_with)
-        )
-        assert asked is not None
+        asked = evaluation.read_data(options.data)
+        others = {"foreign": options.ood, "validation": options.calibrate_with}
         found = evaluation.evaluate(
-            network,
-            asked,
-            likelihood,
-            draws=options.draws,
-            foreign=foreign,
-            validation=validation,
-            batch_size=options.batch_size,
-            seed=options.seed,
-        )
+            network, asked, likelihood,
+            draws=options.draws, batch_size=options.batch_size, seed=options.seed,
+            **{use: evaluation.read_data(name) for use, name in others.items() if name},
+        )  # fmt: skip
         command = shlex.join(["dubio", "evaluate", *words])
         given = {name: value for name, value in vars(options).items() if name != "json"}
         settings = {name: str(value) for name, value in given.items() if value is not None}
@@ -337,18 +272,18 @@ def show_data(words: Sequence[str]) -> int:
     return 0
 
 
+def print_json(value: Any) -> None:
+    """For scripts that people look at, too."""
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
 def positive(text: str) -> int:
     """A whole number from 1."""
-    return whole(text, least=1)
+    return natural(text, least=1)
 
 
-def natural(text: str) -> int:
-    """A whole number from 0."""
-    return whole(text, least=0)
-
-
-def whole(text: str, least: int) -> int:
-    """A whole number that is not too small."""
+def natural(text: str, least: int = 0) -> int:
+    """A whole number from 0, or from another."""
     try:
         number = int(text)
     except ValueError:

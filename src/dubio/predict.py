@@ -5,17 +5,16 @@ from operator import index
 from typing import Any, SupportsIndex, cast, final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from dubio.draws.engine import find_gates, watch
 from dubio.draws.prepared import Prepared
 from dubio.draws.source import NetworkDraws, uncompiled
 from dubio.likelihoods import Likelihood, Point
 from dubio.noise import inputs
+from dubio.noise.gates import behind_gates, watch
 from dubio.noise.inputs import Inputs, Network, Select
-from dubio.noise.modes import gates
 from dubio.noise.noise import Noise
-from dubio.noise.numbers import Numbers
+from dubio.noise.protocols import RandomNumbers
 from dubio.noise.sites import Site, Sites, Where, chooser
 from dubio.predictive.predictive import Predictive, StoredDraws
 
@@ -181,7 +180,7 @@ class Predictor:
         """
         return self._prepared.noise(x, self._numbers(generator), self._chunk)[0]
 
-    def _numbers(self, generator: torch.Generator | None) -> Numbers:
+    def _numbers(self, generator: torch.Generator | None) -> RandomNumbers:
         return Noise(self._draws, shared=self._shared, generator=generator).numbers
 
     def once(
@@ -213,11 +212,12 @@ def sites(model: Network, x: Inputs | Iterable[Any]) -> Sites:
     batch = next(inputs.batches(x))
     inputs.check(model, batch)
     roots = inputs.networks(model)
-    raised = gates(roots)
 
-    def run() -> object:
+    def network() -> object:
         return inputs.call(model, batch)
 
-    seen = watch(run, roots, raised).sites
-    found = find_gates(run, roots, raised, seen)
-    return watch(run, roots, raised | found).sites if found else seen
+    def attempt(raised: set[nn.Module]) -> tuple[Sites, Sites]:
+        seen = watch(network, roots, raised).sites
+        return seen, seen
+
+    return behind_gates(attempt, network, roots)[0]

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrizations, prune
 
 import dubio
+from dubio.noise import inputs
 from networks import CASES, build
 from pretrained import NAMES, outputs, pretrained
 from snapshots import snapshot
@@ -45,7 +46,7 @@ def test_any_network_is_converted_or_says_why_not(name: str) -> None:
     for net in (network.eval(), converted.eval()):
         torch.manual_seed(0)
         with torch.no_grad():
-            answers.append(dubio.inputs.tensors(net(x.clone())))
+            answers.append(inputs.tensors(net(x.clone())))
     assert all(map(torch.equal, *answers))
 
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 import dubio
+from dubio.noise import inputs
 from networks import CASES, build
 
 REPLACE = dubio.rules.replace_dropout(dubio.masks.Concrete)
@@ -284,7 +285,7 @@ def scaled(network: nn.Module, plan: dubio.Plan, x: Tensor, by: float, back: flo
     ]
     torch.manual_seed(0)
     with torch.no_grad():
-        outputs = dubio.inputs.tensors(network(x.clone()))
+        outputs = inputs.tensors(network(x.clone()))
     for hook in hooks:
         hook.remove()
     return outputs

@@ -30,17 +30,17 @@ TESTS = 20 * 50  # cases times coordinates, rounded up
 class Unscaled(LearnableBernoulli):  # type: ignore[misc]
     """The binary mask itself: no 1/keep, hence nothing pathwise."""
 
-    def multiply(self, xs: list[Tensor], noise: Tensor, axis: int) -> list[Tensor]:
-        keep = torch.sigmoid(self.logit_along(noise, axis))
-        return [y * keep for y in super().multiply(xs, noise, axis)]
+    def multiply(self, xs: list[Tensor], axis: int, *noises: Tensor) -> list[Tensor]:
+        keep = torch.sigmoid(self.logit_along(noises[0], axis))
+        return [y * keep for y in super().multiply(xs, axis, *noises)]
 
 
 class Unaware(LearnableBernoulli):  # type: ignore[misc]
     """A defect: scaled by 1/keep, without the derivative through it."""
 
-    def multiply(self, xs: list[Tensor], noise: Tensor, axis: int) -> list[Tensor]:
-        keep = torch.sigmoid(self.logit_along(noise, axis))
-        return [y * keep / keep.detach() for y in super().multiply(xs, noise, axis)]
+    def multiply(self, xs: list[Tensor], axis: int, *noises: Tensor) -> list[Tensor]:
+        keep = torch.sigmoid(self.logit_along(noises[0], axis))
+        return [y * keep / keep.detach() for y in super().multiply(xs, axis, *noises)]
 
 
 def build(
@@ -296,7 +296,7 @@ class TestTrapezoid:
             torch.where(z > 0, keep / 2, (1 + keep) / 2).detach()  # inside of the two intervals
             for z, keep in zip(all_masks(), keeps(net), strict=True)
         ]
-        multipliers = [net[i].mask.multiplier(u, 1) for i, u in zip((0, 2), noise, strict=True)]
+        multipliers = [net[i].mask.multiplier(1, u) for i, u in zip((0, 2), noise, strict=True)]
         p = probabilities(net).detach()
         return flat_grad((p * losses(net, multipliers, likelihood, x, y)).sum(), net)
 
@@ -313,7 +313,7 @@ class TestTrapezoid:
         total = torch.zeros(())
         for noise in (u, 1 - u):
             sites = zip((0, 2), noise.split(list(SIZES[:2]), dim=1), strict=True)
-            multipliers = [net[i].mask.multiplier(part, 1) for i, part in sites]
+            multipliers = [net[i].mask.multiplier(1, part) for i, part in sites]
             total = total + 0.5 * (p * losses(net, multipliers, likelihood, x, y)).sum()
         return flat_grad(total, net)
 

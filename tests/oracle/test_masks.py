@@ -69,7 +69,7 @@ class TestMultipliers:
         mask = make(kind, 1, drop).double()
         draw = torch.randn if kind is Gaussian else torch.rand
         noise = draw(SAMPLES, 1, dtype=torch.float64, generator=seeded())
-        m = mask.multiplier(noise, 1).detach()
+        m = mask.multiplier(1, noise).detach()
         mean, variance = 1.0, drop / (1 - drop)
         if kind is Concrete:
             mean = concrete_moment(drop, 1)
@@ -81,7 +81,7 @@ class TestMultipliers:
     @pytest.mark.parametrize("kind", [Bernoulli, LearnableBernoulli])
     def test_bernoulli_masks_are_binary(self, kind: type[Mask]) -> None:
         mask = make(kind, 1, 0.2).double()
-        m = mask.multiplier(torch.rand(1000, 1, dtype=torch.float64), 1)
+        m = mask.multiplier(1, torch.rand(1000, 1, dtype=torch.float64))
         torch.testing.assert_close(m.unique(), torch.tensor([0, 1.25], dtype=torch.float64))
 
     def test_a_second_moment_of_the_concrete_mask_as_documented(self) -> None:
@@ -167,7 +167,7 @@ class TestDivergence:
 
     @pytest.mark.parametrize("logit", [-40.0, -3.0, 0.0, 1.0, 40.0])
     def test_entropy_against_scipy(self, logit: float) -> None:
-        no_weights = torch.zeros(1, dtype=torch.float64)
+        no_weights = torch.zeros(1, 1, dtype=torch.float64)
         actual = -learned_bernoulli_kl(no_weights, torch.tensor([logit]).double(), 1.0)
         keep, drop = scipy.special.expit([logit, -logit])
         expected = scipy.stats.entropy([keep, drop])
@@ -175,11 +175,14 @@ class TestDivergence:
 
     @pytest.mark.parametrize("rates", [1, 4])
     def test_gradient_of_learned_rates(self, rates: int) -> None:
-        norms = torch.rand(4, dtype=torch.float64, generator=seeded()).requires_grad_()
+        weights = torch.rand(3, 4, dtype=torch.float64, generator=seeded()).requires_grad_()
         logit = torch.randn(rates, dtype=torch.float64, generator=seeded()).requires_grad_()
-        assert torch.autograd.gradcheck(
-            lambda n, phi: learned_bernoulli_kl(n, phi, 0.7), (norms, logit)
-        )
+
+        def divergence(w: Tensor, phi: Tensor) -> Tensor:
+            return learned_bernoulli_kl(w, phi, 0.7)
+
+        assert torch.autograd.gradcheck(divergence, (weights, logit))
+        assert torch.autograd.gradgradcheck(divergence, (weights, logit))
 
     @pytest.mark.parametrize("log_alpha", np.linspace(-6, 6, 13))
     def test_variational_dropout_against_integration(self, log_alpha: float) -> None:

@@ -101,7 +101,8 @@ def test_estimates_of_the_mixture_average_to_its_divergence() -> None:
 def test_slopes_are_finite_differences(name: str) -> None:
     prior, _ = CASES[name]
     offset, deviation, noise = weights()
-    by_mean, by_deviation = prior.slopes(offset, deviation, noise, 2.0)
+    by_mean, by_deviation = torch.zeros_like(offset), torch.zeros_like(offset)
+    prior.add_slopes(by_mean, by_deviation, offset, deviation, noise, 2.0)
     for k in range(len(offset)):
         step = 1e-6 * float(deviation[k])
         for slope, mean_step, deviation_step in ((by_mean, step, 0.0), (by_deviation, 0.0, step)):

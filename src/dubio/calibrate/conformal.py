@@ -19,11 +19,11 @@ draws shared by a batch make validation and new rows the output of different fun
 
 import math
 from fractions import Fraction
-from typing import SupportsFloat
 
 import torch
 from torch import Tensor
 
+from dubio.likelihoods.quantiles import check_probability
 from dubio.predictive.fitted import Fitted
 
 
@@ -40,16 +40,13 @@ class Conformal(Fitted):
 
     alpha: Tensor
     threshold: Tensor
+    _values = ("threshold",)
 
     def __init__(self, alpha: float = 0.1) -> None:
         super().__init__()
-        if not (isinstance(alpha, SupportsFloat) and 0 < alpha < 1):
-            raise ValueError(
-                f"alpha: expected a probability in (0, 1), got {alpha!r}; 0.1 asks for sets that "
-                "hold the target nine times out of ten"
-            )
+        advice = "0.1 asks for sets that hold the target nine times out of ten"
+        check_probability("alpha", alpha, advice)
         self.register_buffer("alpha", torch.tensor(alpha, dtype=torch.float64))
-        self.register_buffer("threshold", torch.tensor(math.nan, dtype=torch.float64))
 
     def extra_repr(self) -> str:
         """What nn.Module prints."""

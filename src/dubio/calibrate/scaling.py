@@ -1,16 +1,15 @@
 """Rescaling for regression: one factor on the noise, or on all of the predictive variance."""
 
-import math
 from collections.abc import Callable, Iterator
 from typing import Self, final
 
 import torch
 from torch import Tensor
 
-from dubio.likelihoods import Gaussian, HeteroscedasticGaussian, Point
-from dubio.likelihoods.likelihood import sum_events
+from dubio.likelihoods.likelihood import Likelihood, sum_events
+from dubio.noise.protocols import DrawSource
 from dubio.predictive.fitted import Fitted
-from dubio.predictive.predictive import DrawSource, Predictive, StoredDraws
+from dubio.predictive.predictive import Predictive, StoredDraws
 from dubio.predictive.validation import Numbers, check_numbers, number_prediction
 
 GRID = 33  # places at which the likelihood of a mixture is looked at before it is refined
@@ -37,10 +36,7 @@ class PrecisionScaling(Fitted):
     """
 
     factor: Tensor
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("factor", torch.tensor(math.nan, dtype=torch.float64))
+    _values = ("factor",)
 
     def fit(self, p: Numbers, y: Tensor) -> Self:
         """Sets c to its optimum on validation data.
@@ -52,14 +48,12 @@ class PrecisionScaling(Fitted):
         p = number_prediction(p)
         _check_noise(p)
         check_numbers(p, y)
-        distances, scales = [], []
-        for rows, outputs in p.source.chunks():
-            mean = p.likelihood.mean(outputs).double()  # (S, B, *E)
-            variance = p.likelihood.variance(outputs).double()
-            squares = (y[rows].double() - mean).square() / variance
-            distances.append((rows, sum_events(squares)))  # (S, B)
-            scales.append((rows, -0.5 * sum_events(variance.log())))
-        self._keep("factor", _best_factor(_joined(distances), _joined(scales), y.numel()))
+        blocks = []
+        for rows, chunks in p.blocks():
+            parts = [_squares_and_scales(p.likelihood, outputs, y[rows]) for outputs in chunks]
+            blocks.append(torch.cat(parts, dim=1))  # (2, S, B)
+        distances, scales = torch.cat(blocks, dim=2)
+        self._keep("factor", _best_factor(distances, scales, y.numel()))
         return self
 
     def forward(self, p: Numbers) -> Predictive:
@@ -89,10 +83,7 @@ class VarianceScaling(Fitted):
     """
 
     factor: Tensor
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("factor", torch.tensor(math.nan, dtype=torch.float64))
+    _values = ("factor",)
 
     def fit(self, p: Numbers, y: Tensor) -> Self:
         """Sets s² from validation data.
@@ -145,19 +136,15 @@ class _ChangedDraws:
 def _rescaled(p: Predictive, spread: float, noise: float) -> Predictive:
     """The draws' distances from their mean times `spread`, the noise times `noise`."""
     likelihood, mean = p.likelihood, p.mean
-    if not isinstance(likelihood, Gaussian | HeteroscedasticGaussian | Point):
+    if not likelihood.real:
         raise TypeError(
             f"p: expected a prediction by a Gaussian likelihood or none, got one by {likelihood!r}"
             "; there is no factor for others"
         )
 
     def change(rows: slice, outputs: Tensor) -> Tensor:
-        location = likelihood.mean(outputs)  # (S, B, *E)
-        location = mean[rows] + spread * (location - mean[rows])
-        if isinstance(likelihood, HeteroscedasticGaussian):
-            log_variance = outputs.chunk(2, dim=-1)[1].to(location.dtype)
-            return torch.cat([location, log_variance + 2 * math.log(noise)], dim=-1)
-        return location
+        moved = mean[rows] + spread * (likelihood.mean(outputs) - mean[rows])  # (S, B, *E)
+        return likelihood.with_mean(outputs, moved, noise)
 
     source = p.source
     changed: DrawSource
@@ -165,9 +152,7 @@ def _rescaled(p: Predictive, spread: float, noise: float) -> Predictive:
         changed = StoredDraws(change(slice(None), source.draws), source.chunk_bytes)
     else:
         changed = _ChangedDraws(source, change)
-    if isinstance(likelihood, Gaussian):
-        return Predictive(likelihood.rescaled(noise), changed)
-    return Predictive(likelihood, changed)
+    return Predictive(likelihood.rescaled(noise), changed)
 
 
 def _best_factor(distances: Tensor, scales: Tensor, targets: int) -> Tensor:
@@ -195,16 +180,15 @@ def _best_factor(distances: Tensor, scales: Tensor, targets: int) -> Tensor:
     return middle.exp()
 
 
-def _joined(pieces: list[tuple[slice, Tensor]]) -> Tensor:
-    """All draws of all rows, `(S, B)`, from chunks."""
-    blocks: dict[int, list[Tensor]] = {}
-    for rows, piece in pieces:
-        blocks.setdefault(rows.start, []).append(piece)
-    return torch.cat([torch.cat(block) for block in blocks.values()], dim=1)
+def _squares_and_scales(likelihood: Likelihood, outputs: Tensor, y: Tensor) -> Tensor:
+    """Σ (y − f)²/σ² and −½ Σ log σ² over the event, per draw and row: `(2, S, B)`."""
+    variance = likelihood.variance(outputs).double()  # (S, B, *E)
+    squares = (y.double() - likelihood.mean(outputs).double()).square() / variance
+    return torch.stack([sum_events(squares), -0.5 * sum_events(variance.log())])
 
 
 def _check_noise(p: Predictive) -> None:
-    if not isinstance(p.likelihood, Gaussian | HeteroscedasticGaussian):
+    if not (p.likelihood.real and p.likelihood.noisy):
         raise TypeError(
             f"p: expected a prediction by a Gaussian likelihood, got one by {p.likelihood!r}; "
             "VarianceScaling takes predictions without noise"

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from dubio.calibrate.conformal import Conformal
-from dubio.predictive.validation import Labels, check_labels, label_prediction, log_mean
+from dubio.predictive.validation import Labels, label_prediction, log_mean
 
 
 @final
@@ -59,9 +59,9 @@ class _ConformalSets(Conformal):
             generator: Source of randomness, if the scores are randomised.
         """
         p = label_prediction(p)
-        labels = check_labels(p, y).reshape(-1, 1)
+        p.check_targets(y)
         scores = self._scores(_one_label(log_mean(p)), generator)
-        self._calibrate(scores.gather(-1, labels).squeeze(-1))
+        self._calibrate(scores.gather(-1, y.long().reshape(-1, 1)).squeeze(-1))
         return self
 
     def forward(self, p: Labels, generator: torch.Generator | None = None) -> LabelSets:

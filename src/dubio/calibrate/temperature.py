@@ -4,12 +4,11 @@ import math
 from itertools import count
 from typing import Self, final
 
-import torch
 from torch import Tensor
 
 from dubio.predictive.fitted import Fitted
 from dubio.predictive.predictive import Predictive
-from dubio.predictive.validation import Labels, check_labels, from_logs, label_prediction, log_mean
+from dubio.predictive.validation import Labels, from_logs, label_prediction, log_mean
 
 WIDEST = 2.0**40  # of β = 1/T: what lies beyond has no optimum worth the name
 TOLERANCE = 1e-12  # of β, relative
@@ -26,10 +25,9 @@ class TemperatureScaling(Fitted):
     convex: Σ_i log Σ_k exp(β l_ik) − β l_iy with l = log q has the slope Σ_i E_β[l_i] − l_iy and
     the curvature Σ_i Var_β[l_i] ≥ 0. The classes keep their order, so that accuracy stays.
 
-    The mean is scaled, and not each draw, for three reasons. The mean is what decides and what is
-    scored. Averaging itself flattens, so that draws which are calibrated one by one have a mean
-    that is too timid: Rahaman and Thiery (2021) find pooling first and calibrating then to be
-    better. And of scaled draws the likelihood is a log of a sum, no longer convex in β.
+    The mean is scaled, not each draw: it is what is scored; draws that are calibrated one by one
+    have a mean that is too timid (Rahaman and Thiery 2021); and the likelihood of scaled draws is
+    not convex in β.
 
     What comes out is one distribution a row, a `Predictive` of a single draw. Entropy, log
     probability and samples are the calibrated ones; what draws disagree about is no longer in it:
@@ -40,10 +38,7 @@ class TemperatureScaling(Fitted):
     """
 
     temperature: Tensor
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("temperature", torch.tensor(math.nan, dtype=torch.float64))
+    _values = ("temperature",)
 
     def fit(self, p: Labels, y: Tensor) -> Self:
         """Sets T to its optimum on validation data.
@@ -54,11 +49,9 @@ class TemperatureScaling(Fitted):
             y: Labels, as `Predictive.log_prob` takes them.
         """
         p = label_prediction(p)
-        labels = check_labels(p, y)
-        logs = log_mean(p)  # (B, ..., K)
-        classes = logs.shape[-1]
-        inverse = _optimum(logs.reshape(-1, classes), labels.reshape(-1))
-        self._keep("temperature", 1 / inverse)
+        p.check_targets(y)
+        logs = log_mean(p).flatten(0, -2)  # (N, K)
+        self._keep("temperature", 1 / _optimum(logs, y.long().reshape(-1)))
         return self
 
     def forward(self, p: Labels) -> Predictive:

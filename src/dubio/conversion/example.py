@@ -12,12 +12,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from dubio.conversion.feeds import Feeds
 from dubio.conversion.flow import Flow
-from dubio.draws.engine import find_gates, no_gradients
 from dubio.noise import inputs
+from dubio.noise.gates import behind_gates
 from dubio.noise.inputs import Inputs
-from dubio.noise.interceptor import Interceptor
-from dubio.noise.modes import gates, sampling_mode
 from dubio.noise.numbers import Numbers
+from dubio.noise.run import Pass, run_pass
 from dubio.noise.sites import Sites
 from dubio.noise.stochastic import Stochastic
 
@@ -35,11 +34,12 @@ def by_example(
     except (TypeError, ValueError) as error:
         error.add_note("Here x is the example= to run the network on.")
         raise
-    raised = gates([model])
-    flow, sites = _run(model, example, layers, dropouts, raised)
-    found = find_gates(lambda: inputs.call(model, example), [model], raised, sites)
-    if found:
-        flow, sites = _run(model, example, layers, dropouts, raised | found)
+
+    def attempt(raised: set[nn.Module]) -> tuple[tuple[Flow, Sites], Sites]:
+        flow, sites = _run(model, example, layers, dropouts, raised)
+        return (flow, sites), sites
+
+    (flow, sites), _ = behind_gates(attempt, lambda: inputs.call(model, example), [model])
     known = {
         part
         for module in model.modules()
@@ -62,14 +62,14 @@ def _run(
     raised: set[nn.Module],
 ) -> tuple[Flow, Sites]:
     flow = Flow(model, layers, dropouts)
-    interceptor = Interceptor(
-        Numbers(0, range(1), shared=False), roots=[model], executor=flow, evaluating=True
-    )
+    numbers = Numbers(0, range(1), shared=False)
+    running = Pass(numbers, roots=[model], executor=flow, evaluating=True)
     unhidden = _Unhidden()  # type: ignore[no-untyped-call]
-    with sampling_mode([model], raised), no_gradients(), unhidden, interceptor:
-        output = inputs.call(model, example)
+    output = run_pass(
+        lambda: inputs.call(model, example), running, gates=([model], raised), around=[unhidden]
+    )
     flow.end(inputs.tensors(output))
-    return flow, interceptor.sites
+    return flow, running.sites
 
 
 class _Unhidden(TorchDispatchMode):

@@ -20,8 +20,8 @@ from dubio.conversion.feeds import Feed, between, by_channel, difference, shifts
 from dubio.conversion.passing import Operation
 from dubio.conversion.places import input_units
 from dubio.noise import inputs
-from dubio.noise.numbers import Numbers
-from dubio.noise.perturbations import Dropout, Perturbation
+from dubio.noise.perturbations import Dropout
+from dubio.noise.protocols import Perturbation, RandomNumbers
 from dubio.noise.sites import calls_at_work
 from dubio.noise.stochastic import Stochastic
 
@@ -73,13 +73,15 @@ class Flow:
         self._unfed: set[nn.Module] = set()
         self._calls: set[FrameType] = set()
 
-    def perturb(self, perturbation: Perturbation, numbers: Numbers, x: Tensor) -> Tensor:
+    def perturb(self, perturbation: Perturbation, numbers: RandomNumbers, x: Tensor) -> Tensor:
         """Let a dropout be, but give its output an identity."""
         if not isinstance(perturbation, Dropout):
             return perturbation(numbers, x)[0]
         return self._drop(x, x.clone())
 
-    def perturb_in_place(self, perturbation: Perturbation, numbers: Numbers, x: Tensor) -> Tensor:
+    def perturb_in_place(
+        self, perturbation: Perturbation, numbers: RandomNumbers, x: Tensor
+    ) -> Tensor:
         """Let a dropout be that writes over its input, and over what that is a view of."""
         if x._is_view() and x._base is not None:
             self._drop(x._base, x._base)

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Real
 from typing import Self, final
 
 import torch
@@ -11,12 +10,12 @@ from torch import Tensor
 
 from dubio.decide.binomial import log_cdf, upper_bound
 from dubio.decide.scores import SCORES, Score, row_scores
+from dubio.likelihoods.quantiles import check_probability
 from dubio.predictive.fitted import Fitted
 from dubio.predictive.predictive import Predictive
 from dubio.predictive.validation import (
     Labels,
     Numbers,
-    check_labels,
     check_numbers,
     label_prediction,
     likeliest,
@@ -60,10 +59,9 @@ class Deferral(Fitted):
     the rate in question, ties or not. Its Clopper–Pearson bound is computed for 16 ranks k, from
     the smallest that could pass to n; each, and for each score to choose from, at an equal share of
     δ. By the union bound all bounds hold together, and the largest coverage whose bound is at most
-    r is taken. This is selection with guaranteed risk (Geifman and El-Yaniv 2017) as multiple
-    testing (Angelopoulos et al. 2021). The former's binary search visits thresholds that depend on
-    the labels, which a union over its steps does not cover. Fixed-sequence testing, from low to
-    high coverage, would need thresholds from other data, and one confident mistake can end it.
+    r is taken. This is selection with guaranteed risk (Geifman and El-Yaniv 2017, whose binary
+    search visits thresholds that depend on the labels, which no union over its steps covers) as
+    multiple testing (Angelopoulos et al. 2021).
 
     *Coverage.* P(answered) ≥ c. The threshold is the k-th smallest score, with the smallest k for
     which P(Bin(n, c) ≥ k) ≤ δ: the coverage of that threshold has the law Beta(k, n + 1 − k), or
@@ -87,6 +85,7 @@ class Deferral(Fitted):
     threshold: Tensor
     error_bound: Tensor
     choice: Tensor  # an index of SCORES
+    _values = ("threshold", "error_bound")
     _fitted_by = "fit_error_rate or fit_coverage"
 
     def __init__(
@@ -100,7 +99,7 @@ class Deferral(Fitted):
         self.candidates: tuple[Score, ...] = (scores,) if isinstance(scores, str) else tuple(scores)
         if not self.candidates or not set(self.candidates) <= set(SCORES):
             raise ValueError(f"scores: expected some of {SCORES}, got {scores!r}; choose of those")
-        _check_probability("confidence", confidence, 0.95)
+        check_probability("confidence", confidence, "0.95 is one")
         if tolerance is not None and not tolerance >= 0:
             raise ValueError(
                 f"tolerance: expected >= 0, got {tolerance}; pass the largest error of a right "
@@ -108,9 +107,6 @@ class Deferral(Fitted):
             )
         self.confidence = confidence
         self.tolerance = tolerance
-        unknown = torch.tensor(math.nan, dtype=torch.float64)
-        self.register_buffer("threshold", unknown)
-        self.register_buffer("error_bound", unknown.clone())
         self.register_buffer("choice", torch.tensor(SCORES.index(self.candidates[0])))
 
     @property
@@ -127,7 +123,7 @@ class Deferral(Fitted):
             y: Its targets.
             error_rate: The largest probability that an answered row is wrong.
         """
-        _check_probability("error_rate", error_rate, 0.05)
+        check_probability("error_rate", error_rate, "0.05 is one")
         p = _prediction(p)
         wrong = self._wrong(p, y)
         level = (1 - self.confidence) / (LEVELS * len(self.candidates))
@@ -170,7 +166,7 @@ class Deferral(Fitted):
             coverage: The least probability that a row is answered.
             y: Its targets, to choose among several scores.
         """
-        _check_probability("coverage", coverage, 0.9)
+        check_probability("coverage", coverage, "0.9 is one")
         p = _prediction(p)
         rows = len(p.mean)
         level = (1 - self.confidence) / len(self.candidates)
@@ -216,7 +212,8 @@ class Deferral(Fitted):
     def _wrong(self, p: Predictive, y: Tensor) -> Tensor:
         """Whether the answer of each row would be wrong, `(B,)`."""
         if p.likelihood.discrete:
-            return (check_labels(p, y) != likeliest(p)).reshape(-1)
+            p.check_targets(y)
+            return (y != likeliest(p)).reshape(-1)
         check_numbers(p, y)
         if self.tolerance is None:
             raise ValueError(
@@ -242,10 +239,3 @@ def _finite(scores: Tensor) -> Tensor:
     if not bool(scores.isfinite().all()):
         raise ValueError("p: expected finite scores, got others; remove the rows")
     return scores
-
-
-def _check_probability(name: str, value: float, example: float) -> None:
-    if not (isinstance(value, Real) and 0 < value < 1):
-        raise ValueError(
-            f"{name}: expected a probability in (0, 1), got {value!r}; {example} is one"
-        )

@@ -1,6 +1,7 @@
 """What dubio says about the two networks, as plain arrays for the figures."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -9,7 +10,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 import dubio
+from dubio.calibrate import PrecisionScaling
 from dubio.demo.train import OBSERVED, Curve, Digits, true_curve
+from dubio.likelihoods import Categorical, Gaussian, Likelihood
+from dubio.predictive.predictive import Predictive
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -91,33 +95,22 @@ class DigitsAnswer:
         return np.cumsum(self.correct) / np.arange(1, len(self.correct) + 1)
 
 
+def ask(net: nn.Module, x: Tensor, likelihood: Likelihood, **options: Any) -> Predictive:
+    """The prediction; the same on every call."""
+    generator = torch.Generator().manual_seed(0)
+    return dubio.predict(net, x, likelihood=likelihood, generator=generator, **options)
+
+
 def noise_precision(net: nn.Module, curve: Curve) -> float:
     """The precision of the noise under which the held-out points are the most likely."""
-
-    def held_out_likelihood(precision: float) -> float:
-        p = dubio.predict(
-            net,
-            curve.held_out_x,
-            likelihood=dubio.likelihoods.Gaussian(precision),
-            generator=torch.Generator().manual_seed(0),
-        )
-        return float(p.log_prob(curve.held_out_y).mean())
-
-    candidates: list[float] = np.geomspace(1.0, 1000.0, 31).tolist()
-    return max(candidates, key=held_out_likelihood)
+    p = ask(net, curve.held_out_x, Gaussian(1.0))
+    return float(PrecisionScaling().fit(p, curve.held_out_y).factor)
 
 
 def ask_about_curve(net: nn.Module, curve: Curve, draws: int = 1000) -> CurveAnswer:
     """Asks for the regressor's prediction from well left to well right of its data."""
     x = torch.linspace(-4.5, 4.5, 361).unsqueeze(1)
-    p = dubio.predict(
-        net,
-        x,
-        draws=draws,
-        likelihood=dubio.likelihoods.Gaussian(noise_precision(net, curve)),
-        shared=True,
-        generator=torch.Generator().manual_seed(0),
-    )
+    p = ask(net, x, Gaussian(noise_precision(net, curve)), draws=draws, shared=True)
     return CurveAnswer(
         x=array(x.squeeze(1)),
         truth=array(true_curve(x).squeeze(1)),
@@ -130,22 +123,15 @@ def ask_about_curve(net: nn.Module, curve: Curve, draws: int = 1000) -> CurveAns
 
 def ask_about_digits(net: nn.Module, digits: Digits, draws: int = 100) -> DigitsAnswer:
     """Asks for the classifier's prediction on every test digit."""
-    p = dubio.predict(
-        net,
-        digits.test_images,
-        draws=draws,
-        likelihood=dubio.likelihoods.Categorical(),
-        generator=torch.Generator().manual_seed(0),
-    )
+    p = ask(net, digits.test_images, Categorical(), draws=draws)
     with torch.no_grad():
         plain_scores = net(digits.test_images)
-    votes = F.one_hot(p.draws.argmax(dim=-1), num_classes=10).sum(dim=0)  # (B, K)
     order = p.mutual_information.argsort(stable=True)
     return DigitsAnswer(
         images=array(digits.test_images.squeeze(1)[order]),
         labels=digits.test_labels[order].numpy(),
         predicted=p.mean.argmax(dim=-1)[order].numpy(),
-        votes=votes[order].numpy(),
+        votes=p.summary.votes[order].numpy(),
         mutual_information=array(p.mutual_information[order]),
         log_likelihood=float(p.log_prob(digits.test_labels).mean()),
         plain_accuracy=float((plain_scores.argmax(dim=-1) == digits.test_labels).double().mean()),
@@ -157,13 +143,7 @@ def ask_about_rotation(net: nn.Module, image: Array, draws: int = 100) -> Rotati
     """Asks for the classifier's prediction on one image, turned through ``ANGLES``."""
     upright = torch.as_tensor(image, dtype=torch.float32)
     turned = torch.stack([rotate(upright, degrees) for degrees in ANGLES]).unsqueeze(1)
-    p = dubio.predict(
-        net,
-        turned,
-        draws=draws,
-        likelihood=dubio.likelihoods.Categorical(),
-        generator=torch.Generator().manual_seed(0),
-    )
+    p = ask(net, turned, Categorical(), draws=draws)
     return RotationAnswer(
         images=array(turned.squeeze(1)),
         scores=array(p.draws),

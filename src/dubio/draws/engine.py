@@ -8,7 +8,7 @@ draws random numbers itself, …) it runs once per draw instead, with the same n
 import logging
 import random
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,10 +19,10 @@ from torch import Tensor, nn
 from dubio.draws.absence import no_sites
 from dubio.draws.tape import Tape
 from dubio.draws.traced import Recorder, Traced, UnshareableError
-from dubio.noise.interceptor import BatchSize, Interceptor, no_interception
+from dubio.noise.gates import find_gates, gates, watch
 from dubio.noise.layout import BatchAxis, Probe
-from dubio.noise.modes import gates, missed_gates, remember_gates, sampling_mode
-from dubio.noise.numbers import Numbers
+from dubio.noise.protocols import RandomNumbers
+from dubio.noise.run import BatchSize, Pass, Plainly, outside_of_passes, run_pass
 from dubio.noise.sites import Site, Sites
 
 logger = logging.getLogger("dubio")
@@ -37,17 +37,10 @@ Run = Callable[[Tensor | None], Tensor]  # indices of rows (None: the batch) -> 
 
 
 @contextmanager
-def no_gradients() -> Iterator[None]:
-    """No gradients, and the same operations inside of inference mode as outside."""
-    with torch.inference_mode(False), torch.no_grad():
-        yield
-
-
-@contextmanager
 def quietly(device: torch.device) -> Iterator[None]:
     """Operations as they are on a tape: no noise, no gradients, no mixed precision around them."""
     with ExitStack() as around:
-        around.enter_context(no_interception())
+        around.enter_context(outside_of_passes())
         around.enter_context(torch.no_grad())
         if torch.is_inference_mode_enabled():
             around.enter_context(torch.inference_mode(False))
@@ -78,7 +71,7 @@ class Engine:
         run: Run,
         roots: Sequence[nn.Module],
         rows: int,
-        numbers: Numbers,
+        numbers: RandomNumbers,
         chosen: Callable[[Site], bool],
         inputs: Sequence[Tensor] | None = None,
         owned: Sequence[Tensor] = (),
@@ -206,19 +199,19 @@ class Engine:
         self._gates |= found
         return bool(found)
 
-    def _pass(self, numbers: Numbers, recorder: Recorder | None) -> tuple[Tensor, Sites]:
+    def _pass(self, numbers: RandomNumbers, recorder: Recorder | None) -> tuple[Tensor, Sites]:
         """The output under the noise of one draw, and the sites on the way."""
-        interceptor = Interceptor(
+        running = Pass(
             numbers,
             roots=self._roots,
             chosen=self._chosen,
             batch=self._batch,
-            executor=recorder,
+            executor=recorder or Plainly(),
             evaluating=True,
         )
-        fed = _fed(numbers) if self._feeds_torch else nullcontext()
-        with sampling_mode(self._roots, self._gates), no_gradients(), fed, interceptor:
-            return self._run(None), interceptor.sites
+        around = [_fed(numbers)] if self._feeds_torch else []
+        gates = (self._roots, self._gates)
+        return run_pass(lambda: self._run(None), running, gates=gates, around=around), running.sites
 
     def _probe(self, rows: int) -> BatchSize:
         """Where rows are at each site: passes over few rows, forwards and backwards, tell."""
@@ -251,42 +244,8 @@ def fitting(tape: Tape) -> int:
     return max(1, CHUNK_BYTES // max(1, tape.bytes_per_draw))
 
 
-def watch(
-    run: Callable[[], object], roots: Sequence[nn.Module], raised: set[nn.Module]
-) -> Interceptor:
-    """Run a network without noise, and see which sites it reaches."""
-    interceptor = Interceptor(
-        Numbers(0, range(1), shared=False),
-        roots=roots,
-        evaluating=True,
-        watching=True,
-    )
-    with sampling_mode(roots, raised), no_gradients(), interceptor:
-        run()
-    return interceptor
-
-
-def find_gates(
-    run: Callable[[], object], roots: Sequence[nn.Module], raised: set[nn.Module], sites: Sites
-) -> set[nn.Module]:
-    """Modules whose flag must be up for their dropout modules to be reached.
-
-    Suspects are those that own a dropout that was not reached; they are tried.
-    """
-    suspects = missed_gates(roots, sites) - raised
-    if not suspects:
-        return set()
-    try:
-        seen = watch(run, roots, raised | suspects).sites
-    except Exception:
-        return set()
-    found = suspects - missed_gates(roots, seen)
-    remember_gates(found)
-    return found
-
-
 @contextmanager
-def _fed(numbers: Numbers) -> Iterator[None]:
+def _fed(numbers: RandomNumbers) -> Iterator[None]:
     """Feed torch's global generator with the seed of a draw, and give its state back."""
     state = torch.get_rng_state()
     torch.default_generator.manual_seed(numbers.seeds(-2)[0])

@@ -20,8 +20,8 @@ from torch import Tensor
 
 from dubio.draws.arguments import Slot
 from dubio.draws.steps import Call, Perturb, Play, Step
-from dubio.noise.numbers import Numbers
 from dubio.noise.perturbations import Dropout
+from dubio.noise.protocols import RandomNumbers
 
 # What cutting the weights of a layer costs for one draw, in multiplications: by itself, and for
 # every number that is copied. Measured on one core for 32 to 512 units and 1 to 128 rows.
@@ -57,7 +57,7 @@ class MaskedRun:
             for layer in self._layers
         )
 
-    def play(self, values: list[Any], numbers: Numbers) -> None:
+    def play(self, values: list[Any], numbers: RandomNumbers) -> None:
         """The output of all draws."""
         x = _value(self._x, values)  # (S, B, D) or (B, D)
         draws = len(numbers.indices)
@@ -76,7 +76,9 @@ class MaskedRun:
         return self.play
 
     @staticmethod
-    def _kept(dropout: Dropout | None, numbers: Numbers, x: Tensor) -> Sequence[Tensor | None]:
+    def _kept(
+        dropout: Dropout | None, numbers: RandomNumbers, x: Tensor
+    ) -> Sequence[Tensor | None]:
         """Indices of the units that each draw keeps."""
         if dropout is None:
             return [None] * len(numbers.indices)

@@ -21,7 +21,7 @@ from dubio.draws.structure import Structure
 from dubio.draws.tape import Tape
 from dubio.noise import inputs
 from dubio.noise.inputs import Inputs, Network, Select
-from dubio.noise.numbers import Numbers
+from dubio.noise.protocols import RandomNumbers
 from dubio.noise.sites import Site, Sites
 
 MOST_TAPES = 8
@@ -39,7 +39,7 @@ class Recording:
         self.chunk = fitting(tape)
 
     def chunks(
-        self, leaves: list[Tensor], numbers: Numbers, chunk: int | None
+        self, leaves: list[Tensor], numbers: RandomNumbers, chunk: int | None
     ) -> Iterator[Tensor] | None:  # each (s, B, …)
         """All draws in order, ``chunk`` (or as many as fit the budget) at a time.
 
@@ -83,7 +83,7 @@ class Prepared:
         self._to_look = threading.Lock()
 
     def chunks(
-        self, batch: Inputs, numbers: Numbers, chunk: int | None
+        self, batch: Inputs, numbers: RandomNumbers, chunk: int | None
     ) -> tuple[Iterator[Tensor], Sites]:
         """All draws in order, ``chunk`` (or as many as fit the budget) at a time; and the sites."""
         form = _form(batch, numbers.shared)
@@ -117,13 +117,13 @@ class Prepared:
                 del self._recordings[key]
 
     def _anew(
-        self, batch: Inputs, numbers: Numbers, chunk: int | None
+        self, batch: Inputs, numbers: RandomNumbers, chunk: int | None
     ) -> tuple[Iterator[Tensor], Sites]:
         engine = self._engine(batch, numbers)
         return engine.chunks(chunk), engine.sites
 
     def noise(
-        self, batch: Inputs, numbers: Numbers, chunk: int | None
+        self, batch: Inputs, numbers: RandomNumbers, chunk: int | None
     ) -> tuple[dict[str, Tensor], dict[str, Place]]:
         """What these numbers are at every site, with draws first; and which place is which."""
         noting = NotedNumbers(numbers.seed, numbers.indices, numbers.shared)
@@ -137,7 +137,7 @@ class Prepared:
         }, names
 
     def given(
-        self, batch: Inputs, given: Mapping[str, Tensor], numbers: Numbers, chunk: int | None
+        self, batch: Inputs, given: Mapping[str, Tensor], numbers: RandomNumbers, chunk: int | None
     ) -> GivenNumbers:
         """Given noise as numbers, if it is such as these numbers would give."""
         expected, names = self.noise(batch, numbers, chunk)
@@ -155,7 +155,7 @@ class Prepared:
             self._recordings.move_to_end(key)
             return True, self._recordings[key]
 
-    def _record(self, form: "_Form", batch: Inputs, numbers: Numbers) -> Engine:
+    def _record(self, form: "_Form", batch: Inputs, numbers: RandomNumbers) -> Engine:
         """Run the network, and keep the recording if it serves for other inputs."""
         with self._to_look:
             if self._structure is None or not self._structure.same():
@@ -183,7 +183,7 @@ class Prepared:
     def _engine(
         self,
         batch: Inputs,
-        numbers: Numbers,
+        numbers: RandomNumbers,
         tensors: list[Tensor] | None = None,
         owned: list[Tensor] | None = None,
     ) -> Engine:

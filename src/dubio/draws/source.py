@@ -12,7 +12,7 @@ from torch import Tensor
 from dubio.draws.engine import Engine
 from dubio.noise import inputs
 from dubio.noise.inputs import Inputs, Network, Select
-from dubio.noise.numbers import Numbers
+from dubio.noise.protocols import RandomNumbers
 from dubio.noise.sites import Site, Where, chooser
 from dubio.report.progress import Progress
 
@@ -24,7 +24,7 @@ class NetworkDraws:
         self,
         model: Network,
         x: Inputs | Iterable[Any],
-        numbers: Numbers,
+        numbers: RandomNumbers,
         check: Callable[[Tensor], None],
         chunk: int | None,
         where: Where[Site],

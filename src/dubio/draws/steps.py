@@ -8,10 +8,9 @@ from torch import Tensor
 
 from dubio.draws.arguments import Arguments, Slot
 from dubio.draws.batching import Operation
-from dubio.noise.numbers import Numbers
-from dubio.noise.perturbations import Perturbation
+from dubio.noise.protocols import Perturbation, RandomNumbers
 
-Play = Callable[[list[Any], Numbers], None]  # writes its results among the values
+Play = Callable[[list[Any], RandomNumbers], None]  # writes its results among the values
 
 
 class Step(Protocol):
@@ -32,7 +31,7 @@ class Step(Protocol):
         """What it does, apart from the numbers in its constants."""
         ...
 
-    def play(self, values: list[Any], numbers: Numbers) -> None:
+    def play(self, values: list[Any], numbers: RandomNumbers) -> None:
         """Compute its results for all draws."""
         ...
 
@@ -56,7 +55,7 @@ class Perturb:
         """The kind of perturbation and the shape of what it perturbs."""
         return type(self.perturbation), self.perturbation.layout.shape, self.x.shape
 
-    def play(self, values: list[Any], numbers: Numbers) -> None:
+    def play(self, values: list[Any], numbers: RandomNumbers) -> None:
         """The perturbed tensor of all draws."""
         x = values[self.x.number] if isinstance(self.x, Slot) else self.x
         values[self.outputs[0].number] = self.perturbation(numbers, x)
@@ -68,7 +67,7 @@ class Perturb:
             return self.play
         read = self.x.number
 
-        def run(values: list[Any], numbers: Numbers) -> None:
+        def run(values: list[Any], numbers: RandomNumbers) -> None:
             values[out] = perturbation(numbers, values[read])
 
         return run
@@ -107,7 +106,7 @@ class Call:
         """The function, its plain arguments and the shapes of its results."""
         return self.function, self.arguments.signature, *(slot.shape for slot in self.outputs)
 
-    def play(self, values: list[Any], numbers: Numbers) -> None:
+    def play(self, values: list[Any], numbers: RandomNumbers) -> None:
         """Its results for all draws; or, if nothing differs among them, for all at once."""
         if self.fixed:
             args, kwargs = self.arguments.filled(values)
@@ -132,13 +131,13 @@ class Call:
         if len(self.inputs) == 1 and type(first) is Slot and not kwargs:
             read = first.number
 
-            def run_on_first(values: list[Any], numbers: Numbers) -> None:
+            def run_on_first(values: list[Any], numbers: RandomNumbers) -> None:
                 values[out] = function(values[read], *rest)
 
             return run_on_first
         fill = self.arguments.filled
 
-        def run(values: list[Any], numbers: Numbers) -> None:
+        def run(values: list[Any], numbers: RandomNumbers) -> None:
             args, _ = fill(values)
             values[out] = function(*args, **kwargs)
 

@@ -18,7 +18,7 @@ from dubio.draws.arguments import Arguments, Slot
 from dubio.draws.masked_layers import fuse_masked_layers
 from dubio.draws.steps import Call, Perturb, Play, Step
 from dubio.noise.numbers import Numbers
-from dubio.noise.perturbations import Perturbation
+from dubio.noise.protocols import Perturbation, RandomNumbers
 
 
 @final
@@ -129,7 +129,7 @@ class Tape:
         """What `start` would give, from the values of the recorded pass."""
         return [known.get(number) for number in range(self._slots)]
 
-    def play(self, fixed: list[Any], numbers: Numbers) -> Tensor:  # (S, B, …)
+    def play(self, fixed: list[Any], numbers: RandomNumbers) -> Tensor:  # (S, B, …)
         """The output for every draw, from what `start` gave."""
         values = fixed.copy()
         self._draws.run(values, numbers)
@@ -171,7 +171,7 @@ class Line:
                 live.pop(number, None)
         return most
 
-    def run(self, values: list[Any], numbers: Numbers) -> None:
+    def run(self, values: list[Any], numbers: RandomNumbers) -> None:
         """Carry the steps out; the first time, each finds its way."""
         if self._found and not self._compiled:
             self._plays = [step.compiled() for step in self._steps]

@@ -22,8 +22,7 @@ from torch.utils._pytree import tree_leaves
 from dubio.draws.arguments import Arguments, Slot
 from dubio.draws.tape import Tape
 from dubio.draws.trunk import LOOKS, Trunk
-from dubio.noise.numbers import Numbers
-from dubio.noise.perturbations import Perturbation
+from dubio.noise.protocols import Perturbation, RandomNumbers
 
 
 class UntraceableError(Exception):
@@ -174,7 +173,7 @@ class Recorder(TorchDispatchMode):
         self._traced.append(weakref.ref(traced))
         return traced
 
-    def perturb(self, perturbation: Perturbation, numbers: Numbers, x: Tensor) -> Tensor:
+    def perturb(self, perturbation: Perturbation, numbers: RandomNumbers, x: Tensor) -> Tensor:
         """Apply the noise of the one draw; the result is traced from here on."""
         if x.is_sparse or x.is_nested:
             self._refuse(f"dropout of a {x.layout} tensor")
@@ -184,7 +183,9 @@ class Recorder(TorchDispatchMode):
             value = perturbation(numbers, x.value if type(x) is Traced else x)[0]
         return self.trace(value, self.tape.perturb(perturbation, self._operand(x), value))
 
-    def perturb_in_place(self, perturbation: Perturbation, numbers: Numbers, x: Tensor) -> Tensor:
+    def perturb_in_place(
+        self, perturbation: Perturbation, numbers: RandomNumbers, x: Tensor
+    ) -> Tensor:
         """The same into a new tensor; who reads the old one after that gets the slow way."""
         self._overwritten.append(x.value if type(x) is Traced else x)
         return self.perturb(perturbation, numbers, x)

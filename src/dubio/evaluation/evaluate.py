@@ -11,7 +11,7 @@ from dubio.evaluation.datasets import Data
 from dubio.evaluation.errors import explained
 from dubio.evaluation.predictors import Bounds, Predictor, need_targets
 from dubio.evaluation.scores import LabelScores, NumberScores, Scores
-from dubio.likelihoods import Categorical, Likelihood
+from dubio.likelihoods import Likelihood
 from dubio.predictive.predictive import Predictive
 
 
@@ -105,7 +105,7 @@ def evaluate(
     return Evaluation(
         scores=scores,
         calibration={
-            name: {key: float(value) for key, value in found.state_dict().items() if key != "kind"}
+            name: {key: float(value) for key, value in found.named_buffers()}
             for name, found in predictor.calibrations.items()
         },
         rows=len(data),
@@ -117,5 +117,4 @@ def evaluate(
 def _scores_for(p: Predictive, bounds: Bounds | None) -> Scores:
     if not p.likelihood.discrete:
         return NumberScores()
-    classes = p.mean.shape[-1] if isinstance(p.likelihood, Categorical) else 2
-    return LabelScores(classes, bounds)
+    return LabelScores(p.likelihood.by_label(p.mean).shape[-1], bounds)

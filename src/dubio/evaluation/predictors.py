@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from dubio.calibrate import PrecisionScaling, TemperatureScaling
 from dubio.evaluation.datasets import Data
 from dubio.evaluation.errors import EvaluationError, explained, first_sentence
-from dubio.likelihoods import Categorical, Likelihood
+from dubio.likelihoods import Likelihood
 from dubio.noise import inputs
 from dubio.noise.numbers import mix
 from dubio.predict import predict
@@ -116,10 +116,11 @@ class Predictor:
             ) from error
 
     def _check(self, p: Predictive) -> None:
-        if isinstance(p.likelihood, Categorical) and p.mean.ndim != 2:
+        discrete, shape = p.likelihood.discrete, p.mean.shape
+        if discrete and p.likelihood.labels(p.mean).shape != shape and len(shape) != 2:
             raise ValueError(
                 f"expected scores of classes (batch, classes) from the network, got shape "
-                f"{tuple(p.mean.shape)}; score maps of pixels with dubio.metrics"
+                f"{tuple(shape)}; score maps of pixels with dubio.metrics"
             )
 
     def _targets(self, y: Tensor, p: Predictive) -> Tensor:
@@ -129,9 +130,9 @@ class Predictor:
                 f"expected integer labels y, got {y.dtype}; save them as integers, or choose a "
                 "Gaussian likelihood for numbers"
             )
-        wanted = p.mean.shape[:-1] if isinstance(p.likelihood, Categorical) else p.mean.shape
+        wanted = p.likelihood.labels(p.mean) if p.likelihood.discrete else p.mean
         y = y.long() if p.likelihood.discrete else y.to(p.mean.dtype)
-        return y.unsqueeze(-1) if wanted == (*y.shape, 1) else y
+        return y.unsqueeze(-1) if wanted.shape == (*y.shape, 1) else y
 
 
 def _entropy_range(p: Predictive) -> Bounds:

@@ -10,9 +10,9 @@ from torch.nn.parameter import is_lazy
 
 from dubio.layers.posterior import CenteredPrior, Posterior, Sample
 from dubio.layers.row_noise import Flipout, LocalNoise, RowNoise, has_rows, is_linear
-from dubio.layers.substitution import substitute
+from dubio.layers.substitution import call_with
 from dubio.layers.wrapping import Wrapping
-from dubio.noise.interceptor import current_interceptor
+from dubio.noise.run import Request, current_pass
 from dubio.noise.stochastic import Stochastic, check_apart, own_noise
 from dubio.priors import Gaussian, Prior
 from dubio.priors.prior import positive
@@ -92,16 +92,15 @@ class Bayesian(Wrapping):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The layer's output for weights of this draw; called like the layer itself."""
-        interceptor = current_interceptor()
-        shared = interceptor is not None and interceptor.shared
+        running = current_pass()
+        shared = running is not None and running.shared
         if self.row_noise is not None and not shared and has_rows(self.layer, args):
             noise = self._noise() if self.row_noise.needs_weights else None
             return self.row_noise(self, self.layer, self.posterior(), noise, *args, **kwargs)
         weights = self._weights()
         if weights is None:
             return self.layer(*args, **kwargs)
-        named = dict(zip(self._names(), weights, strict=True))
-        return substitute(self.layer, named)(*args, **kwargs)
+        return call_with(self.layer, dict(zip(self._names(), weights, strict=True)), args, kwargs)
 
     def kl(self) -> Tensor:
         """Divergence from the prior, KL(q‖p), in nats, summed over weights.
@@ -109,8 +108,8 @@ class Bayesian(Wrapping):
         In closed form, or where there is none as ``log q(w) − log p(w)`` at weights w of a draw:
         those of the pass if `dubio.ELBO` asks, else of another draw.
         """
-        interceptor = current_interceptor()
-        sample = None if interceptor is None else interceptor.memory.get(self)
+        running = current_pass()
+        sample = None if running is None else running.memory.get(self)
         if sample is not None and sample.divergence is not None:
             divergence: Tensor = sample.divergence
             return divergence
@@ -122,7 +121,7 @@ class Bayesian(Wrapping):
 
     def posterior(self) -> Posterior:
         """The distribution of the weights, in the order of ``layer.named_parameters()``."""
-        means = list(self.layer.parameters())
+        means = list(self._means().values())
         count = sum(mean.numel() for mean in means)
         if count != len(self.rho):
             raise RuntimeError(
@@ -160,10 +159,10 @@ class Bayesian(Wrapping):
 
     def _weights(self) -> list[Tensor] | None:
         """The weights of this draw; None if they are those of the layer."""
-        interceptor = current_interceptor()
-        if interceptor is not None and self in interceptor.memory:
-            interceptor.check_checkpoint("Bayesian")
-            known: Sample = interceptor.memory[self]
+        running = current_pass()
+        if running is not None and self in running.memory:
+            running.check_checkpoint("Bayesian")
+            known: Sample = running.memory[self]
             # those that were made without gradients are made again where there are some
             if not torch.is_grad_enabled() or known.weights[0].requires_grad:
                 return known.weights
@@ -172,24 +171,28 @@ class Bayesian(Wrapping):
             posterior = self.posterior()
             if noise is None:
                 return None if self.kept is None else posterior.mean()
-            if interceptor is not None and interceptor.learning and torch.is_grad_enabled():
+            if running is not None and running.learning and torch.is_grad_enabled():
                 sample = posterior.sample_with_divergence(noise, self._centered_prior())
             else:
                 sample = Sample(posterior.sample(noise), None)
-        if interceptor is not None:
-            interceptor.memory[self] = sample
+        if running is not None:
+            running.memory[self] = sample
         return sample.weights
 
     def _noise(self) -> Tensor | None:
         """ε of all weights, the same in all calls of a pass; None for the mean."""
         with torch._C.DisableTorchFunction():
-            rho = self.rho.detach()
-            return own_noise(
-                self, "normal", tuple(rho.shape), rho, rows=None, units=0, rate=lambda: None
-            )
+            noises = own_noise(self, (Request("normal", self.rho.shape, None, 0),), self.rho)
+            return None if noises is None else noises[0]
+
+    def _means(self) -> dict[str, Tensor]:
+        """The parameters of the layer."""
+        if not self.layer._modules:
+            return {name: p for name, p in self.layer._parameters.items() if p is not None}
+        return dict(self.layer.named_parameters())
 
     def _names(self) -> list[str]:
-        return [name for name, _ in self.layer.named_parameters()]
+        return list(self._means())
 
     def _centered_prior(self) -> CenteredPrior:
         mean = self.prior.mean

@@ -67,7 +67,7 @@ class DropConnect(Wrapping):
     def kl(self) -> Tensor:
         """Divergence of the masked weights from their prior: every weight is a unit by itself."""
         flat = torch.cat([weight.flatten() for weight in self._weights().values()])
-        return self.mask.kl(flat.square(), self.length_scale, 1)
+        return self.mask.kl(flat[None], self.length_scale)
 
     def _weights(self) -> dict[str, Tensor]:
         return {name: getattr(self.layer, name) for name in _names(self.layer)}

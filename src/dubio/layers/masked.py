@@ -8,7 +8,6 @@ from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from dubio.layers.wrapping import Wrapping
 from dubio.masks.mask import Mask
-from dubio.noise.vectorised import vectorised
 
 
 @final
@@ -34,7 +33,7 @@ class Masked(Wrapping):
                 f"MultiheadAttention, got {type(layer).__name__}; mask the layers inside it."
             )
         check_mask(mask)
-        features = len(_squared_norms(layer))
+        features = _by_unit(layer).shape[1]
         if mask.units not in (1, features):
             raise ValueError(
                 f"mask: expected units=1 or units={features} for this {type(layer).__name__}, "
@@ -48,12 +47,12 @@ class Masked(Wrapping):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The layer's output for masked inputs; called like the layer itself."""
-        if isinstance(self.layer, nn.MultiheadAttention):
+        layer = self._modules["layer"]
+        if isinstance(layer, nn.MultiheadAttention):
             return self._attend(*args, **kwargs)
-        return self._apply_layer(*args, **kwargs)
+        return self._apply_layer(layer, *args, **kwargs)
 
-    def _apply_layer(self, input: Tensor, *args: Any, **kwargs: Any) -> Any:
-        layer = self.layer
+    def _apply_layer(self, layer: Any, input: Tensor, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(input, Tensor):
             raise TypeError(
                 f"Masked({type(layer).__name__}): expected a tensor, got {type(input).__name__}; "
@@ -83,9 +82,10 @@ class Masked(Wrapping):
 
     def kl(self) -> Tensor:
         """Divergence of the masked weights from their prior, by the formula of the mask."""
-        norms = _squared_norms(self.layer)
-        weights = sum(weight.numel() for weight in _input_weights(self.layer))
-        return self.mask.kl(norms, self.length_scale, weights // len(norms))
+        layer, mask = self._modules["layer"], self._modules["mask"]
+        assert layer is not None
+        assert isinstance(mask, Mask)
+        return mask.kl(_by_unit(layer), self.length_scale)
 
 
 def check_mask(mask: object) -> None:
@@ -113,36 +113,13 @@ def _input_weights(layer: nn.Module) -> list[Tensor]:
     return [layer.weight]
 
 
-def _squared_norms(layer: nn.Module) -> Tensor:  # (features,)
-    """Squared norm of the weights that each input unit feeds."""
+def _by_unit(layer: nn.Module) -> Tensor:  # (fan out, features)
+    """The weights that each input unit feeds."""
     weights = _input_weights(layer)
     if isinstance(layer, _ConvTransposeNd):
-        return _squared_norm(weights[0].flatten(1).T)
+        return weights[0].flatten(1).T
     if isinstance(layer, _ConvNd):
         by_group = weights[0].unflatten(0, (layer.groups, -1)).flatten(3)  # (groups, out, in, …)
         joined: Tensor = by_group.permute(1, 3, 0, 2).flatten(2).flatten(0, 1)  # (…, groups · in)
-        return _squared_norm(joined)
-    norms = [_squared_norm(weight) for weight in weights]
-    return norms[0] if len(norms) == 1 else torch.stack(norms).sum(0)
-
-
-def _squared_norm(weight: Tensor) -> Tensor:  # (out, in) -> (in,)
-    if vectorised():
-        return weight.square().sum(0)
-    norms: Tensor = _SquaredNorm.apply(weight)  # type: ignore[no-untyped-call]
-    return norms
-
-
-class _SquaredNorm(torch.autograd.Function):
-    """Σ_o w_oi², with one pass over the weights for the gradient."""
-
-    @staticmethod
-    def forward(ctx: Any, weight: Tensor) -> Tensor:
-        ctx.save_for_backward(weight)
-        return (weight * weight).sum(0)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Tensor:
-        (weight,) = ctx.saved_tensors
-        gradient: Tensor = weight * (2 * gradients[0])
-        return gradient
+        return joined
+    return weights[0] if len(weights) == 1 else torch.cat(weights)

@@ -14,12 +14,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dubio.noise.vectorised import vectorised
+from dubio.noise.vectorised import is_vectorised
 from dubio.priors.prior import Prior
 
 # Entries of a block for every thread: the few tensors of a block stay in a processor's cache, and
 # there are not so many blocks that the calls themselves cost.
 BLOCK = 2**18
+
+# So few weights are left to automatic differentiation, which has less to do for each call.
+SMALL = 2**13
 
 
 class Sample(NamedTuple):
@@ -84,32 +87,31 @@ class Posterior:
         return total
 
     def _apply(self, noise: Tensor | None, prior: CenteredPrior | None, *, weights: bool) -> Sample:
-        if vectorised():
+        if is_vectorised(self.rho) or (self.kept is None and self.rho.numel() <= SMALL):
             return self._differentiated(noise, prior, weights=weights)
         total, *sampled = _Gaussian.apply(  # type: ignore[no-untyped-call]
             prior, weights, self.kept, noise, self.rho, *self.means
         )
-        return Sample([weight for weight in sampled if weight is not None], total)
+        return Sample(sampled if weights else [], total)
 
     def _differentiated(
         self, noise: Tensor | None, prior: CenteredPrior | None, *, weights: bool
     ) -> Sample:
-        """The same by automatic differentiation, which `torch.func` can follow."""
+        """By automatic differentiation: less work for few weights, or for many networks at once."""
         if self.kept is not None:
             raise NotImplementedError(
                 "Bayesian: pruned weights and embeddings with padding have no place where many "
                 "networks are computed at once; treat them one by one."
             )
         sigma = F.softplus(self.rho)
-        mean = torch.cat([m.reshape(-1).to(sigma.dtype) for m in self.means])
+        mean = _in_a_row(self.means, sigma)
         sampled: list[Tensor] = []
         if weights:
             assert noise is not None
-            parts = zip(self.split(torch.addcmul(mean, sigma, noise)), self.means, strict=True)
-            sampled = [part.to(m.dtype) for part, m in parts]
+            sampled = _shaped(torch.addcmul(mean, sigma, noise), self.means)
         if prior is None:
             return Sample(sampled, None)
-        return Sample(sampled, prior.prior.kl(mean - prior.center, sigma, noise))
+        return Sample(sampled, prior.prior.kl(_offset(mean, prior.center), sigma, noise))
 
 
 class _Gaussian(torch.autograd.Function):
@@ -125,94 +127,102 @@ class _Gaussian(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        prior: CenteredPrior | None,
-        wanted: bool,
+        centered: CenteredPrior | None,
+        sampling: bool,
         kept: Tensor | None,
         noise: Tensor | None,
         rho: Tensor,
         *means: Tensor,
     ) -> tuple[Tensor | None, ...]:
-        weights = [_empty(mean) if wanted else None for mean in means]
-        deviation = torch.empty_like(rho)
-        total = rho.new_zeros(())
-        flats = [rho, deviation, noise, kept, _each(prior)]
-        for r, sigma, eps, there, center, mean, weight in _blocks(flats, means, weights):
-            torch.ops.aten.softplus.out(r, 1, 20, out=sigma)
-            if wanted:
-                torch.addcmul(mean, sigma, eps, out=weight)
+        prior, center = (None, None) if centered is None else centered
+        mean = _in_a_row(means, rho)
+        deviation = F.softplus(rho)
+        row = torch.empty_like(rho) if sampling else None
+        totals = []
+        for sigma, eps, there, middle, mu, w in _blocks(deviation, noise, kept, center, mean, row):
+            if w is not None:
+                torch.addcmul(mu, sigma, eps, out=w)
                 if there is not None:
-                    weight.mul_(there)
+                    w.mul_(there)
             if prior is not None:
-                offset = _offset(mean, center, prior, sigma)
-                total += prior.prior.kl(*_those(there, offset, sigma, eps))
-        ctx.save_for_backward(rho, deviation, noise, kept, *means)
-        ctx.prior = prior
+                totals.append(prior.kl(*_those(there, _offset(mu, middle), sigma, eps)))
+        total = None if prior is None else totals[0] if len(totals) == 1 else sum(totals)
+        weights = [None] * len(means) if row is None else _shaped(row, means)
         ctx.set_materialize_grads(False)
-        return (None if prior is None else total), *weights
+        ctx.save_for_backward(rho, noise, kept, *means)
+        ctx.mean, ctx.deviation, ctx.prior, ctx.center = mean, deviation, prior, center
+        return total, *weights
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, of_total: Tensor | None, *of_weights: Tensor | None) -> Any:
-        rho, deviation, noise, kept, *means = ctx.saved_tensors
-        of_rho, of_means = torch.empty_like(rho), [_empty(mean) for mean in means]
-        flats = [rho, deviation, noise, kept, _each(ctx.prior), of_rho]
-        shaped = (means, of_weights, of_means)
-        for r, sigma, eps, there, center, by_rho, mean, g, by_mean in _blocks(flats, *shaped):
-            if of_total is None:
-                slopes = torch.zeros_like(sigma), torch.zeros_like(sigma)
-            else:
-                offset = _offset(mean, center, ctx.prior, sigma)
-                slopes = ctx.prior.prior.slopes(offset, sigma, eps, of_total.item())
-            by_sigma = slopes[1]
-            if g is None:
-                by_mean.copy_(slopes[0])
-            else:
-                torch.add(g, slopes[0], out=by_mean)
-                by_sigma.addcmul_(g.to(eps.dtype), eps)
-            torch.ops.aten.softplus_backward.grad_input(by_sigma, r, 1, 20, grad_input=by_rho)
-            if there is not None:
-                by_mean.mul_(there)
-                by_rho.mul_(there)
-        return None, None, None, None, of_rho, *of_means
+        rho, noise, kept, *means = ctx.saved_tensors
+        if all(g is None for g in of_weights):
+            of_mean, of_deviation = torch.zeros_like(rho), torch.zeros_like(rho)
+        else:
+            of_mean = _in_a_row(of_weights, rho, means, own=True)
+            of_deviation = of_mean * noise
+        if of_total is not None:
+            factor = of_total.item()
+            for by_mean, by_sigma, mu, sigma, eps, middle in _blocks(
+                of_mean, of_deviation, ctx.mean, ctx.deviation, noise, ctx.center
+            ):
+                ctx.prior.add_slopes(by_mean, by_sigma, _offset(mu, middle), sigma, eps, factor)
+        of_rho = torch.ops.aten.softplus_backward(of_deviation, rho, 1, 20)
+        if kept is not None:
+            of_mean.mul_(kept)
+            of_rho.mul_(kept)
+        return None, None, None, None, of_rho, *_shaped(of_mean, means)
 
 
-def _blocks(
-    flats: Sequence[Tensor | None], *shaped: Sequence[Tensor | None]
-) -> Iterator[tuple[Any, ...]]:
-    """Blocks of what is in one row, and of what has the shapes of the weights, side by side."""
-    first = 0
-    for own in zip(*shaped, strict=True):
-        like = own[0]
-        assert like is not None
-        size = like.numel()
-        step = BLOCK * torch.get_num_threads() if like.device.type == "cpu" else size
-        rows = [None if tensor is None else tensor.reshape(-1) for tensor in own]
-        for start in range(0, size, max(step, 1)):
-            stop = min(start + step, size)
-            yield (
-                *(None if flat is None else flat[first + start : first + stop] for flat in flats),
-                *(None if row is None else row[start:stop] for row in rows),
-            )
-        first += size
+def _in_a_row(
+    tensors: Sequence[Tensor | None],
+    like: Tensor,
+    shapes: Sequence[Tensor] = (),
+    *,
+    own: bool = False,
+) -> Tensor:
+    """Tensors of weights in one row, in the dtype of another; zeros in the place of None.
+
+    With ``own`` the row has memory of its own, that can be written over.
+    """
+    rows = [
+        like.new_zeros(shapes[i].numel()) if tensor is None else tensor.reshape(-1)
+        for i, tensor in enumerate(tensors)
+    ]
+    row = rows[0] if len(rows) == 1 else torch.cat(rows)
+    if row.dtype != like.dtype:
+        return row.to(like.dtype)
+    return row.clone() if own and len(rows) == 1 else row
 
 
-def _each(prior: CenteredPrior | None) -> Tensor | None:
-    """The means of a prior that has one for each weight."""
-    return prior.center if prior is not None and isinstance(prior.center, Tensor) else None
+def _shaped(row: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
+    """What is in one row, in the shapes and dtypes of the weights."""
+    parts = row.split([mean.numel() for mean in like]) if len(like) > 1 else [row]
+    return [
+        part.view(mean.shape) if mean.dtype == row.dtype else part.view(mean.shape).to(mean.dtype)
+        for part, mean in zip(parts, like, strict=True)
+    ]
 
 
-def _offset(mean: Tensor, center: Tensor | None, prior: CenteredPrior, like: Tensor) -> Tensor:
+def _blocks(*rows: Tensor | float | None) -> Iterator[tuple[Any, ...]]:
+    """Blocks of some rows, side by side; what is no row goes with all of them."""
+    first = rows[0]
+    assert isinstance(first, Tensor)
+    size = len(first)
+    step = BLOCK * torch.get_num_threads() if first.device.type == "cpu" else size
+    if size <= step:
+        yield rows
+        return
+    for start in range(0, size, step):
+        yield tuple(r[start : start + step] if isinstance(r, Tensor) else r for r in rows)
+
+
+def _offset(mean: Tensor, center: Tensor | float) -> Tensor:
     """The distance of means from those of the prior."""
-    precise = mean.to(like.dtype)
-    distance = prior.center if center is None else center
-    return precise if isinstance(distance, float) and distance == 0 else precise - distance
+    return mean if isinstance(center, float) and center == 0 else mean - center
 
 
 def _those(there: Tensor | None, *values: Tensor | None) -> list[Any]:
     """The values of weights that are there."""
     return [value if value is None or there is None else value[there] for value in values]
-
-
-def _empty(mean: Tensor) -> Tensor:
-    """A contiguous tensor like it."""
-    return torch.empty(mean.shape, dtype=mean.dtype, device=mean.device)

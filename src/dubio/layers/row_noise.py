@@ -14,7 +14,8 @@ from torch.nn.modules.conv import _ConvNd
 
 from dubio.layers.posterior import Posterior
 from dubio.layers.substitution import substitute
-from dubio.noise.stochastic import own_noise
+from dubio.noise.run import Request
+from dubio.noise.stochastic import Noisy, own_noise
 
 Linear = nn.Linear | _ConvNd
 _KINDS = (
@@ -23,7 +24,7 @@ _KINDS = (
 )  # fmt: skip
 
 
-class RowNoise(nn.Module, ABC):
+class RowNoise(Noisy, ABC):
     """A way to draw the outputs of a layer with Gaussian weights, row by row.
 
     The noise enters at the site of its owner, the `dubio.Bayesian` around the layer.
@@ -37,7 +38,7 @@ class RowNoise(nn.Module, ABC):
     @abstractmethod
     def forward(
         self,
-        owner: nn.Module,
+        owner: Noisy,
         layer: Linear,
         posterior: Posterior,
         noise_of_weights: Tensor | None,
@@ -59,7 +60,7 @@ class LocalNoise(RowNoise):
 
     def forward(
         self,
-        owner: nn.Module,
+        owner: Noisy,
         layer: Linear,
         posterior: Posterior,
         noise_of_weights: Tensor | None,
@@ -70,12 +71,10 @@ class LocalNoise(RowNoise):
         """γ + √δ·ζ."""
         mean: Tensor = _with(layer, posterior.mean())(x, *args, **kwargs)
         with torch._C.DisableTorchFunction():
-            noise = own_noise(
-                self, "normal", tuple(mean.shape), mean, rows=0, units=1, rate=lambda: None,
-                owner=owner,
-            )  # fmt: skip
-        if noise is None:
+            noises = own_noise(self, (Request("normal", mean.shape, 0, 1),), mean, owner)
+        if noises is None:
             return mean
+        (noise,) = noises
         squared = [sigma.square() for sigma in posterior.deviation()]
         # squares leave the range of half precision, the deviations in it do not
         precise = x.to(torch.promote_types(x.dtype, squared[0].dtype))
@@ -98,7 +97,7 @@ class Flipout(RowNoise):
 
     def forward(
         self,
-        owner: nn.Module,
+        owner: Noisy,
         layer: Linear,
         posterior: Posterior,
         noise_of_weights: Tensor | None,
@@ -111,10 +110,8 @@ class Flipout(RowNoise):
         axis = _unit_axis(layer)
         ins, outs = x.shape[axis], mean.shape[axis]
         with torch._C.DisableTorchFunction():
-            coins = own_noise(
-                self, "bernoulli", (len(x), ins + outs), x, rows=0, units=1, rate=lambda: None,
-                owner=owner,
-            )  # fmt: skip
+            request = Request("bernoulli", torch.Size([len(x), ins + outs]), 0, 1)
+            coins = own_noise(self, (request,), x, owner)
             if noise_of_weights is None:
                 return mean
             parts = zip(posterior.deviation(), posterior.split(noise_of_weights), strict=True)
@@ -122,7 +119,7 @@ class Flipout(RowNoise):
         if coins is None:
             unflipped: Tensor = mean + _with(layer, change)(x, *args, **kwargs)
             return unflipped
-        signs = coins.to(x.dtype) * 2 - 1
+        signs = coins[0].to(x.dtype) * 2 - 1
         of_inputs, of_outputs = (
             part.view(len(part), *_along(axis, like, part.shape[1]))
             for part, like in ((signs[:, :ins], x), (signs[:, ins:], mean))

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dubio.likelihoods.likelihood import Likelihood, all_true, check_targets, sum_events
+from dubio.likelihoods.likelihood import Likelihood, all_true, check_tensor, sum_events
 from dubio.likelihoods.quantiles import empirical_quantile
 
 OutputKind = Literal["logits", "probabilities"]
@@ -31,6 +31,12 @@ class _Discrete(Likelihood):
         """Of the 0/1 indicator of each label: p (1 - p)."""
         p = self.mean(outputs)
         return p * (1 - p)
+
+    def entropy(self, outputs: Tensor) -> Tensor:
+        """That of every draw."""
+        p = self.mean(outputs)
+        entropies: Tensor = self.marginal_entropy(p.flatten(0, 1)).unflatten(0, p.shape[:2])
+        return entropies
 
     def quantile(self, outputs: Tensor, q: float) -> Tensor:
         """The empirical quantile over draws of the probabilities: it shows epistemic spread."""
@@ -93,13 +99,8 @@ class Categorical(_Discrete):
             return scores.where(scores > 0, 0).log()
         return scores.log_softmax(self._axis(outputs))
 
-    def entropy(self, outputs: Tensor) -> Tensor:
-        """The sum over classes of -p log p, where 0 log 0 = 0."""
-        terms: Tensor = torch.special.entr(self.mean(outputs))
-        return terms.sum(self._axis(outputs))
-
     def marginal_entropy(self, mean: Tensor) -> Tensor:
-        """The same for averaged probabilities, without a draw axis."""
+        """The sum over classes of -p log p, where 0 log 0 = 0."""
         terms: Tensor = torch.special.entr(mean)
         return terms.sum(self.dim)
 
@@ -114,16 +115,28 @@ class Categorical(_Discrete):
         counts = labels.new_zeros((*labels.shape[:-1], outputs.shape[axis]))
         return counts.scatter_add(-1, labels, torch.ones_like(labels))  # (B, ..., K)
 
-    def log_prob(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """The log probability of integer labels `y`, `(B, ...)`, summed over pixels."""
-        logs, axis = self.log_probabilities(outputs), self._axis(outputs)
-        classes = logs.shape[axis]
-        if y.shape == logs.shape[1:]:
+    def by_label(self, mean: Tensor) -> Tensor:
+        """The classes last."""
+        return mean.movedim(self.dim, -1)
+
+    def log_by_label(self, outputs: Tensor) -> Tensor:
+        """The classes last."""
+        return self.log_probabilities(outputs).movedim(self._axis(outputs), -1).double()
+
+    def from_log_by_label(self, logs: Tensor) -> tuple[Likelihood, Tensor]:
+        """Log probabilities are logits."""
+        return Categorical(self.dim), logs.movedim(-1, self.dim)
+
+    def check_targets(self, y: Tensor, means: Tensor) -> None:
+        """Integer labels, one in place of the classes."""
+        axis = self._axis(means)
+        classes = means.shape[axis]
+        if isinstance(y, Tensor) and y.shape == means.shape[1:]:
             raise ValueError(
                 f"y: expected one label in place of {classes} classes, got shape {tuple(y.shape)}; "
                 f"pass y.argmax({self.dim}) of one-hot targets"
             )
-        check_targets(y, logs.shape[1:axis] + logs.shape[axis + 1 :], logs)
+        check_tensor(y, means.shape[1:axis] + means.shape[axis + 1 :], means)
         if y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
             raise ValueError(f"y: expected integer class labels, got {y.dtype}; pass y.long()")
         if not all_true((y >= 0) & (y < classes)):
@@ -131,6 +144,11 @@ class Categorical(_Discrete):
                 f"y: expected class labels from 0 to {classes - 1}, got labels from "
                 f"{int(y.min())} to {int(y.max())}; relabel or remove the rows"
             )
+
+    def log_prob(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """The log probability of integer labels `y`, `(B, ...)`, summed over pixels."""
+        logs, axis = self.log_probabilities(outputs), self._axis(outputs)
+        self.check_targets(y, logs)
         index = y.long().expand(len(logs), *y.shape).unsqueeze(axis)  # (S, B, ..., 1, ...)
         return sum_events(logs.gather(axis, index))
 
@@ -175,12 +193,8 @@ class Bernoulli(_Discrete):
         # sigmoid rounds by position, so equal draws would differ
         return F.logsigmoid(scores).exp()
 
-    def entropy(self, outputs: Tensor) -> Tensor:
-        """Of every element: -p log p - (1 - p) log (1 - p), where 0 log 0 = 0."""
-        return self.marginal_entropy(self.mean(outputs))
-
     def marginal_entropy(self, mean: Tensor) -> Tensor:
-        """The same for averaged probabilities."""
+        """Of every element: -p log p - (1 - p) log (1 - p), where 0 log 0 = 0."""
         terms: Tensor = torch.special.entr(torch.stack([mean, 1 - mean]))
         return terms.sum(0)
 
@@ -194,15 +208,35 @@ class Bernoulli(_Discrete):
         yes = (self._read(outputs) > threshold).sum(0)  # (B, *E)
         return torch.stack([len(outputs) - yes, yes], dim=-1)
 
-    def log_prob(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """Sums log p where y is 1 and log (1 - p) where it is 0 over the event."""
-        scores = self._read(outputs)
-        check_targets(y, scores.shape[1:], scores)
+    def by_label(self, mean: Tensor) -> Tensor:
+        """No, then yes."""
+        return torch.stack([1 - mean, mean], dim=-1)
+
+    def log_by_label(self, outputs: Tensor) -> Tensor:
+        """No, then yes."""
+        self.check(outputs)
+        yes = outputs.double()
+        if self.outputs == "probabilities":
+            return self.by_label(yes).log()
+        return F.logsigmoid(torch.stack([-yes, yes], dim=-1))
+
+    def from_log_by_label(self, logs: Tensor) -> tuple[Likelihood, Tensor]:
+        """Logits are differences of log probabilities."""
+        return Bernoulli(), logs[..., 1] - logs[..., 0]
+
+    def check_targets(self, y: Tensor, means: Tensor) -> None:
+        """Also checks that they are 0 or 1."""
+        super().check_targets(y, means)
         if not all_true((y == 0) | (y == 1)):
             raise ValueError(
                 f"y: expected only 0 and 1, got values in [{float(y.min()):.4g}, "
                 f"{float(y.max()):.4g}]; threshold soft labels"
             )
+
+    def log_prob(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """Sums log p where y is 1 and log (1 - p) where it is 0 over the event."""
+        scores = self._read(outputs)
+        self.check_targets(y, scores)
         if self.outputs == "probabilities":
             return sum_events(torch.where(y == 1, scores, 1 - scores).log())
         return sum_events(F.logsigmoid(torch.where(y == 1, scores, -scores)))

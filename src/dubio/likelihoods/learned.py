@@ -7,7 +7,6 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from dubio.likelihoods.likelihood import check_targets
 from dubio.likelihoods.normal import Gaussian, Homoscedastic, check_precision
 
 
@@ -94,7 +93,7 @@ class LearnedGaussian(nn.Module, Homoscedastic):
     def squared_errors(self, outputs: Tensor, y: Tensor) -> Tensor:
         """‖y − f‖² over all rows, per draw and precision: `(S, *T)` for a precision `(*T)`."""
         mean = self.mean(outputs)
-        check_targets(y, mean.shape[1:], mean)
+        self.check_targets(y, mean)
         errors = (y.to(mean.dtype) - mean).square().sum(1)  # (S, *E)
         shape = self.log_noise_precision.shape
         ones = [1] * (errors.ndim - 1 - len(shape))

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from dubio.noise.vectorised import vectorised
+from dubio.noise.vectorised import is_vectorised
 
 
 class Likelihood(ABC):
@@ -20,11 +20,13 @@ class Likelihood(ABC):
     Attributes:
         noisy: Whether p(y | x, omega) has a variance of its own.
         discrete: Whether its mean is a probability, so that entropies and votes exist.
+        real: Whether targets are real numbers, with Gaussian noise if it is noisy.
         advice: What to do about a quantity that is not defined.
     """
 
     noisy: ClassVar[bool]
-    discrete: ClassVar[bool]
+    discrete: ClassVar[bool] = False
+    real: ClassVar[bool] = False
     advice: ClassVar[str]
 
     def check(self, outputs: Tensor) -> None:
@@ -40,6 +42,10 @@ class Likelihood(ABC):
                 f"outputs: expected a non-empty tensor (draws, batch, ...), got shape {shape}; "
                 "put the draws in front, at least one, and pass at least one row"
             )
+
+    def check_targets(self, y: Tensor, means: Tensor) -> None:
+        """Raises an error if targets do not belong to these means `(S, B, *E)`."""
+        check_tensor(y, means.shape[1:], means)
 
     def undefined(self, quantity: str) -> TypeError:
         """The error for a quantity that this likelihood does not define."""
@@ -81,6 +87,26 @@ class Likelihood(ABC):
         """Draws that prefer each label, labels last: `(B, ..., labels)`; discrete ones only."""
         raise self.undefined("votes")
 
+    def by_label(self, mean: Tensor) -> Tensor:
+        """Probabilities, labels last, `(B, ..., labels)`, given a mean `(B, *E)`."""
+        raise self.undefined("probabilities of labels")
+
+    def log_by_label(self, outputs: Tensor) -> Tensor:
+        """Their logarithms per draw, `(S, B, ..., labels)`, in float64."""
+        raise self.undefined("probabilities of labels")
+
+    def from_log_by_label(self, logs: Tensor) -> tuple[Likelihood, Tensor]:
+        """The likelihood and the outputs of one draw that have these logarithms."""
+        raise self.undefined("probabilities of labels")
+
+    def rescaled(self, scale: float | Tensor) -> Likelihood:
+        """The same noise for targets scale * y + shift, as far as it is not in the outputs."""
+        raise self.undefined("rescaled noise")
+
+    def with_mean(self, outputs: Tensor, mean: Tensor, scale: float) -> Tensor:
+        """Outputs with another mean `(S, B, *E)`, and noise times scale if it is in them."""
+        raise self.undefined("outputs of another mean")
+
     def log_prior(self) -> Tensor:
         """Log density of the prior on parameters of its own, which `ELBO` adds once: a number."""
         return torch.zeros(())
@@ -94,8 +120,12 @@ class Likelihood(ABC):
         return outputs.float() if torch.finfo(outputs.dtype).bits < 32 else outputs
 
 
-def check_targets(y: Tensor, shape: torch.Size, outputs: Tensor) -> None:
-    """Complain about targets that do not belong to the outputs."""
+def check_tensor(y: Tensor, shape: torch.Size, outputs: Tensor) -> None:
+    """Complain about targets that are not numbers of that shape, beside the outputs."""
+    if not isinstance(y, Tensor):
+        raise TypeError(
+            f"y: expected a tensor, got {type(y).__name__}; make one with torch.as_tensor"
+        )
     if y.shape != shape:
         raise ValueError(
             f"y: expected shape {tuple(shape)} for outputs {tuple(outputs.shape)}, got "
@@ -112,7 +142,7 @@ def check_targets(y: Tensor, shape: torch.Size, outputs: Tensor) -> None:
 
 def all_true(condition: Tensor) -> bool:
     """Whether a condition on values holds; those of many at once are taken on trust."""
-    return vectorised() or bool(condition.all())
+    return is_vectorised(condition) or bool(condition.all())
 
 
 def sum_events(values: Tensor) -> Tensor:

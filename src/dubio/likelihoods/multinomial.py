@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from dubio.likelihoods.discrete import Categorical, OutputKind
-from dubio.likelihoods.likelihood import Likelihood, all_true, check_targets, sum_events
+from dubio.likelihoods.likelihood import Likelihood, all_true, sum_events
 from dubio.likelihoods.quantiles import empirical_quantile
 
 
@@ -35,7 +35,6 @@ class Multinomial(Likelihood):
     coefficient: bool = True
 
     noisy = True
-    discrete = False
     advice = (
         "the entropy of counts has no closed form, and counts do not vote: use Categorical() on "
         "the same outputs for one event, or average -log_prob(y) over targets y from sample()"
@@ -75,19 +74,23 @@ class Multinomial(Likelihood):
         """The empirical quantile over draws of the mean: it shows epistemic spread."""
         return empirical_quantile(self.mean(outputs), q)
 
+    def check_targets(self, y: Tensor, means: Tensor) -> None:
+        """Also checks that they are counts."""
+        super().check_targets(y, means)
+        if not all_true((y >= 0) & (y == y.round()) & y.isfinite()):
+            raise ValueError(
+                f"y: expected counts, whole numbers >= 0, got values in [{float(y.min()):.4g}, "
+                f"{float(y.max()):.4g}]; count events, or threshold ratings"
+            )
+
     def log_prob(self, outputs: Tensor, y: Tensor) -> Tensor:
         """The log probability of counts `y`, `(B, ..., K, ...)`: sum_k n_k log pi_k.
 
         Plus log n! - sum_k log n_k! with the coefficient; 0 log 0 = 0.
         """
         logs = self._event.log_probabilities(outputs)  # (S, B, ..., K, ...)
-        check_targets(y, logs.shape[1:], logs)
+        self.check_targets(y, logs)
         counts = y.to(logs.dtype)
-        if not all_true((counts >= 0) & (counts == counts.round()) & counts.isfinite()):
-            raise ValueError(
-                f"y: expected counts, whole numbers >= 0, got values in [{float(y.min()):.4g}, "
-                f"{float(y.max()):.4g}]; count events, or threshold ratings"
-            )
         joint = sum_events(torch.where(counts == 0, 0, counts * logs))  # (S, B)
         if not self.coefficient:
             return joint

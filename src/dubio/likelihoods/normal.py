@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import final
+from typing import Self, final
 
 import torch
 from torch import Tensor
 
-from dubio.likelihoods.likelihood import Likelihood, check_targets, sum_events
+from dubio.likelihoods.likelihood import Likelihood, sum_events
 from dubio.likelihoods.quantiles import mixture_quantile
 
 
@@ -18,7 +18,7 @@ class _Normal(Likelihood):
     """A Gaussian for every element of the target, independent given the draw."""
 
     noisy = True
-    discrete = False
+    real = True
     advice = (
         "the entropy of a mixture of Gaussians has no closed form, and it has no classes to vote "
         "for: use variance or interval(), or average -log_prob(y) over targets y from sample()"
@@ -35,7 +35,7 @@ class _Normal(Likelihood):
         the constants for D = 1.
         """
         mean, std = self.mean(outputs), self._std(outputs)
-        check_targets(y, mean.shape[1:], mean)
+        self.check_targets(y, mean)
         scaled = (y.to(mean.dtype) - mean) / std  # (S, B, *E)
         return sum_events(-0.5 * (scaled.square() + math.log(2 * math.pi)) - std.log())
 
@@ -78,6 +78,10 @@ class Homoscedastic(_Normal):
         """The inverse of the precision, everywhere the same for all draws and rows."""
         mean = self._read(outputs)
         return self._precision(mean).reciprocal().expand_as(mean)
+
+    def with_mean(self, outputs: Tensor, mean: Tensor, scale: float) -> Tensor:
+        """The mean."""
+        return mean
 
     def _std(self, outputs: Tensor) -> Tensor:
         return self._precision(self._read(outputs)).rsqrt()
@@ -154,6 +158,15 @@ class HeteroscedasticGaussian(_Normal):
     def variance(self, outputs: Tensor) -> Tensor:
         """The exponential of the second half."""
         return self._log_variance(outputs).exp()
+
+    def rescaled(self, scale: float | Tensor) -> Self:
+        """The same: the noise is in the outputs."""
+        return self
+
+    def with_mean(self, outputs: Tensor, mean: Tensor, scale: float) -> Tensor:
+        """The mean beside the log variances, which a scale moves."""
+        log_variance = self._log_variance(outputs).to(mean.dtype) + 2 * math.log(scale)
+        return torch.cat([mean, log_variance], dim=-1)
 
     def _std(self, outputs: Tensor) -> Tensor:
         return (0.5 * self._log_variance(outputs)).exp()

@@ -1,7 +1,7 @@
 """No likelihood: function values as they are."""
 
 from dataclasses import dataclass
-from typing import final
+from typing import Self, final
 
 import torch
 from torch import Tensor
@@ -16,7 +16,7 @@ class Point(Likelihood):
     """No likelihood: the outputs are function values, and only their spread is known."""
 
     noisy = False
-    discrete = False
+    real = True
     advice = (
         "pass likelihood= to say how outputs give targets: Gaussian(noise_precision), "
         "HeteroscedasticGaussian(), Categorical() or Bernoulli()"
@@ -33,6 +33,14 @@ class Point(Likelihood):
     def log_prob(self, outputs: Tensor, y: Tensor) -> Tensor:
         """Not defined."""
         raise self.undefined("log_prob")
+
+    def rescaled(self, scale: float | Tensor) -> Self:
+        """The same: there is no noise."""
+        return self
+
+    def with_mean(self, outputs: Tensor, mean: Tensor, scale: float) -> Tensor:
+        """The mean."""
+        return mean
 
     def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """The outputs."""

@@ -1,9 +1,17 @@
 """Quantiles over draws: empirical ones, and those of a mixture of Gaussians."""
 
 import math
+from typing import SupportsFloat
 
 import torch
 from torch import Tensor
+
+
+def check_probability(name: str, value: float, advice: str) -> None:
+    """Complain about what is not strictly between 0 and 1."""
+    scalar = isinstance(value, SupportsFloat) and getattr(value, "ndim", 0) == 0
+    if not (scalar and 0 < value < 1):
+        raise ValueError(f"{name}: expected a probability in (0, 1), got {value!r}; {advice}")
 
 
 def _check_level(q: float) -> None:

@@ -12,8 +12,6 @@ from dubio.masks.mask import Mask, along, bernoulli_kl
 class Bernoulli(Mask):
     """Dropout with a fixed rate: z/keep with z ~ Bernoulli(keep) (paper 002 eqs. 6–7)."""
 
-    distribution = "uniform"
-
     def __init__(self, units: int = 1, *, drop: float = 0.5) -> None:
         super().__init__(units, drop=drop)
         self._keep: Tensor
@@ -24,11 +22,12 @@ class Bernoulli(Mask):
         """Probability of keeping, by unit: (units,)."""
         return self._keep
 
-    def multiplier(self, noise: Tensor, axis: int) -> Tensor:
+    def multiplier(self, axis: int, *noises: Tensor) -> Tensor:
         """1[u < keep]/keep."""
-        keep = along(self._keep, noise, axis)
-        return (noise < keep).to(noise.dtype) * keep.reciprocal()
+        (u,) = noises
+        keep = along(self._keep, u, axis)
+        return (u < keep) / keep
 
-    def kl(self, squared_norms: Tensor, length_scale: float, fan_out: int) -> Tensor:
+    def kl(self, weights: Tensor, length_scale: float) -> Tensor:
         """Σ_k ℓ²‖W_k‖²/(2·keep): the entropy of a fixed rate is a constant and left out."""
-        return bernoulli_kl(squared_norms, self._keep, length_scale)
+        return bernoulli_kl(weights, self._keep, length_scale)

@@ -21,8 +21,6 @@ class Concrete(LearnedRate):
         temperature: How far the mask is from a binary one.
     """
 
-    distribution = "uniform"
-
     def __init__(self, units: int = 1, *, drop: float = 0.1, temperature: float = 0.1) -> None:
         super().__init__(units, drop=drop)
         if not (isinstance(temperature, SupportsFloat) and temperature > 0):
@@ -31,13 +29,14 @@ class Concrete(LearnedRate):
             )
         self.temperature = temperature
 
-    def multiplier(self, noise: Tensor, axis: int) -> Tensor:
+    def multiplier(self, axis: int, *noises: Tensor) -> Tensor:
         """The relaxed mask over its rate of keeping."""
-        logit = self.logit_along(noise, axis)
-        tiny = torch.finfo(noise.dtype).eps
-        soft = torch.sigmoid((logit + noise.clamp(tiny, 1 - tiny).logit()) / self.temperature)
+        (u,) = noises
+        logit = self.logit_along(u, axis)
+        tiny = torch.finfo(u.dtype).eps
+        soft = torch.sigmoid((logit + u.clamp(tiny, 1 - tiny).logit()) / self.temperature)
         return soft * torch.sigmoid(logit).reciprocal()
 
-    def kl(self, squared_norms: Tensor, length_scale: float, fan_out: int) -> Tensor:
+    def kl(self, weights: Tensor, length_scale: float) -> Tensor:
         """Σ_k ℓ²‖W_k‖²/(2·keep_k) − H(keep_k) (paper 001 eqs. 3–4)."""
-        return learned_bernoulli_kl(squared_norms, self.logit, length_scale)
+        return learned_bernoulli_kl(weights, self.logit, length_scale)

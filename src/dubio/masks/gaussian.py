@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dubio.masks.mask import LearnedRate, bernoulli_kl
+from dubio.masks.mask import NORMAL, LearnedRate, bernoulli_kl
 
 
 @final
@@ -22,7 +22,7 @@ class Gaussian(LearnedRate):
         learn: Whether α is learned.
     """
 
-    distribution = "normal"
+    noises = (NORMAL,)
 
     def __init__(self, units: int = 1, *, drop: float = 0.5, learn: bool = False) -> None:
         super().__init__(units, drop=drop)
@@ -32,11 +32,12 @@ class Gaussian(LearnedRate):
             del self.logit
             self.register_buffer("logit", fixed)
 
-    def multiplier(self, noise: Tensor, axis: int) -> Tensor:
+    def multiplier(self, axis: int, *noises: Tensor) -> Tensor:
         """1 + √α·ε."""
-        return 1 + (-0.5 * self.logit_along(noise, axis)).exp() * noise
+        (epsilon,) = noises
+        return 1 + (-0.5 * self.logit_along(epsilon, axis)).exp() * epsilon
 
-    def kl(self, squared_norms: Tensor, length_scale: float, fan_out: int) -> Tensor:
+    def kl(self, weights: Tensor, length_scale: float) -> Tensor:
         """Fixed: the expected squared norm, ℓ²‖W_k‖²(1 + α)/2, as 1/keep = 1 + α.
 
         Learned: for each weight the divergence from the log-uniform prior, which depends on α
@@ -44,11 +45,11 @@ class Gaussian(LearnedRate):
         ½ log(1 + 1/α) − k₁. Kingma's polynomial (eq. 14 there) holds for α ≤ 1 only.
         """
         if not self.learn:
-            return bernoulli_kl(squared_norms, self.keep, length_scale)
+            return bernoulli_kl(weights, self.keep, length_scale)
         log_alpha = -self.logit
         negative = (
             0.63576 * torch.sigmoid(1.87320 + 1.48695 * log_alpha)
             - 0.5 * F.softplus(-log_alpha)
             - 0.63576
         )
-        return -fan_out * negative.expand(len(squared_norms)).sum()
+        return -weights.shape[0] * negative.expand(weights.shape[1]).sum()

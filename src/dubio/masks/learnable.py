@@ -1,22 +1,26 @@
 """Learnable Bernoulli masks: truly binary, with learned rates."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import Any, NamedTuple, TypeAlias, final
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, TypeAlias, final
 
 import torch
 from torch import Tensor
 
 from dubio.masks.mask import LearnedRate, learned_bernoulli_kl
-from dubio.noise.vectorised import vectorised
+from dubio.noise.derivative import Derivative
+from dubio.noise.run import current_pass
 
 
 class Gated(NamedTuple):
-    """Zeros and ones, and how they are declared to depend on the logits: dz/dφ, or None."""
+    """Zeros and ones, and how they are declared to depend on the logits.
+
+    Attributes:
+        z: The zeros and ones.
+        derivative: dz/dφ; or ``trapezoid`` for that of `trapezoid_gate`, which takes less time.
+    """
 
     z: Tensor
-    derivative: Tensor | None = None
+    derivative: Tensor | Literal["trapezoid"] | None = None
 
 
 # (mask, probabilities of keeping laid out, uniform noise u, axis of the units) -> z
@@ -31,23 +35,29 @@ class LearnableBernoulli(LearnedRate):
     `trapezoid_gate`, and exactly through the scale 1/keep. `dubio.ELBO` offers unbiased estimators.
     """
 
-    distribution = "uniform"
-
-    def multiplier(self, noise: Tensor, axis: int) -> Tensor:
+    def multiplier(self, axis: int, *noises: Tensor) -> Tensor:
         """The binary mask over its rate of keeping."""
-        return self.multiply([torch.ones_like(noise)], noise, axis)[0]
+        return self.multiply([torch.ones_like(noises[0])], axis, *noises)[0]
 
-    def multiply(self, xs: list[Tensor], noise: Tensor, axis: int) -> list[Tensor]:
+    def multiply(self, xs: list[Tensor], axis: int, *noises: Tensor) -> list[Tensor]:
         """x·z/keep, in one step of the automatic differentiation."""
-        logit = self.logit_along(noise, axis)
-        gated = _gate.get()(self, torch.sigmoid(logit.detach()), noise, axis)
-        if vectorised():
-            return _masked_over(xs, logit, *gated)
-        return [_MaskOver.apply(x, logit, *gated) for x in xs]  # type: ignore[no-untyped-call]
+        (u,) = noises
+        running = current_pass()
+        gate: Gate = trapezoid_gate
+        if running is not None and running.gate is not None:
+            gate = running.gate
+        logit = self.logit_along(u, axis)
+        keep = torch.sigmoid(logit.detach())
+        gated = gate(self, keep, u, axis)
+        masked = [_MaskOver.apply(x, logit, keep, *gated) for x in xs]
+        if running is not None and running.gate is not None:  # an estimator may ask for these
+            running.first_input = xs[0] if running.first_input is None else running.first_input
+            running.memory[self] = (*running.memory.get(self, ()), *masked)
+        return masked
 
-    def kl(self, squared_norms: Tensor, length_scale: float, fan_out: int) -> Tensor:
+    def kl(self, weights: Tensor, length_scale: float) -> Tensor:
         """Σ_k ℓ²‖W_k‖²/(2·keep_k) − H(keep_k) (paper 000 section 2.2, with keep_k = σ(α_k))."""
-        return learned_bernoulli_kl(squared_norms, self.logit, length_scale)
+        return learned_bernoulli_kl(weights, self.logit, length_scale)
 
 
 def trapezoid_gate(mask: LearnableBernoulli, keep: Tensor, noise: Tensor, axis: int) -> Gated:
@@ -63,8 +73,7 @@ def trapezoid_gate(mask: LearnableBernoulli, keep: Tensor, noise: Tensor, axis: 
     has just that expectation: keep·½·drop·g(1) + drop·½·keep·g(0). The bias is of third order in
     the mask.
     """
-    z = (noise < keep).to(noise.dtype)
-    return Gated(z, trapezoid_weight(z, keep))
+    return Gated(noise < keep, "trapezoid")
 
 
 def trapezoid_weight(z: Tensor, keep: Tensor) -> Tensor:
@@ -72,54 +81,46 @@ def trapezoid_weight(z: Tensor, keep: Tensor) -> Tensor:
     return torch.addcmul(0.5 * keep, z, 0.5 - keep)
 
 
-def _masked_over(
-    xs: list[Tensor], logit: Tensor, z: Tensor, derivative: Tensor | None
-) -> list[Tensor]:
-    """The same as `_MaskOver`, by automatic differentiation, which `torch.func` can follow."""
-    if derivative is not None:
-        z = z + derivative * (logit - logit.detach())  # z, with this derivative
-    multiplier = z * (1 + torch.exp(-logit))
-    return [(x * multiplier).to(x.dtype) for x in xs]
-
-
-class _MaskOver(torch.autograd.Function):
+class _MaskOver(Derivative):
     """y = x·z/keep for binary z.
 
-    With keep = σ(φ), ∂y/∂φ = −drop·y through the scale, and x/keep·dz/dφ through z.
+    With keep = σ(φ), ∂y/∂φ = −drop·y through the scale, and x/keep·dz/dφ through z. With the
+    trapezoid's dz/dφ both together are ½(x − y).
     """
 
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx: Any, x: Tensor, logit: Tensor, z: Tensor, derivative: Tensor | None) -> Tensor:
-        scale = 1 + torch.exp(-logit)  # 1/keep
-        y = (x * z).mul_(scale) if x.shape == z.shape else x * (z * scale)
-        y = y.to(x.dtype)
-        ctx.save_for_backward(x, y, z, logit, derivative)
-        return y
+    def forward(
+        x: Tensor, logit: Tensor, keep: Tensor, z: Tensor, derivative: Tensor | str | None
+    ) -> Tensor:
+        y = x * (z / keep)
+        return y if y.dtype == x.dtype else y.to(x.dtype)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        x, logit, keep, z, derivative = inputs
+        ctx.trapezoid = isinstance(derivative, str)
+        given = None if ctx.trapezoid else derivative
+        ctx.save_for_backward(x, output, logit, keep, z, given)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> tuple[Tensor | None, ...]:
-        x, y, z, logit, derivative = ctx.saved_tensors
+        x, y, logit, keep, z, derivative = ctx.saved_tensors
         (g,) = gradients
-        scale = 1 + torch.exp(-logit)
-        for_x, for_logit, for_z, _ = ctx.needs_input_grad
-        of_x = (g * z * scale).to(x.dtype) if for_x else None
-        of_logit = None
-        if for_logit:
-            of_logit = (g * y).sum_to_size(scale.shape) * (1 / scale - 1)
+        if torch.is_grad_enabled():  # to be differentiated once more
+            keep = torch.sigmoid(logit)
+        for_x, for_logit, _, for_z, _ = ctx.needs_input_grad
+        of_x = of_logit = of_z = None
+        if for_x:
+            of_x = g * (z / keep)
+            of_x = of_x if of_x.dtype == x.dtype else of_x.to(x.dtype)
+        if for_logit and ctx.trapezoid:
+            of_logit = (g * (x - y)).sum_to_size(keep.shape) * 0.5
+        elif for_logit:
+            of_logit = (g * y).sum_to_size(keep.shape) * (keep - 1)
             if derivative is not None:
-                of_logit = of_logit + (g * x * derivative).sum_to_size(scale.shape) * scale
-        of_z = ((g * x).sum_to_size(z.shape) * scale) if for_z else None
-        return of_x, of_logit, of_z, None
-
-
-_gate: ContextVar[Gate] = ContextVar("gate", default=trapezoid_gate)
-
-
-@contextmanager
-def gated(gate: Gate) -> Iterator[None]:
-    """Let learnable masks turn their noise into zeros and ones by another rule."""
-    token = _gate.set(gate)
-    try:
-        yield
-    finally:
-        _gate.reset(token)
+                of_logit = of_logit + (g * x * derivative).sum_to_size(keep.shape) / keep
+        if for_z:
+            of_z = (g * x).sum_to_size(z.shape) / keep
+        return of_x, of_logit, None, of_z, None

@@ -2,27 +2,50 @@
 
 import copy
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Literal, Self, SupportsFloat
+from typing import Any, ClassVar, NamedTuple, Self, SupportsFloat
 
 import torch
 from torch import Tensor, nn
 
-from dubio.noise.stochastic import is_silent, own_noise
-from dubio.noise.vectorised import vectorised
+from dubio.noise.derivative import Derivative
+from dubio.noise.protocols import Distribution
+from dubio.noise.run import Request
+from dubio.noise.stochastic import Noisy, is_silent, own_noise
 
 
-class Mask(nn.Module, ABC):
+class MaskNoise(NamedTuple):
+    """One of the noises that a mask is made of.
+
+    Attributes:
+        distribution: What to draw.
+        per_row: Whether every row of a batch has its own, or all rows of a draw the same.
+    """
+
+    distribution: Distribution
+    per_row: bool = True
+
+
+UNIFORM, NORMAL = MaskNoise("uniform"), MaskNoise("normal")
+SMALL = 2**13  # weights
+
+
+class Mask(Noisy, ABC):
     """Multiplicative noise with mean one for the units that feed a layer.
 
     There is one entry for every row and unit; positions, pixels and time steps share it, so that a
     row sees one set of weights. ``units=1`` gives all units one rate, not one mask.
 
+    A mask declares its noises and says what it makes of them: see `dubio.masks.Bernoulli`.
+
     Args:
         units: How many rates: 1, or one for each unit or channel.
         drop: The dropout rate to start from.
+
+    Attributes:
+        noises: What it is made of: `UNIFORM` or `NORMAL`, or several.
     """
 
-    distribution: ClassVar[Literal["uniform", "normal"]]
+    noises: ClassVar[tuple[MaskNoise, ...]] = (UNIFORM,)
 
     def __init__(self, units: int, *, drop: float) -> None:
         super().__init__()
@@ -43,17 +66,16 @@ class Mask(nn.Module, ABC):
         return (1.0 - self.keep).detach()
 
     @abstractmethod
-    def multiplier(self, noise: Tensor, axis: int) -> Tensor:
-        """The mask, from noise with the units on ``axis``."""
+    def multiplier(self, axis: int, *noises: Tensor) -> Tensor:
+        """The mask, from its noises, with the units on ``axis``."""
 
     @abstractmethod
-    def kl(self, squared_norms: Tensor, length_scale: float, fan_out: int) -> Tensor:
+    def kl(self, weights: Tensor, length_scale: float) -> Tensor:
         """KL of the masked weights from a Gaussian prior of variance ``1/length_scale²``.
 
         Args:
-            squared_norms: Squared norm of the weights that each unit feeds.  # (features,)
-            length_scale: The prior's length scale.
-            fan_out: How many weights each unit feeds.
+            weights: The weights that each unit feeds.  # (fan out, features)
+            length_scale: The prior's length scale, ℓ.
         """
 
     def forward(self, x: Tensor, *, axis: int = -1, rows: int = 0) -> Tensor:
@@ -70,25 +92,32 @@ class Mask(nn.Module, ABC):
             self._check(x, axis, rows)
             shape = [1] * x.dim()
             shape[axis] = x.shape[axis]
+            of_draw = torch.Size(shape)
             shape[rows] = x.shape[rows]
-            return self._multiply([x, *others], tuple(shape), rows, axis)
+            of_rows = torch.Size(shape)
+            requests = tuple(
+                [
+                    Request(each.distribution, of_rows, rows, axis)
+                    if each.per_row
+                    else Request(each.distribution, of_draw, None, axis)
+                    for each in self.noises
+                ]
+            )
+            noises = own_noise(self, requests, x)
+            return [x, *others] if noises is None else self.multiply([x, *others], axis, *noises)
 
     def perturb_weights(self, weights: Tensor) -> Tensor:  # (weights,)
         """Perturb a list of weights, each a unit of its own, by the same mask for all rows."""
         with torch._C.DisableTorchFunction():
-            return self._multiply([weights], tuple(weights.shape), None, 0)[0]
+            requests = tuple(
+                Request(each.distribution, weights.shape, None, 0) for each in self.noises
+            )
+            noises = own_noise(self, requests, weights)
+            return weights if noises is None else self.multiply([weights], 0, *noises)[0]
 
-    def _multiply(
-        self, xs: list[Tensor], shape: tuple[int, ...], rows: int | None, axis: int
-    ) -> list[Tensor]:
-        noise = own_noise(
-            self, self.distribution, shape, xs[0], rows=rows, units=axis, rate=self.mean_drop
-        )
-        return xs if noise is None else self.multiply(xs, noise, axis)
-
-    def multiply(self, xs: list[Tensor], noise: Tensor, axis: int) -> list[Tensor]:
-        """Multiply tensors by the mask that the noise makes."""
-        multiplier = self.multiplier(noise, axis)
+    def multiply(self, xs: list[Tensor], axis: int, *noises: Tensor) -> list[Tensor]:
+        """Multiply tensors by the mask that the noises make."""
+        multiplier = self.multiplier(axis, *noises)
         return [x * multiplier.to(x.dtype) for x in xs]
 
     def _check(self, x: Tensor, axis: int, rows: int) -> None:
@@ -103,7 +132,7 @@ class Mask(nn.Module, ABC):
                 f"another, got shape {tuple(x.shape)}; add an axis with x[None]."
             )
 
-    def mean_drop(self) -> float:
+    def site_rate(self) -> float:
         """The mean of the current rates."""
         return float(self.drop.mean())
 
@@ -113,7 +142,7 @@ class Mask(nn.Module, ABC):
 
     def extra_repr(self) -> str:
         """Units and mean rate."""
-        return f"units={self.units}, drop={self.mean_drop():.3g}"
+        return f"units={self.units}, drop={self.site_rate():.3g}"
 
 
 class LearnedRate(Mask, ABC):
@@ -140,48 +169,70 @@ class LearnedRate(Mask, ABC):
 
 def along(values: Tensor, noise: Tensor, axis: int) -> Tensor:
     """Lay values by unit out along an axis of the noise, in its dtype."""
-    return values.to(noise.dtype).view([-1 if i == axis else 1 for i in range(noise.dim())])
+    if values.dtype != noise.dtype:
+        values = values.to(noise.dtype)
+    behind = noise.dim() - 1 - axis
+    return values.view(-1, *[1] * behind) if behind else values
 
 
-def bernoulli_kl(squared_norms: Tensor, keep: Tensor, length_scale: float) -> Tensor:
+def bernoulli_kl(weights: Tensor, keep: Tensor, length_scale: float) -> Tensor:
     """Expected squared norm of masked weights under the prior: Σ_k ℓ²‖W_k‖² / (2·keep_k).
 
     Paper 001 eq. 3 (paper 002 eq. 9) has keep·ℓ²/2·‖M_k‖² for unscaled masks; with inverse scaling
     M = W/keep.
     """
-    return 0.5 * length_scale**2 * (squared_norms / keep).sum()
+    return 0.5 * length_scale**2 * (weights.square().sum(0) / keep).sum()
 
 
-def learned_bernoulli_kl(squared_norms: Tensor, logit: Tensor, length_scale: float) -> Tensor:
-    """Σ_k ℓ²‖W_k‖²/(2·keep_k) − H(keep_k), keep = σ(φ) (paper 001 eqs. 3–4, 000 section 2.2)."""
-    if vectorised():
-        keep = torch.sigmoid(logit)
-        entropy = (nn.functional.softplus(logit) - logit * keep).expand_as(squared_norms)
-        return bernoulli_kl(squared_norms, keep, length_scale) - entropy.sum()
-    divergence: Tensor = _LearnedBernoulliKL.apply(squared_norms, logit, length_scale)  # type: ignore[no-untyped-call]
+def learned_bernoulli_kl(weights: Tensor, logit: Tensor, length_scale: float) -> Tensor:
+    """Σ_k ℓ²‖W_k‖²/(2·keep_k) − H(keep_k), keep = σ(φ) (paper 001 eqs. 3–4, 000 section 2.2).
+
+    The entropy is H = log(1 + e^φ) − φ·keep.
+    """
+    if weights.numel() <= SMALL:  # automatic differentiation has less to do for each call
+        return _learned_bernoulli_kl(weights, logit, length_scale)
+    divergence: Tensor = _LearnedBernoulliKL.apply(weights, logit, length_scale)
     return divergence
 
 
-class _LearnedBernoulliKL(torch.autograd.Function):
-    """With 1/keep = 1 + e^{−φ} and the entropy H = log(1 + e^φ) − φ·keep, H' = −φ·keep·drop."""
+def _learned_bernoulli_kl(weights: Tensor, logit: Tensor, length_scale: float | Tensor) -> Tensor:
+    keep = torch.sigmoid(logit)
+    entropy = torch.addcmul(nn.functional.softplus(logit), logit, keep, value=-1)
+    times = weights.shape[1] // logit.shape[0]
+    by_unit = _squared_norms(weights, logit) / keep * (0.5 * length_scale**2)
+    return (by_unit - (entropy if times == 1 else times * entropy)).sum()
+
+
+class _LearnedBernoulliKL(Derivative):
+    """The divergence, with one pass over the weights forwards and one backwards.
+
+    The slope of the entropy is −φ·keep·drop, and that of 1/keep −drop/keep.
+    """
+
+    generate_vmap_rule = True
+    forward = staticmethod(_learned_bernoulli_kl)
 
     @staticmethod
-    def forward(ctx: Any, squared_norms: Tensor, logit: Tensor, length_scale: float) -> Tensor:
-        ctx.save_for_backward(squared_norms, logit)
-        ctx.half_square = 0.5 * length_scale**2
-        keep = torch.sigmoid(logit)
-        entropy = nn.functional.softplus(logit) - logit * keep
-        times = len(squared_norms) // len(logit)  # one rate may be that of all units
-        norms: Tensor = ctx.half_square * (squared_norms / keep).sum()
-        return norms - times * entropy.sum()
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        weights, logit, length_scale = inputs
+        given = length_scale if isinstance(length_scale, Tensor) else None
+        ctx.length_scale = None if given is not None else length_scale
+        ctx.save_for_backward(weights, logit, given)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> tuple[Tensor, Tensor, None]:
-        squared_norms, logit = ctx.saved_tensors
-        (g,) = gradients
+    def backward(ctx: Any, *gradients: Any) -> tuple[Tensor | None, Tensor | None, None]:
+        weights, logit, given = ctx.saved_tensors
+        g = gradients[0]
         keep = torch.sigmoid(logit)
-        odds = torch.exp(-logit)  # drop/keep
-        times = len(squared_norms) // len(logit)
-        of_norms = (g * ctx.half_square * (1 + odds)).expand_as(squared_norms)
-        of_scale = -ctx.half_square * (squared_norms * odds).sum_to_size(logit.shape)
-        return of_norms, g * (of_scale + times * logit * keep * (1 - keep)), None
+        scale = g * (ctx.length_scale if given is None else given) ** 2 / keep
+        of_weights = weights * scale if ctx.needs_input_grad[0] else None
+        times = weights.shape[1] // logit.shape[0]
+        of_entropy = logit * keep * (g * times)
+        of_norms = 0.5 * scale * _squared_norms(weights, logit)
+        return of_weights, (of_entropy - of_norms) * (1 - keep), None
+
+
+def _squared_norms(weights: Tensor, logit: Tensor) -> Tensor:  # (rates,)
+    """‖W_k‖² of the weights that each unit feeds; one sum if they have one rate."""
+    norms = (weights * weights).sum(0)
+    return norms.sum(0, keepdim=True) if logit.shape[0] == 1 else norms

@@ -2,7 +2,20 @@
 
 Every metric has two forms. A function takes all data at once: `nll(p, y)`. A class of the same
 concept is a `torchmetrics.Metric`, which adds up over batches and processes: `NLL()`. Both take a
-`Predictive` or plain tensors, of half precision too, and give float64.
+`Predictive` or plain tensors, of half precision too, and give float64. Options of the function are
+those of the class, which also takes torchmetrics' own.
+
+What arguments mean, wherever they occur:
+
+- `prediction`: of labels, a `Predictive` or probabilities `(B, K, *P)`, where `*P` are the places
+  of one example, such as pixels; of numbers, a `Predictive`, a `torch.distributions.Normal`
+  `(B, *E)` or, as a mixture, `(S, B, *E)`, or draws of the target `(S, B, *E)`.
+- `target`: integer labels `(B, *P)`, or numbers `(B, *E)`.
+- `void`: the label of places that do not count.
+- `num_classes`: K.
+- `bins`: the number of bins of equal width, or of equally many cases for `ace`.
+- `uncertainty`: what to use in place of the entropy, `(B, *P)`.
+- `level`: the probability of an interval; `levels`: the number of quantiles.
 
 One concept a file: `classification`, `calibration`, `adaptive`, `entropy`, `regression`,
 `quantiles`, `segmentation`, `pavgpu`, `selective`, `detection`, `ranking`; `plots` draws curves.

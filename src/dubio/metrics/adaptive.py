@@ -6,14 +6,13 @@ import torch
 from torch import Tensor
 
 from dubio.metrics.bins import check_bins
-from dubio.metrics.reading import read_classified
-from dubio.metrics.states import Kept, average, check_counted
+from dubio.metrics.reading import Classifiable, read_classified
+from dubio.metrics.states import Kept, check_counted
 from dubio.metrics.ties import sort_with_ties
-from dubio.predictive.predictive import Predictive
 
 
 def ace(
-    prediction: Predictive | Tensor, target: Tensor, *, bins: int = 15, void: int | None = None
+    prediction: Classifiable, target: Tensor, *, bins: int = 15, void: int | None = None
 ) -> Tensor:
     """Adaptive calibration error (Nixon et al. 2019): bins of equal mass.
 
@@ -21,36 +20,23 @@ def ace(
     class k are sorted and cut into R pieces whose sizes differ by one at most. Where a cut goes
     through equal probabilities, each piece gets its share of their labels. With fewer than R
     cases every case is a piece.
-
-    Args:
-        prediction: A `Predictive` of labels, or probabilities `(B, K, *P)`.
-        target: Integer labels `(B, *P)`.
-        bins: R, the number of pieces.
-        void: The label of places that do not count.
     """
     check_bins(bins)
-    probabilities, labels = read_classified(prediction, target, void).rows
-    return _adaptive_error(probabilities, labels, bins)
+    return _adaptive_error(*read_classified(prediction, target, void).rows, bins)
 
 
 @final
 class ACE(Kept):
-    """`ace` over batches and processes. Keeps all probabilities: 8 bytes for each of N K.
-
-    Args:
-        bins: The number of pieces.
-        void: The label of places that do not count.
-        kwargs: torchmetrics' own options.
-    """
+    """`ace` over batches and processes. Keeps all probabilities: 8 bytes for each of N K."""
 
     higher_is_better = False
 
     def __init__(self, *, bins: int = 15, void: int | None = None, **kwargs: Any) -> None:
-        super().__init__("probabilities", "labels", **kwargs)
         check_bins(bins)
+        super().__init__("probabilities", "labels", **kwargs)
         self.bins, self.void = bins, void
 
-    def update(self, prediction: Predictive | Tensor, target: Tensor) -> None:
+    def update(self, prediction: Classifiable, target: Tensor) -> None:
         """Adds a batch."""
         probabilities, labels = read_classified(prediction, target, self.void).rows
         self.keep(probabilities=probabilities, labels=labels)
@@ -69,4 +55,4 @@ def _adaptive_error(probabilities: Tensor, labels: Tensor, bins: int) -> Tensor:
         confidence, hits = sort_with_ties(claimed.double(), labels == k)
         gaps = (hits - confidence).tensor_split(min(bins, len(labels)))
         errors.append(torch.stack([gap.mean().abs() for gap in gaps]))
-    return average(torch.stack(errors), "ace")
+    return torch.stack(errors).mean()

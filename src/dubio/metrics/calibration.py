@@ -9,12 +9,10 @@ from typing import Any, NamedTuple, final
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torchmetrics import Metric
 
-from dubio.metrics.bins import bin_sums, check_bins
-from dubio.metrics.reading import read_classified
-from dubio.metrics.states import check_counted
-from dubio.predictive.predictive import Predictive
+from dubio.metrics.bins import bin_means, bin_sums, check_bins
+from dubio.metrics.reading import Classifiable, check_classes, read_classified
+from dubio.metrics.states import Summed
 
 
 class ReliabilityCurve(NamedTuple):
@@ -63,84 +61,60 @@ class ReliabilityCurve(NamedTuple):
 
 
 def reliability(
-    prediction: Predictive | Tensor, target: Tensor, *, bins: int = 15, void: int | None = None
+    prediction: Classifiable, target: Tensor, *, bins: int = 15, void: int | None = None
 ) -> ReliabilityCurve:
-    """The reliability curve of the likeliest class and its probability.
-
-    Args:
-        prediction: A `Predictive` of labels, or probabilities `(B, K, *P)`.
-        target: Integer labels `(B, *P)`.
-        bins: The number of bins of equal width.
-        void: The label of places that do not count.
-    """
-    return _curve(_top_sums(prediction, target, bins, void), "reliability")
+    """The reliability curve of the likeliest class and its probability: `(M,)`."""
+    return ReliabilityCurve(*bin_means(_top_sums(prediction, target, bins, void), "reliability"))
 
 
 def classwise_reliability(
-    prediction: Predictive | Tensor, target: Tensor, *, bins: int = 15, void: int | None = None
+    prediction: Classifiable, target: Tensor, *, bins: int = 15, void: int | None = None
 ) -> ReliabilityCurve:
     """A reliability curve for the probabilities of every class: `(K, M)`.
 
     `pooled()` joins them; its `rmse` is the calibration RMSE over all classes and pixels that
     Kendall and Gal (2017) and paper 001, table 2, report.
-
-    Args:
-        prediction: A `Predictive` of labels, or probabilities `(B, K, *P)`.
-        target: Integer labels `(B, *P)`.
-        bins: The number of bins of equal width.
-        void: The label of places that do not count.
     """
-    return _curve(_class_sums(prediction, target, bins, void), "classwise_reliability")
+    sums = _class_sums(prediction, target, bins, void)
+    return ReliabilityCurve(*bin_means(sums, "classwise_reliability"))
 
 
 def ece(
-    prediction: Predictive | Tensor, target: Tensor, *, bins: int = 15, void: int | None = None
+    prediction: Classifiable, target: Tensor, *, bins: int = 15, void: int | None = None
 ) -> Tensor:
     """Expected calibration error: sum_m n_m/N |accuracy_m - confidence_m| (Guo et al. 2017)."""
     return reliability(prediction, target, bins=bins, void=void).expected_error
 
 
 def mce(
-    prediction: Predictive | Tensor, target: Tensor, *, bins: int = 15, void: int | None = None
+    prediction: Classifiable, target: Tensor, *, bins: int = 15, void: int | None = None
 ) -> Tensor:
     """Maximum calibration error: max_m |accuracy_m - confidence_m| (Guo et al. 2017)."""
     return reliability(prediction, target, bins=bins, void=void).max_error
 
 
 def classwise_ece(
-    prediction: Predictive | Tensor, target: Tensor, *, bins: int = 15, void: int | None = None
+    prediction: Classifiable, target: Tensor, *, bins: int = 15, void: int | None = None
 ) -> Tensor:
     """The mean over classes of the ECE of each class' probability (SCE of Nixon et al. 2019)."""
     return classwise_reliability(prediction, target, bins=bins, void=void).expected_error.mean()
 
 
-class _Binned(Metric):
-    """Sums of confidence, hits and cases bin by bin: its state does not grow with the data.
-
-    Args:
-        bins: The number of bins of equal width.
-        void: The label of places that do not count.
-        kwargs: torchmetrics' own options.
-    """
-
-    full_state_update = False
-    is_differentiable = False
-    sums: Tensor
+class _Binned(Summed):
+    """Sums of confidence, hits and cases bin by bin: `(3, M)`."""
 
     def __init__(self, *, bins: int = 15, void: int | None = None, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
         check_bins(bins)
+        super().__init__(3, bins, **kwargs)
         self.bins, self.void = bins, void
-        zeros = torch.zeros(3, bins, dtype=torch.float64)
-        self.add_state("sums", zeros, dist_reduce_fx="sum")
 
-    def update(self, prediction: Predictive | Tensor, target: Tensor) -> None:
+    def update(self, prediction: Classifiable, target: Tensor) -> None:
         """Adds a batch."""
         self.sums = self.sums + _top_sums(prediction, target, self.bins, self.void)
 
     def curve(self) -> ReliabilityCurve:
         """The curve so far."""
-        return _curve(self.sums, type(self).__name__)
+        return ReliabilityCurve(*bin_means(self.sums, type(self).__name__))
 
 
 @final
@@ -175,14 +149,7 @@ class MCE(_Binned):
 
 
 class _ClasswiseBinned(_Binned):
-    """The same sums for every class.
-
-    Args:
-        num_classes: K.
-        bins: The number of bins of equal width.
-        void: The label of places that do not count.
-        kwargs: torchmetrics' own options.
-    """
+    """The same for each of K classes: `(3, K, M)`."""
 
     def __init__(
         self, num_classes: int, *, bins: int = 15, void: int | None = None, **kwargs: Any
@@ -191,14 +158,10 @@ class _ClasswiseBinned(_Binned):
         zeros = torch.zeros(3, num_classes, bins, dtype=torch.float64)
         self.add_state("sums", zeros, dist_reduce_fx="sum")
 
-    def update(self, prediction: Predictive | Tensor, target: Tensor) -> None:
+    def update(self, prediction: Classifiable, target: Tensor) -> None:
         """Adds a batch."""
         sums = _class_sums(prediction, target, self.bins, self.void)
-        if sums.shape != self.sums.shape:
-            raise ValueError(
-                f"prediction: expected {self.sums.shape[1]} classes, got {sums.shape[1]}; pass "
-                "their number as num_classes"
-            )
+        check_classes(sums.shape[1], self.sums.shape[1])
         self.sums = self.sums + sums
 
 
@@ -222,31 +185,16 @@ class ClasswiseECE(_ClasswiseBinned):
         return self.curve().expected_error.mean()
 
 
-def _top_sums(
-    prediction: Predictive | Tensor, target: Tensor, bins: int, void: int | None
-) -> Tensor:
+def _top_sums(prediction: Classifiable, target: Tensor, bins: int, void: int | None) -> Tensor:
     check_bins(bins)
     seen = read_classified(prediction, target, void)
     confidence = seen.rows[0].amax(-1)  # (N,)
-    hits = seen.accurate[seen.known]
-    values = torch.stack([confidence.double(), hits, torch.ones_like(confidence)])
-    return bin_sums(confidence, values, bins)  # (3, M)
+    return bin_sums(confidence, confidence, seen.accurate[seen.known], bins)  # (3, M)
 
 
-def _class_sums(
-    prediction: Predictive | Tensor, target: Tensor, bins: int, void: int | None
-) -> Tensor:
+def _class_sums(prediction: Classifiable, target: Tensor, bins: int, void: int | None) -> Tensor:
     check_bins(bins)
     probabilities, labels = read_classified(prediction, target, void).rows
     hits = F.one_hot(labels, probabilities.shape[-1])  # (N, K)
-    sums = []
-    for claimed, hit in zip(probabilities.T.contiguous(), hits.T, strict=True):
-        values = torch.stack([claimed.double(), hit, torch.ones_like(claimed)])
-        sums.append(bin_sums(claimed, values, bins))
-    return torch.stack(sums, 1)  # (3, K, M)
-
-
-def _curve(sums: Tensor, name: str) -> ReliabilityCurve:
-    confidence, hits, cases = sums
-    check_counted(int(cases.sum()), name)
-    return ReliabilityCurve(confidence / cases, hits / cases, cases)
+    columns = zip(probabilities.T.contiguous(), hits.T, strict=True)
+    return torch.stack([bin_sums(p, p, hit, bins) for p, hit in columns], 1)  # (3, K, M)

@@ -6,56 +6,35 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dubio.metrics.reading import read_classified
+from dubio.metrics.reading import Classifiable, read_classified
 from dubio.metrics.states import Average, average
 from dubio.predictive.predictive import Predictive
 
 
-def accuracy(prediction: Predictive | Tensor, target: Tensor, *, void: int | None = None) -> Tensor:
-    """The share of places where the likeliest class is the label.
-
-    Args:
-        prediction: A `Predictive` of labels, or probabilities `(B, K, *P)`.
-        target: Integer labels `(B, *P)`.
-        void: The label of places that do not count.
-    """
+def accuracy(prediction: Classifiable, target: Tensor, *, void: int | None = None) -> Tensor:
+    """The share of places where the likeliest class is the label."""
     return average(_hits(prediction, target, void), "accuracy")
 
 
-def nll(prediction: Predictive | Tensor, target: Tensor, *, void: int | None = None) -> Tensor:
+def nll(prediction: Classifiable, target: Tensor, *, void: int | None = None) -> Tensor:
     """The mean of -log p(y | x), in nats, where p is averaged over draws.
 
     For pixels it is the mean over pixels of their own. A label of probability 0 costs infinitely
     much. A `Predictive` of rows is read by its `log_prob`, which is exact where p underflows.
-
-    Args:
-        prediction: A `Predictive` of labels, or probabilities `(B, K, *P)`.
-        target: Integer labels `(B, *P)`.
-        void: The label of places that do not count.
     """
     return average(_surprises(prediction, target, void), "nll")
 
 
-def brier(prediction: Predictive | Tensor, target: Tensor, *, void: int | None = None) -> Tensor:
+def brier(prediction: Classifiable, target: Tensor, *, void: int | None = None) -> Tensor:
     """The mean of sum_k (p_k - 1[y = k])^2, between 0 and 2 (Brier 1950, as he has it).
 
     For two classes that is twice the square of one probability's error.
-
-    Args:
-        prediction: A `Predictive` of labels, or probabilities `(B, K, *P)`.
-        target: Integer labels `(B, *P)`.
-        void: The label of places that do not count.
     """
     return average(_squares(prediction, target, void), "brier")
 
 
-class _Classification(Average):
-    """A mean over labelled places.
-
-    Args:
-        void: The label of places that do not count.
-        kwargs: torchmetrics' own options.
-    """
+class _OfLabels(Average):
+    """A mean over labelled places."""
 
     def __init__(self, *, void: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -63,51 +42,51 @@ class _Classification(Average):
 
 
 @final
-class Accuracy(_Classification):
+class Accuracy(_OfLabels):
     """`accuracy` over batches and processes."""
 
     higher_is_better = True
 
-    def update(self, prediction: Predictive | Tensor, target: Tensor) -> None:
+    def update(self, prediction: Classifiable, target: Tensor) -> None:
         """Adds a batch."""
         self.add(_hits(prediction, target, self.void))
 
 
 @final
-class NLL(_Classification):
+class NLL(_OfLabels):
     """`nll` over batches and processes."""
 
     higher_is_better = False
 
-    def update(self, prediction: Predictive | Tensor, target: Tensor) -> None:
+    def update(self, prediction: Classifiable, target: Tensor) -> None:
         """Adds a batch."""
         self.add(_surprises(prediction, target, self.void))
 
 
 @final
-class Brier(_Classification):
+class Brier(_OfLabels):
     """`brier` over batches and processes."""
 
     higher_is_better = False
 
-    def update(self, prediction: Predictive | Tensor, target: Tensor) -> None:
+    def update(self, prediction: Classifiable, target: Tensor) -> None:
         """Adds a batch."""
         self.add(_squares(prediction, target, self.void))
 
 
-def _hits(prediction: Predictive | Tensor, target: Tensor, void: int | None) -> Tensor:
+def _hits(prediction: Classifiable, target: Tensor, void: int | None) -> Tensor:
     seen = read_classified(prediction, target, void)
     return seen.accurate[seen.known]  # (N,)
 
 
-def _surprises(prediction: Predictive | Tensor, target: Tensor, void: int | None) -> Tensor:
+def _surprises(prediction: Classifiable, target: Tensor, void: int | None) -> Tensor:
     probabilities, labels = read_classified(prediction, target, void).rows
     if isinstance(prediction, Predictive) and target.ndim == 1 and void is None:
         return -prediction.log_prob(target)
     return -probabilities.gather(-1, labels.unsqueeze(-1)).log()  # (N, 1)
 
 
-def _squares(prediction: Predictive | Tensor, target: Tensor, void: int | None) -> Tensor:
+def _squares(prediction: Classifiable, target: Tensor, void: int | None) -> Tensor:
     probabilities, labels = read_classified(prediction, target, void).rows
     truth = F.one_hot(labels, probabilities.shape[-1])
     return torch.square(probabilities.double() - truth).sum(-1)  # (N,)

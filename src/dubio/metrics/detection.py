@@ -50,12 +50,7 @@ def separation(
 
 @final
 class OutOfDistribution(Kept):
-    """`separation` over batches and processes; keeps 8 bytes for every score.
-
-    Args:
-        recall: The share of foreign inputs to flag.
-        kwargs: torchmetrics' own options.
-    """
+    """`separation` over batches and processes; keeps 8 bytes for every score."""
 
     higher_is_better = True
 

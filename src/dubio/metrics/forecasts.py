@@ -8,7 +8,6 @@
 """
 
 import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import final
 
@@ -16,7 +15,6 @@ import torch
 from torch import Tensor
 from torch.distributions import Normal
 
-from dubio.likelihoods import Gaussian, HeteroscedasticGaussian, Likelihood, Point
 from dubio.likelihoods.quantiles import empirical_quantile, mixture_quantile
 from dubio.metrics.reading import check_numbers, check_shape
 from dubio.predictive.predictive import Predictive
@@ -24,47 +22,16 @@ from dubio.predictive.predictive import Predictive
 Forecastable = Predictive | Normal | Tensor
 
 
-class Forecast(ABC):
-    """What the metrics ask of a predictive distribution; the targets are `(B, *E)`."""
-
-    @property
-    @abstractmethod
-    def num_draws(self) -> int:
-        """S."""
-
-    @abstractmethod
-    def log_prob(self, target: Tensor) -> Tensor:
-        """The log density, joint over the elements of a row: `(B,)`."""
-
-    @abstractmethod
-    def cdf(self, target: Tensor) -> Tensor:
-        """The probability of at most the target, element by element: `(B, *E)`."""
-
-    @abstractmethod
-    def quantile(self, level: float) -> Tensor:
-        """The quantile of every element: `(B, *E)`."""
-
-    @abstractmethod
-    def crps(self, target: Tensor, fair: bool) -> Tensor:
-        """The continuous ranked probability score of every element: `(B, *E)`."""
-
-    def interval(self, level: float) -> tuple[Tensor, Tensor]:
-        """The ends of the central interval of that probability, each `(B, *E)`."""
-        return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
-
-
 @final
 @dataclass(frozen=True)
-class Mixture(Forecast):
-    """An equal mixture of Gaussians: mean and standard deviation `(S, B, *E)`."""
+class Mixture:
+    """An equal mixture of Gaussians: mean and standard deviation `(S, B, *E)`.
+
+    `log_prob` is joint over the elements of a row, `(B,)`; the rest is element by element.
+    """
 
     mean: Tensor
     std: Tensor
-
-    @property
-    def num_draws(self) -> int:
-        """S."""
-        return len(self.mean)
 
     def log_prob(self, target: Tensor) -> Tensor:
         """Log 1/S sum_t N(y; f_t, s_t^2): paper 002, eq. 13, and paper 004, eq. 20."""
@@ -90,6 +57,7 @@ class Mixture(Forecast):
         s (z (2 Phi(z) - 1) + 2 phi(z) - 1/sqrt(pi)).
         """
         draws, variance = len(self.mean), self.std.square()
+        _check_fair(fair, draws)
         own = _mean_absolute(torch.zeros_like(self.mean), math.sqrt(2) * self.std).sum(0)
         pairs = torch.zeros_like(target)
         for t in range(1, draws):
@@ -103,15 +71,10 @@ class Mixture(Forecast):
 
 @final
 @dataclass(frozen=True)
-class Draws(Forecast):
+class Draws:
     """Draws of the target, `(S, B, *E)`."""
 
     values: Tensor
-
-    @property
-    def num_draws(self) -> int:
-        """S."""
-        return len(self.values)
 
     def log_prob(self, target: Tensor) -> Tensor:
         """Not defined."""
@@ -140,20 +103,27 @@ class Draws(Forecast):
         """
         offset = self.values - target
         draws = len(offset)
+        _check_fair(fair, draws)
         rank = torch.arange(1 - draws, draws, 2, dtype=offset.dtype, device=offset.device)
         pairs: Tensor = torch.tensordot(rank, offset.sort(0).values, 1)  # half the double sum
         return offset.abs().mean(0) - pairs / (draws * (draws - 1 if fair else draws))
 
 
+Forecast = Mixture | Draws
+
+
 def read_forecast(prediction: Forecastable, target: Tensor) -> tuple[Forecast, Tensor]:
     """The distribution in float64, and the targets `(B, *E)`, both checked."""
     _check_kind(prediction)
-    if isinstance(prediction, Predictive):
-        _check_likelihood(prediction.likelihood)
+    if isinstance(prediction, Predictive) and not prediction.likelihood.real:
+        raise TypeError(
+            f"prediction: expected real targets, got {prediction.likelihood!r}; predict with "
+            "likelihood=dubio.likelihoods.Gaussian(noise_precision) or HeteroscedasticGaussian()"
+        )
     target = check_numbers(target, "target").double()
     if isinstance(prediction, Predictive):
         likelihood, outputs = prediction.likelihood, prediction.draws.double()
-        if isinstance(likelihood, Point):
+        if not likelihood.noisy:
             return _read_draws(outputs, target), target
         mean, std = likelihood.mean(outputs), likelihood.variance(outputs).sqrt()
         return _read_mixture(mean, std, target), target
@@ -186,14 +156,6 @@ def _check_kind(prediction: Forecastable) -> None:
         )
 
 
-def _check_likelihood(likelihood: Likelihood) -> None:
-    if not isinstance(likelihood, Point | Gaussian | HeteroscedasticGaussian):
-        raise TypeError(
-            f"prediction: expected real targets, got {likelihood!r}; predict with "
-            "likelihood=dubio.likelihoods.Gaussian(noise_precision) or HeteroscedasticGaussian()"
-        )
-
-
 def _read_mixture(mean: Tensor, std: Tensor, target: Tensor) -> Mixture:
     check_numbers(mean, "prediction")
     check_shape(mean[0], target.shape, "prediction, one draw of it", "the targets")
@@ -214,6 +176,11 @@ def _read_draws(values: Tensor, target: Tensor) -> Draws:
             "torch.distributions.Normal(mean, std)"
         )
     return Draws(values)
+
+
+def _check_fair(fair: bool, draws: int) -> None:
+    if fair and draws < 2:
+        raise ValueError("fair: expected two or more draws, got one; pass fair=False")
 
 
 def _mean_absolute(mean: Tensor, std: Tensor) -> Tensor:

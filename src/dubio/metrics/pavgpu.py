@@ -17,9 +17,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dubio.metrics.reading import Classified, read_classified
+from dubio.metrics.reading import Classifiable, Classified, read_classified
 from dubio.metrics.states import Kept, check_counted
-from dubio.predictive.predictive import Predictive
 
 Bounds = tuple[float, float]
 
@@ -68,7 +67,7 @@ class PAvgPUCurve(NamedTuple):
 
 
 def certainty(
-    prediction: Predictive | Tensor,
+    prediction: Classifiable,
     target: Tensor,
     *,
     threshold: float | Literal["mean"] = "mean",
@@ -77,19 +76,11 @@ def certainty(
     stride: int | None = None,
     void: int | None = None,
 ) -> Certainty:
-    """The counts, and with them eq. 9, at one threshold.
+    """The counts, and with them eq. 9, at one threshold; see `pavgpu` for other arguments.
 
-    Args:
-        prediction: A `Predictive` of labels, or probabilities `(B, K, *P)`.
-        target: Integer labels `(B, *P)`.
-        threshold: In nats; what exceeds it is uncertain. "mean" takes the mean entropy.
-        uncertainty: What to use in place of the entropy, `(B, *P)`.
-        window: The width w of patches of w x w pixels; 1 counts every row or pixel.
-        stride: The step from patch to patch; w if not given, so that they do not overlap.
-        void: The label of places that do not count.
+    What exceeds the threshold, in nats, is uncertain. "mean" takes the mean entropy.
     """
-    seen = read_classified(prediction, target, void)
-    doubt, accurate = _judge(seen, uncertainty, window, stride)
+    doubt, accurate = _judge(read_classified(prediction, target, void), uncertainty, window, stride)
     check_counted(len(doubt), "certainty")
     certain = doubt <= (doubt.mean() if threshold == "mean" else threshold)
     pairs = [(accurate, certain), (accurate, ~certain), (~accurate, certain), (~accurate, ~certain)]
@@ -97,7 +88,7 @@ def certainty(
 
 
 def pavgpu(
-    prediction: Predictive | Tensor,
+    prediction: Classifiable,
     target: Tensor,
     *,
     bounds: Bounds | None = None,
@@ -120,38 +111,22 @@ def pavgpu(
     dimensions: the published code of paper 000 sums entropies over a batch of images, and takes
     rows for columns.
 
-    Args:
-        prediction: A `Predictive` of labels, or probabilities `(B, K, *P)`.
-        target: Integer labels `(B, *P)`.
-        bounds: The smallest and largest entropy of validation data; of these data if not given.
-        points: The number of values of t, equally spaced from 0 to 1.
-        uncertainty: What to use in place of the entropy, `(B, *P)`.
-        window: The width w of patches of w x w pixels; 1 counts every row or pixel.
-        stride: The step from patch to patch; w if not given, 1 for a sliding window.
-        void: The label of places that do not count.
+    `bounds` are the smallest and largest entropy, of validation data or, if not given, of these;
+    `points` values of t are equally spaced from 0 to 1. Patches have `window` x `window` pixels, 1
+    for every row or pixel, and begin every `stride` pixels, every `window` if not given.
     """
     _check_grid(points, bounds)
-    seen = read_classified(prediction, target, void)
-    doubt, accurate = _judge(seen, uncertainty, window, stride)
+    doubt, accurate = _judge(read_classified(prediction, target, void), uncertainty, window, stride)
     check_counted(len(doubt), "pavgpu")
-    bounds = bounds or (float(doubt.min()), float(doubt.max()))
-    return _curve(_count(doubt, accurate, bounds, points), bounds)
+    return _curve_of(doubt, accurate, bounds, points)
 
 
 @final
 class PAvgPU(Kept):
-    """`pavgpu` over batches and processes.
+    """`pavgpu` over batches and processes, with the same arguments.
 
     With `bounds` its state is 2 numbers a point. Without, thresholds are known at the end
     only, and it keeps 16 bytes for every prediction or patch.
-
-    Args:
-        bounds: The smallest and largest entropy of validation data; of these data if not given.
-        points: The number of values of t, equally spaced from 0 to 1.
-        window: The width w of patches of w x w pixels; 1 counts every row or pixel.
-        stride: The step from patch to patch; w if not given, 1 for a sliding window.
-        void: The label of places that do not count.
-        kwargs: torchmetrics' own options.
     """
 
     higher_is_better = True
@@ -176,7 +151,7 @@ class PAvgPU(Kept):
             self.add_state("counts", zeros, dist_reduce_fx="sum")
 
     def update(
-        self, prediction: Predictive | Tensor, target: Tensor, uncertainty: Tensor | None = None
+        self, prediction: Classifiable, target: Tensor, uncertainty: Tensor | None = None
     ) -> None:
         """Adds a batch."""
         seen = read_classified(prediction, target, self.void)
@@ -191,9 +166,7 @@ class PAvgPU(Kept):
         if self.bounds:
             check_counted(int(self.counts.sum()), type(self).__name__)
             return _curve(self.counts, self.bounds)
-        doubt, accurate = self.kept("doubts"), self.kept("hits").bool()
-        bounds = float(doubt.min()), float(doubt.max())
-        return _curve(_count(doubt, accurate, bounds, self.points), bounds)
+        return _curve_of(self.kept("doubts"), self.kept("hits").bool(), None, self.points)
 
 
 def _check_grid(points: int, bounds: Bounds | None) -> None:
@@ -239,6 +212,11 @@ def _count(doubt: Tensor, accurate: Tensor, bounds: Bounds, points: int) -> Tens
 def _thresholds(t: Tensor, bounds: Bounds) -> Tensor:
     low, high = torch.tensor(bounds, dtype=torch.float64, device=t.device)
     return torch.lerp(low, high, t)
+
+
+def _curve_of(doubt: Tensor, accurate: Tensor, bounds: Bounds | None, points: int) -> PAvgPUCurve:
+    bounds = bounds or (float(doubt.min()), float(doubt.max()))
+    return _curve(_count(doubt, accurate, bounds, points), bounds)
 
 
 def _curve(counts: Tensor, bounds: Bounds) -> PAvgPUCurve:

@@ -6,10 +6,11 @@ inches. `dubio.report.ink` writes the figures, by `to_png` and `to_svg`; noteboo
 
 from collections.abc import Iterator, Mapping
 from itertools import cycle
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 from torch import Tensor
@@ -22,6 +23,7 @@ from dubio.metrics.selective import RiskCoverageCurve
 from dubio.report.ink import BLUE, GREEN, INK, PURPLE, QUIET, RULE, VERMILION, house_style
 
 Size = tuple[float, float]
+Curve = TypeVar("Curve")
 
 COLOURS = (BLUE, VERMILION, GREEN, PURPLE, INK)
 DASHES = ("-", (0, (5, 2)), (0, (2, 1.5)), (0, (6, 2, 1, 2)), "-")
@@ -34,22 +36,20 @@ def draw_reliability(curves: Mapping[str, ReliabilityCurve], size: Size = (5.0, 
     figure = Figure(figsize=size, layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=[4, 1])
     _plot_diagonal(above)
-    for (name, curve), style in zip(curves.items(), _styles(), strict=False):
+    for name, curve, style in _styled(curves):
         filled = curve.cases > 0
         x, y = _array(curve.confidence[filled]), _array(curve.accuracy[filled])
         label = f"{name}, ECE {100 * float(curve.expected_error):.1f} %"
         above.plot(x, y, label=label, markersize=5, **style)
         edges = np.linspace(0, 1, len(curve.cases) + 1)
-        below.stairs(
-            _array(curve.weight), edges, color=style["color"], linestyle=style["linestyle"]
-        )
+        line = {"color": style["color"], "linestyle": style["linestyle"]}
+        below.stairs(_array(curve.weight), edges, **line)
     above.set_title("Reliability")
     above.set_ylabel("accuracy")
     above.set_ylim(-0.03, 1.03)
     below.set_xlabel("confidence")
     below.set_ylabel("cases")
-    for axis in (below.xaxis, above.yaxis, below.yaxis):
-        axis.set_major_formatter(PercentFormatter(1, decimals=0))
+    _in_percent(below.xaxis, above.yaxis, below.yaxis)
     _key(above)
     return figure
 
@@ -58,13 +58,13 @@ def draw_reliability(curves: Mapping[str, ReliabilityCurve], size: Size = (5.0, 
 def draw_accuracy_by_entropy(curves: Mapping[str, EntropyCurve], size: Size = (5.0, 3.6)) -> Figure:
     """Accuracy of predictions of similar entropy."""
     figure, axes = _axes(size, "Accuracy against entropy", "entropy (nats)", "accuracy")
-    for (name, curve), style in zip(curves.items(), _styles(), strict=False):
+    for name, curve, style in _styled(curves):
         filled = curve.cases > 0
         x, y = _array(curve.entropy[filled]), _array(curve.accuracy[filled])
         axes.plot(x, y, label=name, markersize=5, **style)
     axes.set_xlim(left=0)
     axes.set_ylim(-0.03, 1.03)
-    axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    _in_percent(axes.yaxis)
     _key(axes)
     return figure
 
@@ -85,13 +85,11 @@ def draw_entropies(
     largest = max(float(group.max()) for group in entropies.values())
     least = min(0.0, *(float(group.min()) for group in entropies.values()))
     edges = np.linspace(least, max(largest, least + 1e-6), bins + 1)
-    for (name, group), style in zip(entropies.items(), _styles(), strict=False):
+    for name, group, style in _styled(entropies):
         heights, _ = np.histogram(_array(group), edges, density=True)
         axes.stairs(heights, edges, fill=True, color=style["color"], alpha=0.14)
-        axes.stairs(
-            heights, edges, label=name, color=style["color"], linestyle=style["linestyle"],
-            linewidth=1.6,
-        )  # fmt: skip
+        line = {"color": style["color"], "linestyle": style["linestyle"], "linewidth": 1.6}
+        axes.stairs(heights, edges, label=name, **line)
     axes.set_xlim(edges[0], edges[-1])
     _key(axes)
     return figure
@@ -109,7 +107,7 @@ def draw_pavgpu(curves: Mapping[str, PAvgPUCurve], size: Size = (11.0, 3.8)) -> 
         "uncertain_given_inaccurate": "P(uncertain | inaccurate)",
     }
     for panel, (part, title) in zip(panels, titles.items(), strict=True):
-        for (name, curve), style in zip(curves.items(), _styles(), strict=False):
+        for name, curve, style in _styled(curves):
             label = f"{name}, mean {100 * float(curve.mean):.1f} %"
             y = _array(getattr(curve, part))
             panel.plot(_array(curve.t), y, label=label, **{**style, "marker": ""})
@@ -117,7 +115,7 @@ def draw_pavgpu(curves: Mapping[str, PAvgPUCurve], size: Size = (11.0, 3.8)) -> 
         panel.set_xlim(0, 1)
         panel.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "¼", "½", "¾", "1"])
         panel.set_ylim(-0.03, 1.03)
-        panel.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+        _in_percent(panel.yaxis)
     for panel in panels[-1:] if narrow else panels:
         panel.set_xlabel("threshold of entropy, t")
     _key(panels[0])
@@ -128,14 +126,14 @@ def draw_pavgpu(curves: Mapping[str, PAvgPUCurve], size: Size = (11.0, 3.8)) -> 
 def draw_risk_coverage(curves: Mapping[str, RiskCoverageCurve], size: Size = (5.0, 3.6)) -> Figure:
     """The error of the least doubtful cases over their share."""
     figure, axes = _axes(size, "Risk over coverage", "coverage", "risk")
-    for (name, curve), style in zip(curves.items(), _styles(), strict=False):
+    for name, curve, style in _styled(curves):
         label = f"{name}, AURC {float(curve.aurc):.3g}"
         shown = np.unique(np.linspace(0, curve.risk.numel() - 1, 1000).round().astype(int))
         x, y = _array(curve.coverage.reshape(-1))[shown], _array(curve.risk.reshape(-1))[shown]
         axes.plot(x, y, label=label, **{**style, "marker": ""})
     axes.set_xlim(0, 1)
     axes.set_ylim(bottom=0)
-    axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    _in_percent(axes.xaxis)
     _key(axes)
     return figure
 
@@ -147,14 +145,13 @@ def draw_quantile_calibration(
     """Shares of targets below quantiles over the levels of these."""
     figure, axes = _axes(size, "Calibration of quantiles", "expected", "observed")
     _plot_diagonal(axes)
-    for (name, curve), style in zip(curves.items(), _styles(), strict=False):
+    for name, curve, style in _styled(curves):
         label = f"{name}, RMSE {100 * float(curve.rmse):.1f} %"
         x, y = _array(curve.expected), _array(curve.observed)
         axes.plot(x, y, label=label, markersize=4, **style)
     axes.set_xlim(0, 1)
     axes.set_ylim(0, 1)
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(PercentFormatter(1, decimals=0))
+    _in_percent(axes.xaxis, axes.yaxis)
     _key(axes)
     return figure
 
@@ -168,12 +165,16 @@ def _axes(size: Size, title: str, x: str, y: str) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _styles() -> Iterator[dict[str, Any]]:
-    """Lines that differ in colour, dash and marker, again and again."""
-    return cycle(
-        {"color": colour, "linestyle": dash, "marker": marker, "linewidth": 1.8}
-        for colour, dash, marker in zip(COLOURS, DASHES, MARKERS, strict=True)
-    )
+def _styled(curves: Mapping[str, Curve]) -> Iterator[tuple[str, Curve, dict[str, Any]]]:
+    """Names and curves with lines that differ in colour, dash and marker, again and again."""
+    looks = cycle(zip(COLOURS, DASHES, MARKERS, strict=True))
+    for (name, curve), (colour, dash, marker) in zip(curves.items(), looks, strict=False):
+        yield name, curve, {"color": colour, "linestyle": dash, "marker": marker, "linewidth": 1.8}
+
+
+def _in_percent(*axes: Axis) -> None:
+    for axis in axes:
+        axis.set_major_formatter(PercentFormatter(1, decimals=0))
 
 
 def _plot_diagonal(axes: Axes) -> None:

@@ -4,10 +4,10 @@ from typing import Any, NamedTuple, final
 
 import torch
 from torch import Tensor
-from torchmetrics import Metric
+from torch.nn import functional as F
 
 from dubio.metrics.forecasts import Forecastable, read_forecast
-from dubio.metrics.states import check_counted
+from dubio.metrics.states import Summed, check_counted
 
 
 class QuantileCurve(NamedTuple):
@@ -29,14 +29,8 @@ def quantile_calibration(
 
     A target is below the quantile of level q if F(y) <= q. The levels are i/(levels + 1), without
     0 and 1, where every curve agrees. Every element of a target counts as a target of its own.
-
-    Args:
-        prediction: A `Predictive`, a `Normal`, or draws of the target `(S, B, *E)`.
-        target: `(B, *E)`.
-        levels: Their number.
     """
-    at = _levels(levels)
-    return _curve(at, _below(prediction, target, at), torch.tensor(target.numel()))
+    return _curve(_counts(prediction, target, levels))
 
 
 def quantile_calibration_rmse(
@@ -46,33 +40,21 @@ def quantile_calibration_rmse(
     return quantile_calibration(prediction, target, levels=levels).rmse
 
 
-class _Counted(Metric):
-    """Counts of targets below each level: its state does not grow with the data.
-
-    Args:
-        levels: Their number.
-        kwargs: torchmetrics' own options.
-    """
-
-    full_state_update = False
-    is_differentiable = False
-    below: Tensor
-    count: Tensor
+class _Counted(Summed):
+    """Counts of targets below each of some levels, and of all targets."""
 
     def __init__(self, *, levels: int = 19, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.levels = len(_levels(levels))
-        self.add_state("below", torch.zeros(levels, dtype=torch.int64), dist_reduce_fx="sum")
-        self.add_state("count", torch.zeros((), dtype=torch.int64), dist_reduce_fx="sum")
+        _check_levels(levels)
+        super().__init__(levels + 1, **kwargs)
+        self.levels = levels
 
     def update(self, prediction: Forecastable, target: Tensor) -> None:
         """Adds a batch."""
-        self.below = self.below + _below(prediction, target, _levels(self.levels))
-        self.count = self.count + target.numel()
+        self.sums = self.sums + _counts(prediction, target, self.levels)
 
     def curve(self) -> QuantileCurve:
         """The curve so far."""
-        return _curve(_levels(self.levels), self.below, self.count)
+        return _curve(self.sums)
 
 
 @final
@@ -95,18 +77,26 @@ class QuantileCalibrationRMSE(_Counted):
         return self.curve().rmse
 
 
-def _levels(count: int) -> Tensor:
-    if count < 1:
-        raise ValueError(f"levels: expected at least 1, got {count}; 19 gives steps of 5 %")
-    return torch.arange(1, count + 1, dtype=torch.float64) / (count + 1)
+def _check_levels(levels: int) -> None:
+    if levels < 1:
+        raise ValueError(f"levels: expected at least 1, got {levels}; 19 gives steps of 5 %")
 
 
-def _below(prediction: Forecastable, target: Tensor, levels: Tensor) -> Tensor:
+def _levels(count: int, device: torch.device) -> Tensor:
+    return torch.arange(1, count + 1, dtype=torch.float64, device=device) / (count + 1)
+
+
+def _counts(prediction: Forecastable, target: Tensor, levels: int) -> Tensor:
+    """Targets below each level, and all of them: `(levels + 1,)`."""
+    _check_levels(levels)
     forecast, target = read_forecast(prediction, target)
     reached = forecast.cdf(target).flatten().sort().values
-    return torch.searchsorted(reached, levels.to(reached.device), right=True)  # (levels,)
+    below = torch.searchsorted(reached, _levels(levels, reached.device), right=True)
+    return F.pad(below, (0, 1), value=len(reached))
 
 
-def _curve(levels: Tensor, below: Tensor, count: Tensor) -> QuantileCurve:
-    check_counted(int(count), "quantile_calibration")
-    return QuantileCurve(levels.to(below.device), below / count.double())
+def _curve(counts: Tensor) -> QuantileCurve:
+    *_, total = counts
+    check_counted(int(total), "quantile_calibration")
+    expected = _levels(len(counts) - 1, counts.device)
+    return QuantileCurve(expected, counts[:-1] / total.double())

@@ -3,6 +3,14 @@
 Users' items are in two parts: fold-in items, which the model has seen, and held-out items, which it
 should find. Fold-in items are never recommended. A user without held-out items has no score and is
 left out.
+
+Both scores take
+
+- `prediction`: scores of all items `(B, items)`, or a `Predictive`, whose mean is taken. The order
+  of equal scores is arbitrary.
+- `held_out`: the items to be found, `(B, items)`: true, or not 0.
+- `cutoff`: R, the number of items that are recommended.
+- `fold_in`: the items that were seen, `(B, items)`.
 """
 
 from typing import Any, final
@@ -14,48 +22,31 @@ from dubio.metrics.reading import check_numbers, check_shape
 from dubio.metrics.states import Average, average
 from dubio.predictive.predictive import Predictive
 
+Scores = Predictive | Tensor
+
 
 def recall_at(
-    prediction: Predictive | Tensor, held_out: Tensor, cutoff: int, *, fold_in: Tensor | None = None
+    prediction: Scores, held_out: Tensor, cutoff: int, *, fold_in: Tensor | None = None
 ) -> Tensor:
     """Recall@R: held-out items among the first R, over min(R, held-out items); mean over users.
 
     The denominator makes 1 the best possible value for users with more than R held-out items too.
-
-    Args:
-        prediction: Scores of all items `(B, items)`, or a `Predictive`, whose mean is taken. The
-            order of equal scores is arbitrary.
-        held_out: The items to be found, `(B, items)`: true, or not 0.
-        cutoff: R.
-        fold_in: The items that were seen, `(B, items)`; they are left out.
     """
     return average(_recalls(prediction, held_out, cutoff, fold_in), "recall_at")
 
 
 def ndcg_at(
-    prediction: Predictive | Tensor, held_out: Tensor, cutoff: int, *, fold_in: Tensor | None = None
+    prediction: Scores, held_out: Tensor, cutoff: int, *, fold_in: Tensor | None = None
 ) -> Tensor:
     """NDCG@R: sum over found items of 1/log2(rank + 1), over the best possible; mean over users.
 
     Relevance is 0 or 1. The best possible has min(R, held-out items) items at the top.
-
-    Args:
-        prediction: Scores of all items `(B, items)`, or a `Predictive`, whose mean is taken. The
-            order of equal scores is arbitrary.
-        held_out: The items to be found, `(B, items)`: true, or not 0.
-        cutoff: R.
-        fold_in: The items that were seen, `(B, items)`; they are left out.
     """
     return average(_gains(prediction, held_out, cutoff, fold_in), "ndcg_at")
 
 
 class _Ranking(Average):
-    """A mean over users.
-
-    Args:
-        cutoff: R, the number of items that are recommended.
-        kwargs: torchmetrics' own options.
-    """
+    """A mean over users."""
 
     higher_is_better = True
 
@@ -69,9 +60,7 @@ class _Ranking(Average):
 class Recall(_Ranking):
     """`recall_at` over batches and processes."""
 
-    def update(
-        self, prediction: Predictive | Tensor, held_out: Tensor, fold_in: Tensor | None = None
-    ) -> None:
+    def update(self, prediction: Scores, held_out: Tensor, fold_in: Tensor | None = None) -> None:
         """Adds a batch of users."""
         self.add(_recalls(prediction, held_out, self.cutoff, fold_in))
 
@@ -80,9 +69,7 @@ class Recall(_Ranking):
 class NDCG(_Ranking):
     """`ndcg_at` over batches and processes."""
 
-    def update(
-        self, prediction: Predictive | Tensor, held_out: Tensor, fold_in: Tensor | None = None
-    ) -> None:
+    def update(self, prediction: Scores, held_out: Tensor, fold_in: Tensor | None = None) -> None:
         """Adds a batch of users."""
         self.add(_gains(prediction, held_out, self.cutoff, fold_in))
 
@@ -93,7 +80,7 @@ def _check_cutoff(cutoff: int) -> None:
 
 
 def _found(
-    prediction: Predictive | Tensor, held_out: Tensor, cutoff: int, fold_in: Tensor | None
+    prediction: Scores, held_out: Tensor, cutoff: int, fold_in: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """Which of the first R items `(B, R)` were held out, and how many were in all, `(B,)`."""
     _check_cutoff(cutoff)
@@ -120,16 +107,12 @@ def _found(
     return wanted[users].gather(1, best).double(), wanted[users].sum(1)
 
 
-def _recalls(
-    prediction: Predictive | Tensor, held_out: Tensor, cutoff: int, fold_in: Tensor | None
-) -> Tensor:
+def _recalls(prediction: Scores, held_out: Tensor, cutoff: int, fold_in: Tensor | None) -> Tensor:
     found, wanted = _found(prediction, held_out, cutoff, fold_in)
     return found.sum(1) / wanted.clamp(max=cutoff)
 
 
-def _gains(
-    prediction: Predictive | Tensor, held_out: Tensor, cutoff: int, fold_in: Tensor | None
-) -> Tensor:
+def _gains(prediction: Scores, held_out: Tensor, cutoff: int, fold_in: Tensor | None) -> Tensor:
     found, wanted = _found(prediction, held_out, cutoff, fold_in)
     rank = torch.arange(1, found.shape[1] + 1, dtype=torch.float64, device=found.device)
     gain = 1 / torch.log2(rank + 1)

@@ -11,8 +11,9 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from dubio.likelihoods import Bernoulli, Categorical
 from dubio.predictive.predictive import Predictive
+
+Classifiable = Predictive | Tensor  # a prediction of labels, or probabilities (B, K, *P)
 
 
 @dataclass(frozen=True)
@@ -61,16 +62,9 @@ class Classified:
 
 
 def read_classified(
-    prediction: Predictive | Tensor, target: Tensor, void: int | None = None
+    prediction: Classifiable, target: Tensor, void: int | None = None
 ) -> Classified:
-    """Checks probabilities against labels.
-
-    Args:
-        prediction: A `Predictive` of labels, or probabilities `(B, K, *P)`. With a `Bernoulli`
-            likelihood every element is a problem of two classes.
-        target: Integer labels `(B, *P)`.
-        void: The label of places that do not count.
-    """
+    """Checks probabilities against labels, which may be floats where each element has its own."""
     if isinstance(prediction, Tensor) and isinstance(target, Tensor):
         _check_averaged(prediction, target)
     probabilities = _read_probabilities(prediction)  # (B, *P, K)
@@ -81,8 +75,8 @@ def read_classified(
             f"prediction, got {tuple(target.shape)}; probabilities have their classes along "
             "dimension 1, and one probability of yes becomes torch.stack([1 - p, p], 1)"
         )
-    binary = isinstance(prediction, Predictive) and isinstance(prediction.likelihood, Bernoulli)
-    labels = target.long() if binary and bool((target == target.long()).all()) else target
+    each = isinstance(prediction, Predictive) and probabilities.ndim > prediction.mean.ndim
+    labels = target.long() if each and bool((target == target.long()).all()) else target
     known = check_labels(labels, probabilities.shape[-1], void)
     return Classified(probabilities, labels.long().where(known, 0), known)
 
@@ -102,6 +96,15 @@ def check_labels(labels: Tensor, classes: int, void: int | None, name: str = "ta
             f"{int(labels[wrong][0])}; relabel, or pass void= for the label of what does not count"
         )
     return known
+
+
+def check_classes(found: int, expected: int) -> None:
+    """Complains about another number of classes than was announced."""
+    if found != expected:
+        raise ValueError(
+            f"prediction: expected {expected} classes, got {found}; pass their number as "
+            "num_classes"
+        )
 
 
 def check_numbers(numbers: Tensor, name: str) -> Tensor:
@@ -148,18 +151,16 @@ def _check_averaged(prediction: Tensor, target: Tensor) -> None:
         )
 
 
-def _read_probabilities(prediction: Predictive | Tensor) -> Tensor:
+def _read_probabilities(prediction: Classifiable) -> Tensor:
     """Classes last: `(B, *P, K)`."""
     if isinstance(prediction, Predictive):
         likelihood, mean = prediction.likelihood, check_numbers(prediction.mean, "prediction")
-        if isinstance(likelihood, Bernoulli):
-            return torch.stack([1 - mean, mean], -1)
-        if isinstance(likelihood, Categorical):
-            return mean.movedim(likelihood.dim, -1)
-        raise TypeError(
-            f"prediction: expected classes, got {likelihood!r}; predict with "
-            "likelihood=dubio.likelihoods.Categorical() or Bernoulli()"
-        )
+        if not likelihood.discrete:
+            raise TypeError(
+                f"prediction: expected classes, got {likelihood!r}; predict with "
+                "likelihood=dubio.likelihoods.Categorical() or Bernoulli()"
+            )
+        return likelihood.by_label(mean)
     given = check_numbers(prediction, "prediction")
     if given.ndim < 2:
         raise ValueError(

@@ -1,9 +1,14 @@
-"""Scores of predictions of real targets: RMSE, predictive log-likelihood, CRPS, intervals."""
+"""Scores of predictions of real targets: RMSE, predictive log-likelihood, CRPS, intervals.
 
-from typing import Any, SupportsFloat, final
+Targets are `(B, *E)`. A prediction is a `Predictive`, a `Normal`, or draws of the target
+`(S, B, *E)`; where a score takes something else, it says so.
+"""
+
+from typing import Any, final
 
 from torch import Tensor
 
+from dubio.likelihoods.quantiles import check_probability
 from dubio.metrics.forecasts import Forecastable, read_forecast, read_mean
 from dubio.metrics.reading import check_numbers, check_shape
 from dubio.metrics.states import Average, average
@@ -15,9 +20,7 @@ Interval = tuple[Tensor, Tensor]
 def rmse(prediction: Forecastable, target: Tensor) -> Tensor:
     """The root of the mean squared error of the predictive mean, over all elements.
 
-    Args:
-        prediction: A `Predictive`, a `Normal`, or the predicted means `(B, *E)` themselves.
-        target: `(B, *E)`.
+    A tensor is taken for the predicted means `(B, *E)` themselves.
     """
     return average(_squares(prediction, target), "rmse").sqrt()
 
@@ -27,11 +30,7 @@ def lppd(prediction: Forecastable, target: Tensor) -> Tensor:
 
     The mixture over draws is within the logarithm and is taken point by point; a point is a row,
     jointly over its elements. Eq. 19 of the paper (and Gelman et al.) sums over points instead:
-    multiply by their number.
-
-    Args:
-        prediction: A `Predictive` with a likelihood, or a `Normal`, `(B, *E)` or `(S, B, *E)`.
-        target: `(B, *E)`; integer labels for a `Predictive` of labels.
+    multiply by their number. Draws without a likelihood have no density; labels have one too.
     """
     return average(_log_densities(prediction, target), "lppd")
 
@@ -42,8 +41,8 @@ def crps(prediction: Forecastable, target: Tensor, *, fair: bool = False) -> Ten
     In the units of the target; of a single value it is the absolute error. Smaller is better.
 
     Args:
-        prediction: A `Predictive`, a `Normal`, or draws of the target `(S, B, *E)`.
-        target: `(B, *E)`.
+        prediction: What is scored.
+        target: What came true.
         fair: False scores the S draws as they are, as the forecast that is used. True estimates
             the score of the distribution that they come from, without bias (Ferro 2014): use it
             to compare methods at different numbers of draws. It needs two or more.
@@ -56,10 +55,7 @@ def interval_coverage(
 ) -> Tensor:
     """The share of targets within the central interval, ends included; it should be `level`.
 
-    Args:
-        prediction: A `Predictive`, a `Normal`, draws `(S, B, *E)`, or an interval `(low, high)`.
-        target: `(B, *E)`.
-        level: The probability of the interval, where it is not given.
+    The interval may also be given, as `(low, high)`.
     """
     return average(_inside(prediction, target, level), "interval_coverage")
 
@@ -70,12 +66,8 @@ def interval_score(
     """Winkler's score: width + 2/a (distance of the target from the interval), a = 1 - level.
 
     A proper score: the interval of the true quantiles has the least (Gneiting and Raftery 2007,
-    eq. 43). In the units of the target; smaller is better.
-
-    Args:
-        prediction: A `Predictive`, a `Normal`, draws `(S, B, *E)`, or an interval `(low, high)`.
-        target: `(B, *E)`.
-        level: The probability of the interval.
+    eq. 43). In the units of the target; smaller is better. The interval may also be given, as
+    `(low, high)`, with its level.
     """
     return average(_winkler(prediction, target, level), "interval_score")
 
@@ -108,12 +100,7 @@ class LPPD(Average):
 
 @final
 class CRPS(Average):
-    """`crps` over batches and processes.
-
-    Args:
-        fair: Whether to estimate the score of the distribution that the draws come from.
-        kwargs: torchmetrics' own options.
-    """
+    """`crps` over batches and processes."""
 
     higher_is_better = False
 
@@ -126,22 +113,17 @@ class CRPS(Average):
         self.add(_ranked(prediction, target, self.fair))
 
 
-class _OfInterval(Average):
-    """A mean over intervals.
-
-    Args:
-        level: The probability of the interval.
-        kwargs: torchmetrics' own options.
-    """
+class _OfIntervals(Average):
+    """A mean over intervals."""
 
     def __init__(self, *, level: float = 0.95, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        _check_level(level)
+        check_probability("level", level, "0.95 is a common choice")
         self.level = level
 
 
 @final
-class IntervalCoverage(_OfInterval):
+class IntervalCoverage(_OfIntervals):
     """`interval_coverage` over batches and processes."""
 
     def update(self, prediction: Forecastable | Interval, target: Tensor) -> None:
@@ -150,7 +132,7 @@ class IntervalCoverage(_OfInterval):
 
 
 @final
-class IntervalScore(_OfInterval):
+class IntervalScore(_OfIntervals):
     """`interval_score` over batches and processes."""
 
     higher_is_better = False
@@ -174,26 +156,17 @@ def _log_densities(prediction: Forecastable, target: Tensor) -> Tensor:
 
 def _ranked(prediction: Forecastable, target: Tensor, fair: bool) -> Tensor:
     forecast, target = read_forecast(prediction, target)
-    if fair and forecast.num_draws < 2:
-        raise ValueError("fair: expected two or more draws, got one; pass fair=False")
     return forecast.crps(target, fair)
-
-
-def _check_level(level: float) -> None:
-    if not (isinstance(level, SupportsFloat) and 0 < level < 1):
-        raise ValueError(
-            f"level: expected a probability in (0, 1), got {level!r}; 0.95 is a common choice"
-        )
 
 
 def _ends(
     prediction: Forecastable | Interval, target: Tensor, level: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The interval and the target, each `(B, *E)`."""
-    _check_level(level)
+    check_probability("level", level, "0.95 is a common choice")
     if not isinstance(prediction, tuple):
         forecast, target = read_forecast(prediction, target)
-        return *forecast.interval(level), target
+        return forecast.quantile((1 - level) / 2), forecast.quantile((1 + level) / 2), target
     low, high = (check_numbers(end, "prediction").double() for end in prediction)
     target = check_numbers(target, "target").double()
     for end in (low, high):

@@ -9,24 +9,23 @@ from typing import Any, final
 
 import torch
 from torch import Tensor
-from torchmetrics import Metric
 
-from dubio.metrics.reading import check_labels, check_shape, read_classified
-from dubio.metrics.states import Average, average, check_counted
-from dubio.predictive.predictive import Predictive
+from dubio.metrics.reading import (
+    Classifiable,
+    check_classes,
+    check_labels,
+    check_shape,
+    read_classified,
+)
+from dubio.metrics.states import Average, Summed, average, check_counted
 
 
 def confusion(
-    prediction: Predictive | Tensor, target: Tensor, num_classes: int, *, void: int | None = None
+    prediction: Classifiable, target: Tensor, num_classes: int, *, void: int | None = None
 ) -> Tensor:
     """How often label i was predicted as j, image by image: `(B, K, K)`.
 
-    Args:
-        prediction: A `Predictive` of labels, probabilities `(B, K, *P)`, or integer labels
-            `(B, *P)`.
-        target: Integer labels `(B, *P)`.
-        num_classes: K.
-        void: The label of places that do not count.
+    The prediction may also be integer labels `(B, *P)`, here and in all functions below.
     """
     if isinstance(prediction, Tensor) and not prediction.is_floating_point():
         check_shape(prediction, target.shape, "prediction", "the targets")
@@ -35,11 +34,7 @@ def confusion(
         check_labels(predicted, num_classes, None, "prediction")
     else:
         seen = read_classified(prediction, target, void)
-        if seen.probabilities.shape[-1] != num_classes:
-            raise ValueError(
-                f"prediction: expected {num_classes} classes, got "
-                f"{seen.probabilities.shape[-1]}; pass their number as num_classes"
-            )
+        check_classes(seen.probabilities.shape[-1], num_classes)
         known, labels, predicted = seen.known, seen.labels, seen.predicted
     images = torch.arange(len(labels), device=labels.device)
     image = images.reshape(-1, *[1] * (labels.ndim - 1)).expand_as(labels)
@@ -49,28 +44,28 @@ def confusion(
 
 
 def global_accuracy(
-    prediction: Predictive | Tensor, target: Tensor, num_classes: int, *, void: int | None = None
+    prediction: Classifiable, target: Tensor, num_classes: int, *, void: int | None = None
 ) -> Tensor:
     """The share of places of the whole data set that were predicted right."""
     return _accuracy(confusion(prediction, target, num_classes, void=void).sum(0))
 
 
 def class_iou(
-    prediction: Predictive | Tensor, target: Tensor, num_classes: int, *, void: int | None = None
+    prediction: Classifiable, target: Tensor, num_classes: int, *, void: int | None = None
 ) -> Tensor:
     """The IoU of every class over the whole data set: `(K,)`, NaN where there is none."""
     return _iou(confusion(prediction, target, num_classes, void=void).sum(0))
 
 
 def mean_iou(
-    prediction: Predictive | Tensor, target: Tensor, num_classes: int, *, void: int | None = None
+    prediction: Classifiable, target: Tensor, num_classes: int, *, void: int | None = None
 ) -> Tensor:
     """The mean over classes of their IoU over the whole data set."""
     return class_iou(prediction, target, num_classes, void=void).nanmean()
 
 
 def image_iou(
-    prediction: Predictive | Tensor, target: Tensor, num_classes: int, *, void: int | None = None
+    prediction: Classifiable, target: Tensor, num_classes: int, *, void: int | None = None
 ) -> Tensor:
     """The mean over images of the mean IoU of each, as the code of paper 000 has it.
 
@@ -80,30 +75,19 @@ def image_iou(
     return average(_image_means(prediction, target, num_classes, void), "image_iou")
 
 
-class _Confusion(Metric):
-    """The confusion matrix of the whole data set.
+class _Confusion(Summed):
+    """The confusion matrix of the whole data set."""
 
-    Args:
-        num_classes: K.
-        void: The label of places that do not count.
-        kwargs: torchmetrics' own options.
-    """
-
-    full_state_update = False
-    is_differentiable = False
     higher_is_better = True
-    counts: Tensor
 
     def __init__(self, num_classes: int, *, void: int | None = None, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+        super().__init__(num_classes, num_classes, **kwargs)
         self.num_classes, self.void = num_classes, void
-        zeros = torch.zeros(num_classes, num_classes, dtype=torch.int64)
-        self.add_state("counts", zeros, dist_reduce_fx="sum")
 
-    def update(self, prediction: Predictive | Tensor, target: Tensor) -> None:
+    def update(self, prediction: Classifiable, target: Tensor) -> None:
         """Adds a batch."""
         counts = confusion(prediction, target, self.num_classes, void=self.void)
-        self.counts = self.counts + counts.sum(0)
+        self.sums = self.sums + counts.sum(0)
 
 
 @final
@@ -112,7 +96,7 @@ class GlobalAccuracy(_Confusion):
 
     def compute(self) -> Tensor:
         """The share."""
-        return _accuracy(self.counts)
+        return _accuracy(self.sums)
 
 
 @final
@@ -121,7 +105,7 @@ class ClassIoU(_Confusion):
 
     def compute(self) -> Tensor:
         """The IoU of every class, `(K,)`."""
-        return _iou(self.counts)
+        return _iou(self.sums)
 
 
 @final
@@ -130,18 +114,12 @@ class MeanIoU(_Confusion):
 
     def compute(self) -> Tensor:
         """The mean."""
-        return _iou(self.counts).nanmean()
+        return _iou(self.sums).nanmean()
 
 
 @final
 class ImageIoU(Average):
-    """`image_iou` over batches and processes.
-
-    Args:
-        num_classes: K.
-        void: The label of places that do not count.
-        kwargs: torchmetrics' own options.
-    """
+    """`image_iou` over batches and processes."""
 
     higher_is_better = True
 
@@ -149,7 +127,7 @@ class ImageIoU(Average):
         super().__init__(**kwargs)
         self.num_classes, self.void = num_classes, void
 
-    def update(self, prediction: Predictive | Tensor, target: Tensor) -> None:
+    def update(self, prediction: Classifiable, target: Tensor) -> None:
         """Adds a batch of images."""
         self.add(_image_means(prediction, target, self.num_classes, self.void))
 
@@ -167,7 +145,7 @@ def _iou(counts: Tensor) -> Tensor:
 
 
 def _image_means(
-    prediction: Predictive | Tensor, target: Tensor, num_classes: int, void: int | None
+    prediction: Classifiable, target: Tensor, num_classes: int, void: int | None
 ) -> Tensor:
     counts = confusion(prediction, target, num_classes, void=void)
     counts = counts[counts.sum((1, 2)) > 0]

@@ -6,10 +6,9 @@ from typing import Any, NamedTuple, final
 import torch
 from torch import Tensor
 
-from dubio.metrics.reading import check_numbers, check_shape, read_classified
+from dubio.metrics.reading import Classifiable, check_numbers, check_shape, read_classified
 from dubio.metrics.states import Kept, check_counted
 from dubio.metrics.ties import sort_with_ties
-from dubio.predictive.predictive import Predictive
 
 
 class RiskCoverageCurve(NamedTuple):
@@ -33,7 +32,7 @@ class RiskCoverageCurve(NamedTuple):
 
 
 def risk_coverage(
-    prediction: Predictive | Tensor,
+    prediction: Classifiable,
     target: Tensor,
     *,
     uncertainty: Tensor | None = None,
@@ -41,11 +40,7 @@ def risk_coverage(
 ) -> RiskCoverageCurve:
     """The curve of classification errors (El-Yaniv and Wiener 2010; Geifman and El-Yaniv 2017).
 
-    Args:
-        prediction: A `Predictive` of labels, or probabilities `(B, K, *P)`.
-        target: Integer labels `(B, *P)`.
-        uncertainty: What to leave out by, largest first, `(B, *P)`; the entropy if not given.
-        void: The label of places that do not count.
+    What has the largest `uncertainty` is left out first.
     """
     return _curve(*_errors(prediction, target, uncertainty, void))
 
@@ -55,10 +50,7 @@ def risk_coverage_of(uncertainty: Tensor, loss: Tensor) -> RiskCoverageCurve:
 
     Ties: where a selection ends among equal uncertainties, it has their mean loss for each. That is
     its expectation over all ways to choose among them, so the order of rows does not matter.
-
-    Args:
-        uncertainty: `(N,)`, or any shape, which is flattened.
-        loss: The same shape.
+    Both may have any shape, the same.
     """
     doubt = check_numbers(uncertainty, "uncertainty").double()
     check_shape(loss, doubt.shape, "loss", "the uncertainties")
@@ -67,7 +59,7 @@ def risk_coverage_of(uncertainty: Tensor, loss: Tensor) -> RiskCoverageCurve:
 
 
 def aurc(
-    prediction: Predictive | Tensor,
+    prediction: Classifiable,
     target: Tensor,
     *,
     uncertainty: Tensor | None = None,
@@ -78,7 +70,7 @@ def aurc(
 
 
 def accuracy_at_coverage(
-    prediction: Predictive | Tensor,
+    prediction: Classifiable,
     target: Tensor,
     coverage: float,
     *,
@@ -91,19 +83,14 @@ def accuracy_at_coverage(
 
 
 class _Selective(Kept):
-    """Keeps 16 bytes for every case: the curve needs all of them in order.
-
-    Args:
-        void: The label of places that do not count.
-        kwargs: torchmetrics' own options.
-    """
+    """Keeps 16 bytes for every case: the curve needs all of them in order."""
 
     def __init__(self, *, void: int | None = None, **kwargs: Any) -> None:
         super().__init__("doubts", "losses", **kwargs)
         self.void = void
 
     def update(
-        self, prediction: Predictive | Tensor, target: Tensor, uncertainty: Tensor | None = None
+        self, prediction: Classifiable, target: Tensor, uncertainty: Tensor | None = None
     ) -> None:
         """Adds a batch."""
         doubts, losses = _errors(prediction, target, uncertainty, self.void)
@@ -136,13 +123,7 @@ class AURC(_Selective):
 
 @final
 class AccuracyAtCoverage(_Selective):
-    """`accuracy_at_coverage` over batches and processes.
-
-    Args:
-        coverage: The share of cases to answer.
-        void: The label of places that do not count.
-        kwargs: torchmetrics' own options.
-    """
+    """`accuracy_at_coverage` over batches and processes."""
 
     higher_is_better = True
 
@@ -156,7 +137,7 @@ class AccuracyAtCoverage(_Selective):
 
 
 def _errors(
-    prediction: Predictive | Tensor, target: Tensor, uncertainty: Tensor | None, void: int | None
+    prediction: Classifiable, target: Tensor, uncertainty: Tensor | None, void: int | None
 ) -> tuple[Tensor, Tensor]:
     seen = read_classified(prediction, target, void)
     return seen.doubt(uncertainty)[seen.known], (~seen.accurate[seen.known]).double()

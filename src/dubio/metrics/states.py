@@ -1,6 +1,6 @@
-"""Two kinds of memory that metrics have, on torchmetrics: an average, or all numbers.
+"""What metrics remember, on torchmetrics: sums of a fixed size, a mean, or all numbers.
 
-Both add up over batches and processes. Sums are in float64, so that long runs lose nothing.
+All of it adds up over batches and processes. Sums are in float64, so that long runs lose nothing.
 """
 
 from typing import Any
@@ -12,13 +12,8 @@ from torchmetrics import Metric
 
 def average(values: Tensor, name: str) -> Tensor:
     """Their mean, in float64; an error if there are none."""
-    return ratio(values.double().sum(), torch.tensor(values.numel()), name)
-
-
-def ratio(total: Tensor, count: Tensor, name: str) -> Tensor:
-    """What is left of a mean: total / count, or an error if nothing was counted."""
-    check_counted(int(count), name)
-    return total / count
+    check_counted(values.numel(), name)
+    return values.double().mean()
 
 
 def check_counted(count: int, name: str) -> None:
@@ -30,8 +25,26 @@ def check_counted(count: int, name: str) -> None:
         )
 
 
+class Summed(Metric):
+    """Adds up a tensor: its state does not grow with the data.
+
+    Args:
+        shape: That of the tensor.
+        kwargs: torchmetrics' own options.
+    """
+
+    full_state_update = False
+    is_differentiable = False
+    sums: Tensor
+
+    def __init__(self, *shape: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        zeros = torch.zeros(shape, dtype=torch.float64)
+        self.add_state("sums", zeros, dist_reduce_fx="sum")
+
+
 class Average(Metric):
-    """A mean over predictions. Its state is a sum and a count, whatever the amount of data."""
+    """A mean over cases, whose state is a sum and a count."""
 
     full_state_update = False
     is_differentiable = False
@@ -44,17 +57,18 @@ class Average(Metric):
         self.add_state("count", torch.zeros((), dtype=torch.int64), dist_reduce_fx="sum")
 
     def add(self, values: Tensor) -> None:
-        """Counts some more predictions in."""
+        """Counts some more cases in."""
         self.total = self.total + values.double().sum()
         self.count = self.count + values.numel()
 
     def compute(self) -> Tensor:
         """The mean so far, a float64."""
-        return ratio(self.total, self.count, type(self).__name__)
+        check_counted(int(self.count), type(self).__name__)
+        return self.total / self.count
 
 
 class Kept(Metric):
-    """Keeps numbers of every prediction, 8 bytes each, for what needs all of them at once.
+    """Keeps numbers of every case, 8 bytes each, for what needs all of them at once.
 
     Args:
         names: What is kept: lists of float64 vectors, one after another for all processes.

@@ -12,9 +12,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_is_leaf, tree_leaves, tree_map
 
-from dubio.noise.interceptor import Interceptor
-from dubio.noise.numbers import Numbers
-
 Network: TypeAlias = Callable[..., Any]
 Inputs: TypeAlias = Tensor | Sequence[Any] | Mapping[str, Any]
 _NO_BATCH = (
@@ -26,7 +23,7 @@ Select: TypeAlias = str | int | Callable[[Any], Tensor] | None
 
 def count_rows(inputs: Inputs) -> int:
     """Number of rows of the batch: the length of its first tensor."""
-    found = tensors(inputs)
+    found = [inputs] if isinstance(inputs, Tensor) else tensors(inputs)
     if not found:
         raise TypeError(_NO_BATCH.format(type(inputs).__name__))
     if found[0].dim() == 0 or len(found[0]) == 0:
@@ -80,6 +77,13 @@ def call(model: Network, inputs: Inputs, order: Tensor | None = None) -> Any:
     It gets copies, in case it writes over its inputs. With ``order`` it gets the rows with these
     indices.
     """
+    return apply(model, copied(inputs, order))
+
+
+def copied(inputs: Inputs, order: Tensor | None = None) -> Inputs:
+    """The inputs, or the rows of them with these indices, in tensors of their own."""
+    if order is None and isinstance(inputs, Tensor):
+        return inputs.clone()
     batch = count_rows(inputs)
 
     def copy(x: Any) -> Any:
@@ -89,7 +93,12 @@ def call(model: Network, inputs: Inputs, order: Tensor | None = None) -> Any:
             return x.clone()
         return x[order.to(x.device)]
 
-    inputs = tree_map(copy, opened(inputs))
+    copies: Inputs = tree_map(copy, opened(inputs))
+    return copies
+
+
+def apply(model: Network, inputs: Inputs) -> Any:
+    """Call the network with a tensor, a tuple (as arguments) or a dict (as named arguments)."""
     if isinstance(inputs, Tensor):
         return model(inputs)
     if isinstance(inputs, Mapping):
@@ -169,8 +178,9 @@ def batches(x: Inputs | Iterable[Any]) -> Iterator[Inputs]:
         return
     if not isinstance(x, Iterable) or isinstance(x, str | numpy.ndarray):
         raise TypeError(_NO_BATCH.format(type(x).__name__))
-    with Interceptor(Numbers(seed=0, indices=range(1), shared=False)):
-        iterator = iter(x)  # a DataLoader draws a number here: not from the global generator
+    state = torch.get_rng_state()
+    iterator = iter(x)  # a DataLoader draws a number here, which is not to be missed elsewhere
+    torch.set_rng_state(state)
     for batch in iterator:
         if isinstance(batch, list | tuple):
             if len(batch) > 2:

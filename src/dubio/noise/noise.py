@@ -6,22 +6,25 @@ played again, cut into chunks, or indexed, and gives the same bits.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from operator import index
 from typing import Self, SupportsIndex
 
 import torch
 
-from dubio.noise.interceptor import Interceptor, no_interception
 from dubio.noise.numbers import Numbers
+from dubio.noise.protocols import RandomNumbers
+from dubio.noise.run import Pass, current_pass, outside_of_passes
 
-_origin: ContextVar[Callable[[range, bool], Numbers] | None] = ContextVar("origin", default=None)
-_entered: ContextVar[tuple[Interceptor, ...]] = ContextVar("entered", default=())
+_origin: ContextVar[Callable[[range, bool], RandomNumbers] | None] = ContextVar(
+    "origin", default=None
+)
+_entered: ContextVar[tuple[Pass, ...]] = ContextVar("entered", default=())
 
 
 @contextmanager
-def noise_from(origin: Callable[[range, bool], Numbers]) -> Iterator[None]:
+def noise_from(origin: Callable[[range, bool], RandomNumbers]) -> Iterator[None]:
     """Let every new `Noise` take its random numbers from here, in place of a seed.
 
     Args:
@@ -32,6 +35,11 @@ def noise_from(origin: Callable[[range, bool], Numbers]) -> Iterator[None]:
         yield
     finally:
         _origin.reset(token)
+
+
+def noise_is_given() -> bool:
+    """Whether a new `Noise` would take its numbers from elsewhere than a seed."""
+    return _origin.get() is not None
 
 
 class Noise:
@@ -67,10 +75,10 @@ class Noise:
             )
         origin = _origin.get()
         if origin is not None:
-            self._numbers = origin(range(index(draws)), shared)
+            self._numbers: RandomNumbers = origin(range(index(draws)), shared)
             return
         device = None if generator is None else generator.device
-        with no_interception():
+        with outside_of_passes() if current_pass() is not None else nullcontext():
             seed = torch.randint(2**63 - 1, (), generator=generator, device=device)
         self._numbers = Numbers(int(seed), range(index(draws)), shared)
 
@@ -85,7 +93,7 @@ class Noise:
         return self._numbers.shared
 
     @property
-    def numbers(self) -> Numbers:
+    def numbers(self) -> RandomNumbers:
         """The random numbers behind it."""
         return self._numbers
 
@@ -123,12 +131,12 @@ class Noise:
                 f"a context holds one draw, got a Noise with {self.draws}; enter "
                 f"`with noise[k]:`, or call dubio.predict for all draws at once."
             )
-        interceptor = Interceptor(self._numbers)
-        interceptor.__enter__()
-        _entered.set((*_entered.get(), interceptor))
+        running = Pass(self._numbers)
+        running.__enter__()
+        _entered.set((*_entered.get(), running))
         return self
 
     def __exit__(self, *exception: object) -> None:
-        *outer, interceptor = _entered.get()
+        *outer, running = _entered.get()
         _entered.set(tuple(outer))
-        interceptor.__exit__(*exception)
+        running.__exit__(*exception)

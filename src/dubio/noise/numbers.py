@@ -7,7 +7,6 @@ pays for some of its neighbours, and for `TOGETHER` numbers at most.
 """
 
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Self
@@ -55,6 +54,10 @@ class Numbers:
         """Some of the draws."""
         return replace(self, indices=self.indices[start:stop])
 
+    def alone(self) -> Self:
+        """The numbers of the first of all draws."""
+        return replace(self, indices=range(1))
+
     def for_batch(self, index: int) -> Self:
         """The numbers for the index-th batch of a stream: the same if shared, else fresh."""
         if self.shared or index == 0:
@@ -87,11 +90,11 @@ class Numbers:
 
     def uniform(self, site: tuple[int, ...], shape: torch.Size, like: Tensor) -> Tensor:
         """Uniform numbers in [0, 1)."""  # (S, *shape)
-        return self._fill(site, shape, like, lambda row, g: row.uniform_(generator=g))
+        return self._fill("uniform_", site, shape, like)
 
     def normal(self, site: tuple[int, ...], shape: torch.Size, like: Tensor) -> Tensor:
         """Standard normal numbers."""  # (S, *shape)
-        return self._fill(site, shape, like, lambda row, g: row.normal_(generator=g))
+        return self._fill("normal_", site, shape, like)
 
     def seeds(self, *site: int) -> list[int]:
         """One 32-bit seed per draw at a site; torch's CPU generator uses no more bits."""
@@ -108,44 +111,45 @@ class Numbers:
 
     def _asked(self, made: Tensor, together: int, shape: torch.Size) -> Tensor:  # (S, *shape)
         """The draws that were asked for, among those of their blocks."""
-        made = made.view(made.shape[0] * together, *shape)
+        if (made.dim() == 2 and len(shape) != 1) or made.shape[1:] != shape:
+            made = made.view(made.shape[0] * together, *shape)
         start, draws = self.indices[0] % together, len(self.indices)
         return made if made.shape[0] == draws else made[start : start + draws]
 
     def _fill(
-        self,
-        site: tuple[int, ...],
-        shape: torch.Size,
-        like: Tensor,
-        fill: Callable[[Tensor, torch.Generator], Tensor],
-    ) -> Tensor:
+        self, method: str, site: tuple[int, ...], shape: torch.Size, like: Tensor
+    ) -> Tensor:  # (S, *shape)
+        """Numbers that a method of torch writes over a tensor."""
         size = shape.numel()
         together, blocks = self._blocks(size)
+        if len(blocks) == 1 and together * size <= BLOCK and like.is_cpu:
+            generator = _own.generator.manual_seed(mix(self.seed, *site, blocks[0]) & 0xFFFFFFFF)
+            numbers = torch.empty((together, *shape), dtype=like.dtype)
+            getattr(numbers, method)(generator=generator)
+            return self._asked(numbers, together, shape)
         numbers = like.new_empty((len(blocks), together * size))
         jobs = [
             (part, seed if index == 0 else mix(seed, index) & 0xFFFFFFFF)
             for row, seed in zip(numbers, self._seeds(site, blocks), strict=True)
             for index, part in enumerate([row] if len(row) <= BLOCK else row.split(BLOCK))
         ]
-        if like.device.type == "cpu" and torch.get_num_threads() > 1 and numbers.numel() > BLOCK:
-            _in_threads(jobs, fill)
+        if like.is_cpu and torch.get_num_threads() > 1 and numbers.numel() > BLOCK:
+            _in_threads(method, jobs)
         else:
             generator = torch.Generator(like.device)
             for part, seed in jobs:
-                fill(part, generator.manual_seed(seed))
+                getattr(part, method)(generator=generator.manual_seed(seed))
         return self._asked(numbers, together, shape)
 
 
-def _in_threads(
-    jobs: list[tuple[Tensor, int]], fill: Callable[[Tensor, torch.Generator], Tensor]
-) -> None:
+def _in_threads(method: str, jobs: list[tuple[Tensor, int]]) -> None:
     """Fill tensors in as many threads as torch has: its random numbers are serial."""
     inference = torch.is_inference_mode_enabled()
 
     def work(job: tuple[Tensor, int]) -> None:
         part, seed = job
         with torch.inference_mode(inference):
-            fill(part, torch.Generator().manual_seed(seed))
+            getattr(part, method)(generator=torch.Generator().manual_seed(seed))
 
     with ThreadPoolExecutor(torch.get_num_threads()) as pool:
         list(pool.map(work, jobs))

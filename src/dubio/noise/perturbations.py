@@ -4,32 +4,19 @@ A perturbation is a value. Called with the numbers of S draws it returns the per
 all S draws at once, whether its input is the same for every draw or already differs among them.
 """
 
-from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from dubio.noise.layout import Layout
-from dubio.noise.numbers import Numbers
-from dubio.noise.vectorised import vectorised
+from dubio.noise.protocols import RandomNumbers
+from dubio.noise.vectorised import is_vectorised
 
 # Fixed point of SELU's negative saturation, -lambda * alpha (Klambauer et al. 2017).
 _ALPHA_PRIME = -1.7580993408473766
 _ZERO = torch.zeros(())
-
-
-class Perturbation(Protocol):
-    """Noise applied to a tensor."""
-
-    @property
-    def layout(self) -> Layout:
-        """How the noise is drawn."""
-        ...
-
-    def __call__(self, numbers: Numbers, x: Tensor) -> Tensor:  # (B, …) or (S, B, …) -> (S, B, …)
-        """The perturbed tensor of every draw."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -49,29 +36,29 @@ class Dropout:
     shift: float = 0.0
     fill: float = 0.0
 
-    def mask(self, numbers: Numbers, x: Tensor) -> Tensor:  # (S, *layout)
+    def mask(self, numbers: RandomNumbers, x: Tensor) -> Tensor:  # (S, *layout)
         """The zeros and ones of every draw, in the dtype of x.
 
         Where noise grows with the batch each draw has a seed of its own.
         """
         if not self.layout.grows:
             return numbers.bernoulli((self.site,), self.keep, self.layout.shape, x)
-        alone = replace(numbers, indices=range(1))
+        alone = numbers.alone()
         masks = [
             alone.bernoulli((self.site, draw), self.keep, self.layout.shape, x)
             for draw in numbers.indices
         ]
         return torch.cat(masks)
 
-    def __call__(self, numbers: Numbers, x: Tensor) -> Tensor:
+    def __call__(self, numbers: RandomNumbers, x: Tensor) -> Tensor:
         """The perturbed tensor of every draw."""
         mask = self.mask(numbers, x)
         if self.layout.index is not None:
             mask = self.layout.spread(mask)
         if self.shift or self.fill:
             return mask.mul(x * self.scale + (self.shift - self.fill)).add_(self.fill)
-        if vectorised() or (torch.is_grad_enabled() and x.requires_grad):
-            return x * mask.mul_(self.scale)
+        if is_vectorised(mask) or (torch.is_grad_enabled() and x.requires_grad):
+            return x * (mask * self.scale)
         fits = mask.shape == x.shape or mask.shape[1:] == x.shape
         zero = _ZERO if x.dtype == torch.float32 and x.is_cpu else x.new_zeros(())
         return torch.addcmul(zero, x, mask, value=self.scale, out=mask if fits else None)
@@ -102,9 +89,9 @@ class Draw:
     call: int
     distribution: Literal["bernoulli", "uniform", "normal"]
     layout: Layout
-    keep: float = 1.0
+    keep: float = 0.5
 
-    def __call__(self, numbers: Numbers, x: Tensor) -> Tensor:
+    def __call__(self, numbers: RandomNumbers, x: Tensor) -> Tensor:
         """The noise of every draw."""
         place = (self.site, self.call)
         match self.distribution:

@@ -7,8 +7,8 @@ from typing import Any, Literal, TypeVar
 import torch
 from torch import Tensor, nn
 
-from dubio.noise.interceptor import Interceptor, current_interceptor
 from dubio.noise.perturbations import Draw
+from dubio.noise.run import Pass, current_pass
 from dubio.noise.sites import Site
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
@@ -24,8 +24,8 @@ class SiteNoise:
     numbers serve every row.
     """
 
-    def __init__(self, interceptor: Interceptor, site: Site, like: Tensor) -> None:
-        self._interceptor = interceptor
+    def __init__(self, running: Pass, site: Site, like: Tensor) -> None:
+        self._running = running
         self._site = site
         self._like = like
         self._calls = 0
@@ -50,11 +50,16 @@ class SiteNoise:
         shape: tuple[int, ...],
         keep: float = 1.0,
     ) -> Tensor:
-        layout = self._interceptor.layout(self._site, torch.Size(shape), self._like)
+        layout = self._running.layout(self._site, torch.Size(shape), self._like)
         self._calls += 1
         draw = Draw(self._site.index, self._calls, distribution, layout, keep)
-        noise = self._interceptor.perturb(draw, self._like)
+        noise = self._running.perturb(draw, self._like)
         return noise.expand(shape)
+
+
+def anything_registered() -> bool:
+    """Whether there is a class that was registered."""
+    return bool(_registered)
 
 
 def is_registered(module: nn.Module) -> bool:
@@ -104,8 +109,8 @@ def register(
 
     @wraps(original)
     def forward(self: ModuleT, *inputs: Any, **named: Any) -> Any:
-        interceptor = current_interceptor()
-        if interceptor is None:
+        running = current_pass()
+        if running is None:
             return original(self, *inputs, **named)
         if not inputs or not isinstance(inputs[0], Tensor):
             raise TypeError(
@@ -114,10 +119,10 @@ def register(
             )
         own_sample, own_rate = _registered[module_type]
         shown = None if own_rate is None else own_rate(self)
-        site = interceptor.reach(module_type.__name__, inputs[0], shown)
+        site = running.reach(module_type.__name__, inputs[0], shown)
         if site is None:
             return original(self, *inputs, **named)
-        noise = SiteNoise(interceptor, site, inputs[0])
+        noise = SiteNoise(running, site, inputs[0])
         return own_sample(self, noise, *inputs, **named)
 
     module_type.forward = forward

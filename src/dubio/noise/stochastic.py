@@ -1,16 +1,23 @@
 """Modules with noise of their own: they draw it through the noise around them, and have a KL."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
-from typing import Literal
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
 
-from dubio.noise.interceptor import current_interceptor
+from dubio.noise.run import Request, current_pass
 
 
-class Stochastic(nn.Module, ABC):
+class Noisy(nn.Module):
+    """A module that has noise of its own."""
+
+    def site_rate(self) -> float | None:
+        """Its dropout rate, for the table of sites; None where there is no such number."""
+        return None
+
+
+class Stochastic(Noisy, ABC):
     """A module whose parameters have a distribution instead of a value."""
 
     @property
@@ -55,44 +62,34 @@ def check_apart(modules: Iterable[nn.Module]) -> None:
 
 def is_silent(module: nn.Module) -> bool:
     """Whether a module is to behave like its mean: in eval mode, and without noise around it."""
-    return not module.training and current_interceptor() is None
+    return not module.training and current_pass() is None
 
 
 def own_noise(
-    module: nn.Module,
-    distribution: Literal["uniform", "normal", "bernoulli"],
-    shape: tuple[int, ...],
-    x: Tensor,
-    *,
-    rows: int | None,
-    units: int,
-    rate: Callable[[], float | None],
-    owner: nn.Module | None = None,
-) -> Tensor | None:
+    module: Noisy, requests: tuple[Request, ...], x: Tensor, owner: Noisy | None = None
+) -> tuple[Tensor, ...] | None:
     """The noise of a module at work on x: None when it is to behave like its mean.
 
     Under a `dubio.Noise` it is that noise, the same however often the module is called in a pass.
     Otherwise it is fresh in train mode, and none in eval mode.
 
     Args:
-        module: The module, which has one such noise.
-        distribution: What to draw; ``bernoulli`` is a fair coin.
-        shape: Shape of the noise without sharing.
+        module: The module that asks.
+        requests: What it asks for, always the same.
         x: The tensor that it acts on.
-        rows: The axis of the batch in ``shape``; None for noise of weights, which has none.
-        units: The axis of the units in ``shape``.
-        rate: Gives the dropout rate, for the table of sites.
         owner: The module that is the site, for all noises of its parts; by default the module.
     """
-    interceptor = current_interceptor()
-    if interceptor is not None:
-        return interceptor.own_noise(
-            module, distribution, torch.Size(shape), x, rows, units, rate, owner or module
-        )
-    if not module.training:
-        return None
-    noise = x.new_empty(shape, dtype=torch.promote_types(x.dtype, torch.float32))
-    match distribution:
+    running = current_pass()
+    if running is not None:
+        owner = module if owner is None else owner
+        return running.own_noise(module, requests, x, owner.site_rate, owner)
+    return tuple(_fresh(request, x) for request in requests) if module.training else None
+
+
+def _fresh(request: Request, x: Tensor) -> Tensor:
+    dtype = torch.promote_types(x.dtype, torch.float32)
+    noise = torch.empty(request.shape, dtype=dtype, device=x.device)
+    match request.distribution:
         case "uniform":
             return noise.uniform_()
         case "normal":

@@ -1,12 +1,9 @@
-"""Whether a function is being carried out for many at once by `torch.func`."""
+"""Whether a tensor stands for those of many networks."""
 
 import torch
+from torch import Tensor
 
 
-def vectorised() -> bool:
-    """Whether `torch.vmap` or another transform of `torch.func` is at work.
-
-    Then a tensor stands for many, so that no decision can hang on its values, and gradients must
-    come from differentiable formulas, not from functions with a derivative of their own.
-    """
-    return torch._C._are_functorch_transforms_active()
+def is_vectorised(tensor: Tensor) -> bool:
+    """Whether `torch.vmap` is at work on a tensor: then no decision can hang on its values."""
+    return torch._C._functorch.is_batchedtensor(tensor)

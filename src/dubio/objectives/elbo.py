@@ -10,12 +10,15 @@ from torch import Tensor, nn
 
 from dubio.likelihoods import Likelihood
 from dubio.masks.learnable import LearnableBernoulli
+from dubio.noise import inputs
+from dubio.noise.foreign import may_be_noisy
 from dubio.noise.inputs import Inputs, Select
-from dubio.noise.noise import Noise
-from dubio.noise.stochastic import Stochastic, kl
-from dubio.noise.vectorised import vectorised
+from dubio.noise.modes import all_modules
+from dubio.noise.noise import Noise, noise_is_given
+from dubio.noise.stochastic import Stochastic, check_apart
+from dubio.noise.vectorised import is_vectorised
 from dubio.objectives.estimators import ESTIMATORS, Estimator, trapezoid_once
-from dubio.objectives.passes import Batched, Passes, kept_statistics
+from dubio.objectives.passes import Batch, Batched, Passes, kept_statistics
 
 
 @final
@@ -98,6 +101,8 @@ class ELBO(nn.Module):
         self._generator = generator
         self.select = select
         self._by_example: dict[Batched, bool] = {}
+        self._parts = _Parts([])
+        self._trunk = False  # whether the last batch had something to compute before its masks
         self.step = 0
 
     @property
@@ -118,11 +123,12 @@ class ELBO(nn.Module):
 
     def get_extra_state(self) -> dict[str, int]:
         """What a checkpoint keeps beside parameters: the step and the number of examples."""
-        return {"step": self.step, "num_data": self.num_data}
+        return {"step": self.step, "num_data": self.num_data, "trunk": self._trunk}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         """Go on from a checkpoint."""
         self.step, self.num_data = state["step"], state["num_data"]
+        self._trunk = state["trunk"]
 
     def forward(self, x: Inputs, y: Tensor) -> Tensor:
         """The loss of a batch."""
@@ -131,46 +137,92 @@ class ELBO(nn.Module):
                 f"y: expected a tensor, got {type(y).__name__}; make one with torch.as_tensor."
             )
         noise = Noise(self._draws, shared=self._shared, generator=self._generator)
-        modules = list(self.model.modules())
-        learns = torch.is_grad_enabled() and _learns_masks(modules)
+        modules = all_modules([self.model])
+        if modules != self._parts.modules:
+            self._parts = _Parts(modules)
+        batch = self._batch(x, y, modules)
+        learns = torch.is_grad_enabled() and any(map(_learns, self._parts.masks))
         estimate = ESTIMATORS[self.estimator] if learns else trapezoid_once
-        stochastic = [module for module in modules if isinstance(module, Stochastic)]
+        stochastic = self._parts.stochastic
         exact = all(module.kl_is_exact for module in stochastic)
         nlls, divergences = [], []
         for k in range(self._draws):
             asked = bool(stochastic) and (k == 0 or not exact)
-            numbers = noise[k].numbers
-            passes = Passes(
-                self.model,
-                self.likelihood,
-                numbers,
-                x,
-                y,
-                self.select,
-                self._by_example,
-                learning=asked,
-            )
-            with kept_statistics(self.model) if k > 0 else nullcontext():
+            numbers = noise.numbers if self._draws == 1 else noise[k].numbers
+            passes = Passes(batch, numbers, self._by_example, learning=asked)
+            with kept_statistics(modules) if k > 0 else nullcontext():
                 nlls.append(estimate(passes))
             if asked:
                 with passes.recalled():
-                    divergences.append(kl(self.model))
+                    divergences.append(_total([module.kl() for module in stochastic]))
+            trunk = passes.has_trunk
         nll = _mean(nlls)
-        divergence = _mean(divergences) if divergences else nll.new_zeros(())
         weight = self._kl_weight(self.step) if callable(self._kl_weight) else self._kl_weight
-        log_prior = self.likelihood.log_prior().to(nll)
-        self.nll, self.kl = nll.detach(), divergence.detach()
-        self.log_prior = log_prior.detach()
-        self.step += 1
-        return nll + (weight * divergence - log_prior) / self.num_data
+        divergence = log_prior = _ZERO
+        loss = nll
+        if divergences:
+            divergence = _mean(divergences)
+            loss = loss + divergence * (weight / self.num_data)
+        if isinstance(self.likelihood, nn.Module):  # which may have parameters, and a prior on them
+            log_prior = self.likelihood.log_prior().to(nll)
+            loss = loss - log_prior / self.num_data
+        self.__dict__.update(  # not one by one, which takes modules their time
+            step=self.step + 1,
+            nll=nll.detach(),
+            kl=divergence.detach(),
+            log_prior=log_prior.detach(),
+            _trunk=trunk,
+        )
+        return loss
+
+    def _batch(self, x: Inputs, y: Tensor, modules: list[nn.Module]) -> Batch:
+        """The network at work on a batch.
+
+        Noise that is not dubio's is left to torch where nobody could tell the difference.
+        """
+        suspects = may_be_noisy(modules)
+        intercept = bool(suspects) and (
+            self._generator is not None
+            or self._shared
+            or noise_is_given()
+            or not all(module.training for module in suspects)
+        )
+        return Batch(
+            model=self.model,
+            x=x,
+            select=self.select,
+            losses=lambda outputs: -self.likelihood.log_prob(outputs[None], y)[0],
+            rows=inputs.count_rows(x),
+            modules=modules,
+            intercept=intercept,
+            foreign=bool(suspects),
+            trunk=self._trunk,
+        )
 
 
 def _mean(values: list[Tensor]) -> Tensor:
     return values[0] if len(values) == 1 else torch.stack(values).mean()
 
 
-def _learns_masks(modules: list[nn.Module]) -> bool:
-    return any(
-        isinstance(module, LearnableBernoulli) and (module.logit.requires_grad or vectorised())
-        for module in modules
-    )
+def _total(values: list[Tensor]) -> Tensor:
+    total = values[0]
+    for value in values[1:]:
+        total = total + value.to(total.device)
+    return total
+
+
+def _learns(mask: LearnableBernoulli) -> bool:
+    return mask.logit.requires_grad or is_vectorised(mask.logit)
+
+
+class _Parts:
+    """What matters among the modules of a network."""
+
+    def __init__(self, modules: list[nn.Module]) -> None:
+        self.modules = modules
+        self.stochastic = [module for module in modules if isinstance(module, Stochastic)]
+        self.masks = [module for module in modules if isinstance(module, LearnableBernoulli)]
+        check_apart(self.stochastic)
+
+
+_ZERO = torch.zeros(())

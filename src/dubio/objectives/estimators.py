@@ -137,8 +137,9 @@ def _with_gradients(
     weights = []
     with torch.no_grad():
         for mask, site in passes.sites.items():
-            keep = torch.sigmoid(mask.logit_along(site.noise, site.units))
-            weights.append(weigh(mask, site.noise, keep).sum_to_size(keep.shape).view(-1))
+            (request,), (noise,) = site.requests, site.noises
+            keep = torch.sigmoid(mask.logit_along(noise, request.units))
+            weights.append(weigh(mask, noise, keep).sum_to_size(keep.shape).view(-1))
     joined: Tensor = _Joined.apply(loss, weights, *(mask.logit for mask in masks))  # type: ignore[no-untyped-call]
     return joined
 

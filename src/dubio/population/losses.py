@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from dubio.noise.interceptor import Interceptor
 from dubio.noise.noise import noise_from
+from dubio.noise.run import Pass, run_pass
 from dubio.objectives.elbo import ELBO
 from dubio.population.given import Origin, Place, Requests, Source, answers
 from dubio.population.stack import Stack
@@ -42,8 +42,7 @@ def _loss(member: nn.Module, x: Tensor, y: Tensor, source: Source) -> Tensor:
         if isinstance(member, ELBO):  # which asks for noise itself
             loss = member(x, y)
         else:
-            with Interceptor(origin(range(1), False), roots=None):
-                loss = member(x, y)
+            loss = run_pass(lambda: member(x, y), Pass(origin(range(1), False), roots=None))
     if not isinstance(loss, Tensor) or loss.dim() > 0:
         what = f"shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
         raise TypeError(f"members: expected a loss of shape (), got {what}; return its mean.")

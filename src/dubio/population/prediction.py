@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from dubio.noise import inputs
-from dubio.noise.interceptor import BatchSize, Interceptor
+from dubio.noise.run import BatchSize, Pass, run_pass
 from dubio.objectives.elbo import ELBO
 from dubio.population.given import GivenNumbers, Origin, Place, Source, answers
 from dubio.population.stack import Stack
@@ -109,6 +109,5 @@ def _outputs(elbo: nn.Module, x: Tensor, source: Source, *, shared: bool) -> Ten
     """What the network of an objective gives under the noise of one draw."""
     assert isinstance(elbo, ELBO)
     numbers: GivenNumbers = Origin(source)(range(1), shared)
-    interceptor = Interceptor(numbers, roots=None, batch=BatchSize(len(x)), evaluating=True)
-    with interceptor:
-        return inputs.choose(inputs.call(elbo.model, x), elbo.select)
+    running = Pass(numbers, roots=None, batch=BatchSize(len(x)), evaluating=True)
+    return run_pass(lambda: inputs.choose(inputs.call(elbo.model, x), elbo.select), running)

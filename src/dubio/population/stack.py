@@ -20,7 +20,9 @@ _Result = TypeVar("_Result")
 Tensors = dict[str, Tensor]
 # What modules keep about themselves, beside their settings.
 _OF_MODULES = set(vars(nn.Module()))
-_OF_OBJECTIVES = {"nll", "kl", "log_prior", "step", "_by_example", "_generator"}
+_OF_OBJECTIVES = {
+    "nll", "kl", "log_prior", "step", "_by_example", "_parts", "_trunk", "_generator",
+}  # fmt: skip
 
 
 class _Held(nn.Module):

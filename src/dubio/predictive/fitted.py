@@ -1,6 +1,6 @@
 """What is fitted on validation data and kept beside a network."""
 
-import zlib
+import math
 from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
@@ -13,17 +13,25 @@ class Fitted(nn.Module):
 
     A state is plain tensors, so that ``torch.save(it.state_dict(), path)`` and
     ``it.load_state_dict(torch.load(path, weights_only=True))`` keep it without a pickle; one of
-    them stands for the class, so that no other class takes it. A value that is not known yet is
-    NaN. Values keep their precision in ``.half()`` and the like: rounding a threshold would void
-    what it promises.
+    them spells the name of the class, so that no other class takes it. A value that is not known
+    yet is NaN. Values keep their precision in ``.half()`` and the like: rounding a threshold would
+    void what it promises.
     """
 
-    kind: Tensor
+    _values: ClassVar[tuple[str, ...]]  # the names of what is fitted
     _fitted_by: ClassVar[str] = "fit"  # the methods that take validation data
 
     def __init__(self) -> None:
         super().__init__()
-        self.register_buffer("kind", torch.tensor(zlib.crc32(type(self).__name__.encode())))
+        for name in self._values:
+            self.register_buffer(name, torch.tensor(math.nan, dtype=torch.float64))
+
+    def get_extra_state(self) -> Tensor:
+        """The name of the class in UTF-8."""
+        return torch.tensor(list(type(self).__name__.encode()), dtype=torch.uint8)
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """Nothing to set: `_load_from_state_dict` has compared the names."""
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         before = dict(self.named_buffers(recurse=False))
@@ -47,12 +55,13 @@ class Fitted(nn.Module):
     def _load_from_state_dict(
         self, state_dict: dict[str, Tensor], prefix: str, *arguments: Any
     ) -> None:
-        saved_kind = state_dict.get(f"{prefix}kind")
-        if saved_kind is not None and int(saved_kind) != int(self.kind):
+        saved_name = state_dict.get(f"{prefix}_extra_state")
+        if saved_name is not None and not torch.equal(saved_name.cpu(), self.get_extra_state()):
             *_, messages = arguments
             messages.append(
-                f"{prefix}kind: expected the state of a {type(self).__name__}, got that of another "
-                "class; load it into the class that was saved"
+                f"{prefix}state: expected that of a {type(self).__name__}, got that of another "
+                f"class, {bytes(saved_name.tolist()).decode()}; load it into the class that was "
+                "saved"
             )
             return
         for name, buffer in self.named_buffers(recurse=False):

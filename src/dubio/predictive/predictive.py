@@ -8,31 +8,15 @@ import math
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import index, itemgetter
-from typing import Protocol, SupportsFloat, SupportsIndex, final
+from typing import SupportsIndex, final
 
 import torch
 from torch import Tensor
 
 from dubio.likelihoods import Likelihood
+from dubio.likelihoods.quantiles import check_probability
+from dubio.noise.protocols import DrawSource
 from dubio.predictive.summary import Summary
-
-
-class DrawSource(Protocol):
-    """Where raw network outputs come from, a chunk of draws at a time."""
-
-    @property
-    def num_draws(self) -> int:
-        """S, the number of draws of every row."""
-
-    @property
-    def num_rows(self) -> int:
-        """B, the number of rows."""
-
-    def chunks(self) -> Iterator[tuple[slice, Tensor]]:
-        """Yields rows and some of their draws, `(S, B, ...)`.
-
-        Blocks of rows follow one another; all the draws of a block come in order before the next.
-        """
 
 
 @final
@@ -117,13 +101,18 @@ class Predictive:
         """The statistics over draws that the properties below derive from."""
         if self._summary is None:
             blocks = []
-            for _, chunks in groupby(self.source.chunks(), key=itemgetter(0)):
+            for _, chunks in self.blocks():
                 block = Summary(self.likelihood)
-                for _, outputs in chunks:
+                for outputs in chunks:
                     block.update(outputs)
                 blocks.append(block)
             self._summary = Summary.concatenate(blocks)
         return self._summary
+
+    def blocks(self) -> Iterator[tuple[slice, Iterator[Tensor]]]:
+        """Yields rows, block by block, and their draws `(S, B, ...)`, chunk by chunk."""
+        for rows, chunks in groupby(self.source.chunks(), key=itemgetter(0)):
+            yield rows, (outputs for _, outputs in chunks)
 
     @property
     def mean(self) -> Tensor:
@@ -205,10 +194,7 @@ class Predictive:
 
     def interval(self, level: float = 0.95) -> tuple[Tensor, Tensor]:
         """The central interval of probability `level`: its low and high end, each `(B, *E)`."""
-        if not (isinstance(level, SupportsFloat) and 0 < level < 1):
-            raise ValueError(
-                f"level: expected a probability in (0, 1), got {level!r}; 0.95 is a common choice"
-            )
+        check_probability("level", level, "0.95 is a common choice")
         low, high = self.quantile([(1 - level) / 2, (1 + level) / 2])
         return low, high
 
@@ -221,24 +207,20 @@ class Predictive:
         Args:
             y: One target per row, `(B, *E)`; integer class labels for `Categorical`.
         """
-        if not isinstance(y, Tensor):
-            raise TypeError(
-                f"y: expected a tensor, got {type(y).__name__}; make one with torch.as_tensor"
-            )
-        rows = self.source.num_rows
-        if y.shape[:1] != (rows,):
-            raise ValueError(
-                f"y: expected one target for each of {rows} rows, got shape {tuple(y.shape)}; "
-                "pass the targets of the very rows that were predicted"
-            )
+        self._check_rows(y)
         blocks = []
-        for block, chunks in groupby(self.source.chunks(), key=itemgetter(0)):
+        for rows, chunks in self.blocks():
             total = torch.tensor(-math.inf)
-            for _, outputs in chunks:
-                logs = self.likelihood.log_prob(outputs, y[block])  # (S, B)
+            for outputs in chunks:
+                logs = self.likelihood.log_prob(outputs, y[rows])  # (S, B)
                 total = torch.logaddexp(total.to(logs), logs.logsumexp(0))
             blocks.append(total)
         return torch.cat(blocks) - math.log(self.num_draws)
+
+    def check_targets(self, y: Tensor) -> None:
+        """Raises an error if these are not the targets of the rows, as `log_prob` takes them."""
+        self._check_rows(y)
+        self.likelihood.check_targets(y, self.mean.unsqueeze(0))
 
     def sample(self, n: int = 1, generator: torch.Generator | None = None) -> Tensor:
         """Draws n targets per row, `(n, B, ...)`, each from the likelihood of a random draw."""
@@ -250,6 +232,14 @@ class Predictive:
             len(draws), (n, len(rows)), generator=generator, device=draws.device
         )  # (n, B)
         return self.likelihood.sample(draws[picks, rows], generator)
+
+    def _check_rows(self, y: Tensor) -> None:
+        rows = self.source.num_rows
+        if isinstance(y, Tensor) and y.shape[:1] != (rows,):
+            raise ValueError(
+                f"y: expected one target for each of {rows} rows, got shape {tuple(y.shape)}; "
+                "pass the targets of the very rows that were predicted"
+            )
 
     def _stored(self, quantity: str) -> StoredDraws:
         if isinstance(self.source, StoredDraws):

@@ -1,17 +1,12 @@
 """Validation data: predictions, from `predict` or as plain tensors, and targets that fit them."""
 
 import math
-from dataclasses import replace
-from itertools import groupby
-from operator import itemgetter
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
-from dubio.likelihoods import Bernoulli, Categorical, HeteroscedasticGaussian, Likelihood
+from dubio.likelihoods import Categorical, HeteroscedasticGaussian, Likelihood
 from dubio.likelihoods.discrete import check_probabilities
-from dubio.likelihoods.likelihood import check_targets
 from dubio.predictive.predictive import Predictive, StoredDraws
 
 Labels = Predictive | Tensor  # or the probabilities of K classes, (B, ..., K)
@@ -75,8 +70,8 @@ def log_mean(p: Predictive) -> Tensor:
     Logarithms are what is averaged, so that it is exact where a probability underflows.
     """
     blocks = []
-    for _, chunks in groupby(p.source.chunks(), key=itemgetter(0)):
-        parts = [_log_probabilities(p.likelihood, outputs).logsumexp(0) for _, outputs in chunks]
+    for _, chunks in p.blocks():
+        parts = [p.likelihood.log_by_label(outputs).logsumexp(0) for outputs in chunks]
         blocks.append(torch.stack(parts).logsumexp(0))
     logs = torch.cat(blocks) - math.log(p.num_draws)
     if bool(logs.isnan().any()):
@@ -86,46 +81,17 @@ def log_mean(p: Predictive) -> Tensor:
 
 def from_logs(likelihood: Likelihood, logs: Tensor) -> Predictive:
     """The prediction of a single draw with these log probabilities, labels last."""
-    if isinstance(likelihood, Categorical):
-        outputs = logs.movedim(-1, likelihood.dim)
-        return Predictive(Categorical(likelihood.dim), StoredDraws(outputs.unsqueeze(0)))
-    return Predictive(Bernoulli(), StoredDraws((logs[..., 1] - logs[..., 0]).unsqueeze(0)))
+    of_logits, outputs = likelihood.from_log_by_label(logs)
+    return Predictive(of_logits, StoredDraws(outputs.unsqueeze(0)))
 
 
 def likeliest(p: Predictive) -> Tensor:
     """The label with the largest averaged probability, `(B, ...)`."""
-    if isinstance(p.likelihood, Categorical):
-        return p.mean.argmax(p.likelihood.dim)
-    return (p.mean > 0.5).long()
-
-
-def check_labels(p: Predictive, y: Tensor) -> Tensor:
-    """Labels that belong to the prediction, as integers `(B, ...)`; complains of others."""
-    assert isinstance(p.likelihood, Categorical | Bernoulli)
-    likelihood = replace(p.likelihood, outputs="probabilities")
-    Predictive(likelihood, StoredDraws(p.mean.unsqueeze(0))).log_prob(y)  # looks at y closely
-    return y.long()
+    return p.likelihood.labels(p.mean).long()
 
 
 def check_numbers(p: Predictive, y: Tensor) -> None:
-    """Complain about real targets that do not belong to the prediction."""
-    if not isinstance(y, Tensor):
-        raise TypeError(
-            f"y: expected a tensor, got {type(y).__name__}; make one with torch.as_tensor"
-        )
-    check_targets(y, p.mean.shape, p.mean)
+    """Complain about real targets that do not belong to the prediction, or are not finite."""
+    p.likelihood.check_targets(y, p.mean.unsqueeze(0))
     if not bool(y.isfinite().all() and p.mean.isfinite().all()):
         raise ValueError("y: expected finite targets and predictions, got others; remove the rows")
-
-
-def _log_probabilities(likelihood: Likelihood, outputs: Tensor) -> Tensor:
-    """Per draw and label, labels last: `(S, B, ..., K)`, in float64."""
-    if isinstance(likelihood, Categorical):
-        axis = likelihood.dim + 1 if likelihood.dim >= 0 else likelihood.dim
-        return likelihood.log_probabilities(outputs).movedim(axis, -1).double()
-    assert isinstance(likelihood, Bernoulli)
-    likelihood.check(outputs)
-    yes = outputs.double()
-    if likelihood.outputs == "probabilities":
-        return torch.stack([1 - yes, yes], dim=-1).log()
-    return F.logsigmoid(torch.stack([-yes, yes], dim=-1))

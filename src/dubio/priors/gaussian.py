@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Self, final
 
+import torch
 from torch import Tensor, nn
 
 from dubio.noise.stochastic import Stochastic
-from dubio.priors.prior import Mean, Prior, finite, log, positive, shown, squares, sum_of_logs
+from dubio.priors.prior import Mean, Prior, finite, log, positive, shown, sum_of_logs
 
 
 @final
@@ -46,16 +47,22 @@ class Gaussian(Prior):
     def kl(self, offset: Tensor, deviation: Tensor, noise: Tensor | None) -> Tensor:
         """Σ log(s/σ) + (σ² + (μ − m)²)/(2s²) − ½."""
         constant = offset.numel() * (log(self.sigma) - 0.5)
-        second_moments = squares(deviation) + squares(offset)
-        return second_moments / (2 * self.sigma**2) - sum_of_logs(deviation) + constant
+        second_moments = torch.addcmul(deviation * deviation, offset, offset).sum()
+        return second_moments * (0.5 / self.sigma**2) - (sum_of_logs(deviation) - constant)
 
-    def slopes(
-        self, offset: Tensor, deviation: Tensor, noise: Tensor | None, factor: float
-    ) -> tuple[Tensor, Tensor]:
+    def add_slopes(
+        self,
+        of_mean: Tensor,
+        of_deviation: Tensor,
+        offset: Tensor,
+        deviation: Tensor,
+        noise: Tensor | None,
+        factor: float,
+    ) -> None:
         """(μ − m)/s² and σ/s² − 1/σ."""
         precision = factor * self.sigma**-2
-        of_deviation = deviation.reciprocal().mul_(-factor)
-        return offset * precision, of_deviation.add_(deviation, alpha=precision)
+        of_mean.add_(offset, alpha=precision)
+        of_deviation.add_(deviation, alpha=precision).sub_(deviation.reciprocal(), alpha=factor)
 
     def __repr__(self) -> str:
         return f"Gaussian({self.sigma:g}{shown(self.mean)})"

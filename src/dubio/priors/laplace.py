@@ -39,13 +39,20 @@ class Laplace(Prior):
         constant = offset.numel() * (log(2 * self.scale) - 0.5 * math.log(2 * math.pi * math.e))
         return distance / self.scale - sum_of_logs(deviation) + constant
 
-    def slopes(
-        self, offset: Tensor, deviation: Tensor, noise: Tensor | None, factor: float
-    ) -> tuple[Tensor, Tensor]:
+    def add_slopes(
+        self,
+        of_mean: Tensor,
+        of_deviation: Tensor,
+        offset: Tensor,
+        deviation: Tensor,
+        noise: Tensor | None,
+        factor: float,
+    ) -> None:
         """erf(δ/(σ√2))/b and √(2/π)·exp(−δ²/2σ²)/b − 1/σ: what depends on both cancels."""
         bell, erf = _folded(offset, deviation)
-        of_deviation = bell.mul_(factor / self.scale).sub_(deviation.reciprocal(), alpha=factor)
-        return erf.mul_(factor / self.scale), of_deviation
+        of_mean.add_(erf, alpha=factor / self.scale)
+        of_deviation.add_(bell, alpha=factor / self.scale)
+        of_deviation.sub_(deviation.reciprocal(), alpha=factor)
 
     def __repr__(self) -> str:
         return f"Laplace({self.scale:g}{shown(self.mean)})"

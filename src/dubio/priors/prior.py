@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from dubio.noise.vectorised import vectorised
+from dubio.noise.vectorised import is_vectorised
 
 Mean = float | Mapping[str, Tensor]
 
@@ -34,10 +34,16 @@ class Prior(ABC):
         """The divergence, or its estimate, in nats, summed over weights: a number."""
 
     @abstractmethod
-    def slopes(
-        self, offset: Tensor, deviation: Tensor, noise: Tensor | None, factor: float
-    ) -> tuple[Tensor, Tensor]:
-        """Its derivatives by μ and by σ of each weight, times a factor, in new tensors."""
+    def add_slopes(
+        self,
+        of_mean: Tensor,
+        of_deviation: Tensor,
+        offset: Tensor,
+        deviation: Tensor,
+        noise: Tensor | None,
+        factor: float,
+    ) -> None:
+        """Add its derivatives by μ and by σ of each weight, times a factor, to these tensors."""
 
 
 def positive(name: str, value: float) -> None:
@@ -73,7 +79,9 @@ def log(value: float | Tensor) -> float | Tensor:
 def sum_of_logs(values: Tensor) -> Tensor:
     """Σ log v, with one logarithm for the product of four numbers where it cannot overflow."""
     quarter, left = divmod(values.numel(), 4)
-    if vectorised() or quarter < 256 or values.device.type != "cpu":  # too few to gain by it
+    if (
+        is_vectorised(values) or quarter < 256 or values.device.type != "cpu"
+    ):  # too few to gain by it
         return values.log().sum()
     low, high = torch.aminmax(values)
     if low < 1e-9 or high > 1e9:

@@ -56,16 +56,24 @@ class ScaleMixture(Prior):
         constant = offset.numel() * (log(wide) - log(share))
         return constant - 0.5 * squares(noise) - sum_of_logs(deviation) - log_p
 
-    def slopes(
-        self, offset: Tensor, deviation: Tensor, noise: Tensor | None, factor: float
-    ) -> tuple[Tensor, Tensor]:
+    def add_slopes(
+        self,
+        of_mean: Tensor,
+        of_deviation: Tensor,
+        offset: Tensor,
+        deviation: Tensor,
+        noise: Tensor | None,
+        factor: float,
+    ) -> None:
         """−d log p/dw and −1/σ − ε·d log p/dw, where −d log p/dw = w·E[1/σ_component² | w]."""
         assert noise is not None
         w = torch.addcmul(offset, deviation, noise)
         (_, wide), (_, narrow) = self._components()
         precision = self._log_odds(w).sigmoid_().mul_(narrow**-2 - wide**-2).add_(wide**-2)
-        of_w = w.mul_(precision).mul_(factor)
-        return of_w, (of_w * noise).sub_(deviation.reciprocal(), alpha=factor)
+        of_w = w.mul_(precision)
+        of_mean.add_(of_w, alpha=factor)
+        of_deviation.addcmul_(of_w, noise, value=factor)
+        of_deviation.sub_(deviation.reciprocal(), alpha=factor)
 
     def _components(self) -> tuple[tuple[float, float], tuple[float, float]]:
         """Share and standard deviation of the wide component, and of the narrow one."""

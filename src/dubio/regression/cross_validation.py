@@ -33,13 +33,9 @@ class BayesianDropoutRegressionCV(DropoutRegression):
 
     Attributes:
         mse_path_: Mean squared error of every rate, λ0 and fold.
-        coef_: As in `BayesianDropoutRegression`, for the best pair and all rows.
-        intercept_: As there.
         drop_: The best rate.
-        prior_precision_: The best λ0.
-        posterior_: As there.
-        n_features_in_: As there.
-        feature_names_in_: As there.
+        prior_precision_: The best λ0. Other attributes are those of `BayesianDropoutRegression`,
+            for the best pair and all rows.
     """
 
     def __init__(

@@ -80,7 +80,7 @@ class PrimalFactor(Factor):
 
     def quadratic(self, rows: Array) -> Array:
         """|L⁻¹u|²."""
-        return _squares(self._lower, rows.T)
+        return np.asarray(np.square(_triangular(self._lower, rows.T)).sum(0))
 
     def sample(self, draws: int, rng: np.random.Generator) -> Array:
         """L⁻ᵀz with standard normal z."""
@@ -201,8 +201,3 @@ def _inverse(lower: Array) -> Array:
     inverse, _ = linalg.lapack.dpotri(lower, lower=True)  # its upper half is zero
     inverse += np.tril(inverse, -1).T
     return np.asarray(inverse.T)
-
-
-def _squares(lower: Array, columns: Array) -> Array:
-    """|L⁻¹v|² for each column v."""
-    return np.asarray(np.square(_triangular(lower, columns)).sum(0))

@@ -6,6 +6,7 @@ with the same names.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import final
 
 import numpy as np
@@ -16,6 +17,7 @@ from dubio.regression.prior import Array
 
 
 @final
+@dataclass(frozen=True, eq=False, repr=False)
 class StudentT:
     """y | x for each row: an equal mixture over S masks of Student's t distributions.
 
@@ -25,7 +27,7 @@ class StudentT:
     Shapes: `B` rows; `*E` is empty for one target and `(K,)` for several, which are independent
     given the mask.
 
-    Args:
+    Attributes:
         freedom: The degrees of freedom, common to all.
         location: The centres, `(S, B, *E)`.
         scale: Their scales, `(S, B, *E)`.
@@ -34,21 +36,12 @@ class StudentT:
         aleatoric: The expected variance of the noise, `(B, *E)`.
     """
 
-    def __init__(
-        self,
-        freedom: float,
-        location: Array,
-        scale: Array,
-        mean: Array,
-        epistemic: Array,
-        aleatoric: Array,
-    ) -> None:
-        self.freedom = freedom
-        self.location = location
-        self.scale = scale
-        self.mean = mean
-        self.epistemic = epistemic
-        self.aleatoric = aleatoric
+    freedom: float
+    location: Array
+    scale: Array
+    mean: Array
+    epistemic: Array
+    aleatoric: Array
 
     def __repr__(self) -> str:
         masks, shape = len(self.location), self.mean.shape

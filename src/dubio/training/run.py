@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from copy import deepcopy
+from dataclasses import dataclass, field
 from typing import Any, final
 
 from torch import nn
@@ -15,42 +16,33 @@ from dubio.training.random_state import RandomState
 
 
 @final
+@dataclass(eq=False)
 class Run:
     """The state of a run, in memory and as a dict of plain values.
 
-    Args:
+    Attributes:
         objective: What is minimised.
         optimizer: What moves its parameters.
         schedule: What moves the learning rate.
-        batches: The data.
+        data: Its batches.
         random: All sources of random numbers.
         epochs: How many epochs there are to be, at most.
         patience: After how many epochs without a better validation to stop.
-
-    Attributes:
         history: The epochs that are done.
         step: How many steps of the current epoch are done.
     """
 
-    def __init__(
-        self,
-        objective: nn.Module,
-        optimizer: Optimizer,
-        schedule: LRScheduler | None,
-        batches: Batches,
-        random: RandomState,
-        epochs: int,
-        patience: int | None,
-    ) -> None:
-        self._objective = objective
-        self._optimizer = optimizer
-        self._schedule = schedule
-        self._batches = batches
-        self._random = random
-        self._epochs = epochs
-        self._patience = patience
-        self.history = History()
-        self._best: dict[str, Any] | None = None
+    objective: nn.Module
+    optimizer: Optimizer
+    schedule: LRScheduler | None
+    data: Batches
+    random: RandomState
+    epochs: int
+    patience: int | None
+    history: History = field(default_factory=History, init=False)
+    _best: dict[str, Any] | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
         self._begin_epoch()
 
     def _begin_epoch(self) -> None:
@@ -59,7 +51,7 @@ class Run:
         self._sums: list[float] = []
         self._learning_rate = 0.0
         self._started = time.monotonic()
-        self._random_at_start = self._random_now = self._random.get()
+        self._random_at_start = self._random_now = self.random.get()
 
     @property
     def epoch(self) -> int:
@@ -69,18 +61,18 @@ class Run:
     @property
     def finished(self) -> bool:
         """Whether all epochs are done, or patience has run out."""
-        if self._patience is not None:
+        if self.patience is not None:
             best = self.history.best
-            if len(self.history) - (best.epoch if best else 0) >= self._patience:
+            if len(self.history) - (best.epoch if best else 0) >= self.patience:
                 return True
-        return len(self.history) >= self._epochs
+        return len(self.history) >= self.epochs
 
     @property
     def steps_left(self) -> int | None:
         """How many steps are to come, at most, if known."""
-        if self._batches.steps is None:
+        if self.data.steps is None:
             return None
-        return (self._epochs - len(self.history)) * self._batches.steps - self.step
+        return (self.epochs - len(self.history)) * self.data.steps - self.step
 
     def batches(self) -> Iterator[Batch]:
         """The batches of the current epoch that are still to be done.
@@ -88,10 +80,10 @@ class Run:
         In mid-epoch the data are started with the random numbers of the epoch's start, which give
         the same batches again; then all goes on with the random numbers of the moment.
         """
-        self._random.set(self._random_at_start)
-        batches = self._batches.start(skip=self.step)
+        self.random.set(self._random_at_start)
+        batches = self.data.start(skip=self.step)
         if self.step > 0:
-            self._random.set(self._random_now)
+            self.random.set(self._random_now)
         return batches
 
     def end_step(self, rows: int, values: list[float]) -> None:
@@ -100,7 +92,7 @@ class Run:
             self._sums = [0.0] * len(values)
         self._sums = [total + rows * value for total, value in zip(self._sums, values, strict=True)]
         self._rows += rows
-        self._learning_rate = float(self._optimizer.param_groups[0]["lr"])
+        self._learning_rate = float(self.optimizer.param_groups[0]["lr"])
         self.step += 1
 
     def end_epoch(self, validation: float | None) -> Epoch:
@@ -113,22 +105,22 @@ class Run:
         seconds = time.monotonic() - self._started
         epoch = Epoch(self.epoch, loss, nll, kl, validation, self._learning_rate, seconds)
         self.history.append(epoch)
-        if self._patience is not None and self.history.best is epoch:
-            self._best = deepcopy(self._objective.state_dict())
+        if self.patience is not None and self.history.best is epoch:
+            self._best = deepcopy(self.objective.state_dict())
         self._begin_epoch()
         return epoch
 
     def restore_best(self) -> None:
         """Give the objective its best weights, if it was watched for them."""
         if self._best is not None:
-            self._objective.load_state_dict(self._best)
+            self.objective.load_state_dict(self._best)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything, in types that ``torch.load(weights_only=True)`` takes."""
         return {
-            "objective": self._objective.state_dict(),
-            "optimizer": self._optimizer.state_dict(),
-            "schedule": self._schedule.state_dict() if self._schedule else None,
+            "objective": self.objective.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "schedule": self.schedule.state_dict() if self.schedule else None,
             "history": self.history.rows(),
             "best": self._best,
             "epoch": {
@@ -138,18 +130,18 @@ class Run:
                 "learning_rate": self._learning_rate,
                 "seconds": time.monotonic() - self._started,
                 "random_at_start": self._random_at_start,
-                "random_now": self._random.get(),
+                "random_now": self.random.get(),
             },
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there."""
-        self._objective.load_state_dict(state["objective"])
-        if self._schedule is not None:
-            self._optimizer.zero_grad()
-            self._optimizer.step()  # moves nothing; else the schedule warns of coming first
-            self._schedule.load_state_dict(state["schedule"])
-        self._optimizer.load_state_dict(state["optimizer"])
+        self.objective.load_state_dict(state["objective"])
+        if self.schedule is not None:
+            self.optimizer.zero_grad()
+            self.optimizer.step()  # moves nothing; else the schedule warns of coming first
+            self.schedule.load_state_dict(state["schedule"])
+        self.optimizer.load_state_dict(state["optimizer"])
         self.history = History(Epoch(**row) for row in state["history"])
         self._best = state["best"]
         epoch = state["epoch"]
@@ -158,4 +150,4 @@ class Run:
         self._learning_rate = epoch["learning_rate"]
         self._started = time.monotonic() - epoch["seconds"]
         self._random_at_start, self._random_now = epoch["random_at_start"], epoch["random_now"]
-        self._random.set(self._random_now)
+        self.random.set(self._random_now)

@@ -7,27 +7,28 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dubio.noise.interceptor import Interceptor, handles, transparent
+from dubio.noise.interceptor import handles, transparent
 from dubio.noise.perturbations import plain_dropout
+from dubio.noise.run import Pass
 
 _multi_head_attention = transparent(F.multi_head_attention_forward)
 
 
 @handles(F.multi_head_attention_forward)
 def _multi_head(
-    interceptor: Interceptor,
+    running: Pass,
     function: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:
     """Look inside, with the dropout of the attention weights switched on."""
-    with interceptor:
+    with running:
         return _multi_head_attention(*args, **{**kwargs, "training": True})
 
 
 @handles(F.scaled_dot_product_attention)
 def _scaled_dot_product(
-    interceptor: Interceptor,
+    running: Pass,
     function: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
@@ -36,7 +37,7 @@ def _scaled_dot_product(
     bound = _sdpa_arguments(*args, **kwargs)
     query, key, value, attn_mask, rate, is_causal, scale, enable_gqa = bound
     if not rate:
-        undropped: Tensor = interceptor.call(function, args, kwargs)
+        undropped: Tensor = running.call(function, args, kwargs)
         return undropped
     if enable_gqa:
         key = key.repeat_interleave(query.size(-3) // key.size(-3), -3)
@@ -52,10 +53,10 @@ def _scaled_dot_product(
     weights = scores.softmax(-1)
     if attn_mask is not None:  # a query that sees no key gets zeros, as torch has it
         weights = weights.masked_fill(scores.isneginf().all(-1, keepdim=True), 0.0)
-    site = interceptor.reach("attention", weights, rate)
+    site = running.reach("attention", weights, rate)
     if site is not None:
-        layout = interceptor.layout(site, weights.shape, weights)
-        weights = interceptor.perturb(plain_dropout(site.index, rate, layout), weights)
+        layout = running.layout(site, weights.shape, weights)
+        weights = running.perturb(plain_dropout(site.index, rate, layout), weights)
     return weights @ value
 
 

@@ -8,9 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dubio.noise.interceptor import Interceptor, handles
+from dubio.noise.interceptor import handles
 from dubio.noise.perturbations import Dropout, alpha_dropout, plain_dropout
-from dubio.noise.vectorised import vectorised
+from dubio.noise.run import Pass
+from dubio.noise.vectorised import is_vectorised
 
 _Maker = Callable[[int, float, Any], Dropout]
 
@@ -53,7 +54,7 @@ _DROPOUTS[F.dropout3d] = ("dropout3d", plain_dropout, _spatial(3))
 
 @handles(*_DROPOUTS)
 def _dropout(
-    interceptor: Interceptor,
+    running: Pass,
     function: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
@@ -67,13 +68,13 @@ def _dropout(
             raise ValueError(f"{kind}: expected a dropout probability in [0, 1], got {rate}.")
     span = spanned(x.dim())
     shape = torch.Size([*x.shape[: x.dim() - span], *(1,) * span])
-    site = interceptor.reach(kind, x, rate, shape)
+    site = running.reach(kind, x, rate, shape)
     if site is None:
         return x
-    perturbation = make(site.index, rate, interceptor.layout(site, shape, x))
+    perturbation = make(site.index, rate, running.layout(site, shape, x))
     if inplace:
-        return interceptor.perturb_in_place(perturbation, x)
-    return interceptor.perturb(perturbation, x)
+        return running.perturb_in_place(perturbation, x)
+    return running.perturb(perturbation, x)
 
 
 def _arguments(
@@ -89,22 +90,24 @@ def _arguments(
 
     Whether the caller asks for training mode is of no interest: the point is to sample anyway.
     """
-    rate = 0.5 if p is None else p if vectorised() else float(p)
+    rate = 0.5 if p is None else p
+    if not (isinstance(rate, Tensor) and is_vectorised(rate)):
+        rate = float(rate)
     return input, rate, inplace or getattr(function, "__name__", "").endswith("_")
 
 
 @handles(F.batch_norm)
 def _batch_norm(
-    interceptor: Interceptor,
+    running: Pass,
     function: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:
     """While a network is evaluated, statistics that it keeps are used and not updated."""
     bound = _SIGNATURE_OF_BATCH_NORM.bind(*args, **kwargs)
-    if interceptor.evaluating and bound.arguments["running_mean"] is not None:
+    if running.evaluating and bound.arguments["running_mean"] is not None:
         bound.arguments["training"] = False
-    return interceptor.call(function, bound.args, bound.kwargs)
+    return running.call(function, bound.args, bound.kwargs)
 
 
 _SIGNATURE_OF_BATCH_NORM = signature(F.batch_norm)

@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dubio.noise.interceptor import Interceptor, handles, transparent
+from dubio.noise.interceptor import handles, transparent
+from dubio.noise.run import Pass
 
 
 @handles(
@@ -36,26 +37,26 @@ from dubio.noise.interceptor import Interceptor, handles, transparent
     Tensor.uniform_,
 )
 def _seeded(
-    interceptor: Interceptor,
+    running: Pass,
     function: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:
-    generator = interceptor.own_randomness(function)
+    generator = running.own_randomness(function)
     if kwargs.get("generator") is None:
         kwargs = {**kwargs, "generator": generator}
-    out = interceptor.call(function, args, kwargs)
-    if interceptor.reach(function.__name__, out, None) is None and not interceptor.watching:
+    out = running.call(function, args, kwargs)
+    if running.reach(function.__name__, out, None) is None and not running.watching:
         raise ValueError(
             f"where: the network calls torch's {function.__name__} itself, which cannot be left "
-            f"out; choose {interceptor.sites[-1].name!r} as well, or dubio.register the module."
+            f"out; choose {running.sites[-1].name!r} as well, or dubio.register the module."
         )
     return out
 
 
 @handles(torch.rand_like, torch.randn_like)
 def _seeded_like(
-    interceptor: Interceptor,
+    running: Pass,
     function: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
@@ -65,7 +66,7 @@ def _seeded_like(
     options.pop("input", None)
     options.pop("memory_format", None)
     sized = torch.rand if function is torch.rand_like else torch.randn
-    return _seeded(interceptor, sized, (x.shape,), options)
+    return _seeded(running, sized, (x.shape,), options)
 
 
 _gumbel_softmax = transparent(F.gumbel_softmax)
@@ -73,11 +74,11 @@ _gumbel_softmax = transparent(F.gumbel_softmax)
 
 @handles(F.gumbel_softmax)
 def _gumbel(
-    interceptor: Interceptor,
+    running: Pass,
     function: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:
     """Look inside, where the random numbers are drawn."""
-    with interceptor:
+    with running:
         return _gumbel_softmax(*args, **kwargs)

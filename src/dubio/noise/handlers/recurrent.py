@@ -7,13 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dubio.noise.interceptor import Interceptor, handles
+from dubio.noise.interceptor import handles
 from dubio.noise.perturbations import plain_dropout
+from dubio.noise.run import Pass
 
 
 @handles(torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)
 def _recurrent(
-    interceptor: Interceptor,
+    running: Pass,
     function: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
@@ -27,7 +28,7 @@ def _recurrent(
         x, hidden, weights, biases, layers, rate, _, bidirectional, batch_first = args
         batch_sizes = None
     if not rate or layers == 1:
-        return interceptor.call(function, args, kwargs)
+        return running.call(function, args, kwargs)
     directions = 2 if bidirectional else 1
     states = hidden if isinstance(hidden, (list, tuple)) else (hidden,)
     per_layer = len(weights) // layers
@@ -38,27 +39,27 @@ def _recurrent(
         own = list(weights[layer * per_layer : (layer + 1) * per_layer])
         common = (start, own, biases, 1, 0.0, False, bidirectional)
         call = (x, batch_sizes, *common) if packed else (x, *common, batch_first)
-        x, *ends = interceptor.call(function, call, {})
+        x, *ends = running.call(function, call, {})
         for collected, end in zip(finals, ends, strict=True):
             collected.append(end)
         if layer < layers - 1:
-            x = _between_layers(interceptor, function.__name__, x, rate, batch_first, batch_sizes)
+            x = _between_layers(running, function.__name__, x, rate, batch_first, batch_sizes)
     return (x, *(torch.cat(final) for final in finals))
 
 
 def _between_layers(
-    interceptor: Interceptor,
+    running: Pass,
     kind: str,
     x: Tensor,
     rate: float,
     batch_first: bool,
     batch_sizes: Tensor | None,
 ) -> Tensor:
-    site = interceptor.reach(kind, x, rate)
+    site = running.reach(kind, x, rate)
     if site is None:
         return x
     if batch_sizes is None:
-        layout = interceptor.layout(site, x.shape, x, axis=0 if batch_first else 1)
+        layout = running.layout(site, x.shape, x, axis=0 if batch_first else 1)
     else:
-        layout = replace(interceptor.packed_layout(x, batch_sizes), grows=True)
-    return interceptor.perturb(plain_dropout(site.index, rate, layout), x)
+        layout = replace(running.packed_layout(x, batch_sizes), grows=True)
+    return running.perturb(plain_dropout(site.index, rate, layout), x)

@@ -1,0 +1,388 @@
+"""One pass of a network under the noise of one draw: what it meets, and what is drawn there."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from dubio.noise.eager import without_compilation
+from dubio.noise.interceptor import Interceptor
+from dubio.noise.layout import BatchAxis, Layout, Probe, likely_batch_axis
+from dubio.noise.modes import sampling_mode
+from dubio.noise.perturbations import Draw
+from dubio.noise.protocols import Distribution, Executor, Perturbation, RandomNumbers
+from dubio.noise.sites import Namer, Site, Sites, inside_checkpoint, rows_of_outermost_call
+
+_Result = TypeVar("_Result")
+
+
+class Request(NamedTuple):
+    """Noise that a module asks for.
+
+    Attributes:
+        distribution: What to draw.
+        shape: Its shape for one draw, without sharing.
+        rows: The axis of the batch; None for noise that all rows have in common.
+        units: The axis of the units.
+    """
+
+    distribution: Distribution
+    shape: torch.Size
+    rows: int | None
+    units: int
+
+
+class OwnSite(NamedTuple):
+    """The name of a module with noise of its own, what it asked for and what it was given."""
+
+    name: str
+    requests: tuple[Request, ...]
+    noises: tuple[Tensor, ...]
+
+
+@dataclass(frozen=True)
+class BatchSize:
+    """What is known of the batch: its rows, and what passes over few of them have shown."""
+
+    rows: int
+    probes: tuple[Probe, ...] = ()
+
+    def axis(self, site: int, shape: torch.Size) -> BatchAxis | None:
+        """The axis of the batch in the noise of a site; None if there is none."""
+        if site < len(self.probes) and self.probes[site].forwards.dim() == len(shape):
+            return self.probes[site].batch_axis(shape, self.rows)
+        return likely_batch_axis(shape, self.rows)
+
+
+class Plainly:
+    """Carries functions out as they are, for one draw."""
+
+    def perturb(self, perturbation: Perturbation, numbers: RandomNumbers, x: Tensor) -> Tensor:
+        """Apply the noise of the one draw."""
+        return perturbation(numbers, x)[0]
+
+    def perturb_in_place(
+        self, perturbation: Perturbation, numbers: RandomNumbers, x: Tensor
+    ) -> Tensor:
+        """Apply the noise of the one draw to x itself."""
+        return x.copy_(perturbation(numbers, x)[0])
+
+    def call(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Call the function."""
+        return function(*args, **kwargs)
+
+    def own_randomness(self, name: str) -> None:
+        """Nothing to note: the next draw calls the network again."""
+
+
+_PLAINLY = Plainly()
+_current: ContextVar["Pass | None"] = ContextVar("pass", default=None)
+
+
+def current_pass() -> "Pass | None":
+    """The pass at work around the caller, if any."""
+    return _current.get()
+
+
+@contextmanager
+def outside_of_passes() -> Iterator[None]:
+    """Let torch functions be called as they are, whatever pass is at work."""
+    token = _current.set(None)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+@contextmanager
+def no_gradients() -> Iterator[None]:
+    """No gradients, and the same operations inside of inference mode as outside."""
+    with torch.inference_mode(False), torch.no_grad():
+        yield
+
+
+class Pass:
+    """Everything inside of this context runs under the noise of one draw.
+
+    Modules with noise of their own ask for it. All other noise is put in place by an interceptor.
+
+    Args:
+        numbers: The random numbers of that draw.
+        intercept: Whether noise that is not dubio's is replaced as well.
+        roots: The networks that run, for the names of sites; None if nobody will read them.
+        chosen: Which sites are noisy; None for all.
+        batch: What is known of the batch.
+        executor: How functions are carried out.
+        evaluating: Whether batch normalisation must use its statistics and leave them alone.
+        watching: Whether the pass is only to be looked at, and no site noisy.
+        learning: Whether divergences at the noise of this pass will be asked for after it.
+        gate: How learnable masks make zeros and ones of their noise; None for their own way.
+        again: A pass whose own noise this one has, too.
+
+    Attributes:
+        sites: The sites reached so far.
+        noise_shapes: The shape of the noise at each of them, before any sharing.
+        tensors: What noise would have acted on at the sites that were not chosen.
+        own: What modules with noise of their own have drawn.
+        memory: What modules have computed once for all of their calls in this pass.
+        first_input: What the first learnable mask was called with, if there is a gate.
+    """
+
+    def __init__(
+        self,
+        numbers: RandomNumbers,
+        *,
+        intercept: bool = True,
+        roots: Sequence[nn.Module] | None = (),
+        chosen: Callable[[Site], bool] | None = None,
+        batch: BatchSize | None = None,
+        executor: Executor = _PLAINLY,
+        evaluating: bool = False,
+        watching: bool = False,
+        learning: bool = False,
+        gate: Any = None,
+        again: Self | None = None,
+    ) -> None:
+        self.evaluating = evaluating
+        self.watching = watching
+        self.learning = learning
+        self.gate = gate
+        self.first_input: Tensor | None = None
+        self.sites = Sites()
+        self.noise_shapes: list[torch.Size] = []
+        self.tensors: list[Tensor] = []
+        self.own: dict[nn.Module, OwnSite] = {} if again is None else again.own
+        self.memory: dict[nn.Module, Any] = {} if again is None else dict(again.memory)
+        self._numbers = numbers
+        self._intercept = intercept
+        self._namer = None if roots is None else Namer(roots)
+        self._chosen = chosen
+        self._batch = batch
+        self._executor = executor
+        self._own_sites: dict[nn.Module, int] = {}
+        self._own_calls: dict[nn.Module, int] = {}
+        # whether nobody will ask for sites, and so none need be noted
+        self._unseen = not intercept and roots is None and chosen is None and not watching
+        self._left: list[Callable[[], None]] = []
+        self._learning_around = False
+
+    def __enter__(self) -> Self:
+        token = _current.set(self)
+        self._learning_around = torch.is_grad_enabled()
+        if not self._intercept:
+            self._left.append(lambda: _current.reset(token))
+            return self
+        stack = ExitStack()
+        stack.callback(_current.reset, token)
+        stack.enter_context(without_compilation())
+        stack.enter_context(Interceptor(self))
+        self._left.append(stack.close)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._left.pop()()
+
+    @property
+    def in_charge(self) -> bool:
+        """Whether it is the innermost pass at work."""
+        return _current.get() is self
+
+    @property
+    def shared(self) -> bool:
+        """Whether all rows of a batch share the noise."""
+        return self._numbers.shared
+
+    @contextmanager
+    def recalled(self) -> Iterator[None]:
+        """Let modules ask for the noise of this pass again, after it; nothing is intercepted."""
+        token = _current.set(self)
+        try:
+            yield
+        finally:
+            _current.reset(token)
+
+    def call(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Call a torch function that is not to be intercepted again."""
+        return self._executor.call(function, args, kwargs)
+
+    def reach(
+        self,
+        kind: str,
+        x: Tensor,
+        rate: float | None,
+        noise_shape: torch.Size | None = None,
+        owner: nn.Module | None = None,
+    ) -> Site | None:
+        """Note that a site is reached; None if it was not chosen to be noisy."""
+        self.check_checkpoint(kind)
+        name, module = (kind, owner) if self._namer is None else self._namer.name(kind, owner)
+        site = Site(len(self.sites), name, kind, rate, tuple(x.shape), module)
+        self.sites.append(site)
+        self.noise_shapes.append(x.shape if noise_shape is None else noise_shape)
+        if not self.watching and (self._chosen is None or self._chosen(site)):
+            return site
+        self.tensors.append(x)
+        return None
+
+    def layout(self, site: Site, shape: torch.Size, x: Tensor, axis: int | None = None) -> Layout:
+        """How noise of this shape, without sharing, is drawn at a site that acts on x.
+
+        ``axis`` is the axis of the batch where the caller knows it.
+        """
+        if not self._numbers.shared or isinstance(x, nn.Parameter) or not shape:
+            return Layout(shape)
+        found = self._axis_of_batch(site, shape) if axis is None else BatchAxis(axis)
+        return Layout(shape) if found is None else found.layout(shape, x.device)
+
+    def _axis_of_batch(self, site: Site, shape: torch.Size) -> BatchAxis | None:
+        batch = self._batch or BatchSize(rows_of_outermost_call() or shape[0])
+        return batch.axis(site.index, shape)
+
+    def own_noise(
+        self,
+        module: nn.Module,
+        requests: tuple[Request, ...],
+        x: Tensor,
+        rate: Callable[[], float | None],
+        owner: nn.Module,
+    ) -> tuple[Tensor, ...] | None:
+        """The noise of a module, the same however often it is called; None if left out.
+
+        All noises of an owner are one site.
+        """
+        index = self._own_sites.get(owner)
+        if index is None:  # also in a pass that has its noise from another
+            index = self._own_sites[owner] = self._reach_own(owner, requests[0].shape, x, rate)
+        known = self.own.get(module)
+        if known is not None:
+            self.check_checkpoint(known.name)
+            self._check_same_shape(known, requests)
+            return tuple(map(_for_gradients, known.noises))
+        if index < 0:
+            return None
+        precise = x if x.dtype.itemsize >= 4 else x.float()  # rates are not to be rounded
+        noises = []
+        for distribution, shape, rows, _ in requests:
+            if rows is not None and self._numbers.shared:
+                shape = torch.Size([*shape[:rows], 1, *shape[rows + 1 :]])
+            call = self._own_calls.get(owner, 0)
+            self._own_calls[owner] = call + 1
+            if self._unseen and distribution != "bernoulli":
+                draw = getattr(self._numbers, distribution)
+                noises.append(draw((index, call), shape, precise)[0])
+            else:
+                noises.append(self.perturb(Draw(index, call, distribution, Layout(shape)), precise))
+        name = type(owner).__name__ if self._unseen else self.sites[index].name
+        known = self.own[module] = OwnSite(name, requests, tuple(noises))
+        return known.noises
+
+    def _reach_own(
+        self, owner: nn.Module, shape: torch.Size, x: Tensor, rate: Callable[[], float | None]
+    ) -> int:
+        """The number of a module's own site; negative if it was not chosen to be noisy."""
+        if self._unseen:
+            self.check_checkpoint(type(owner).__name__)
+            return len(self._own_sites)
+        known_rate = None if self._namer is None else rate()
+        site = self.reach(type(owner).__name__, x, known_rate, shape, owner)
+        return -1 if site is None else site.index
+
+    def check_checkpoint(self, kind: str) -> None:
+        """Complain about noise in a block that torch will compute again for the gradient.
+
+        Torch has hooks at work there; in its reentrant form gradients are off inside of the block,
+        and on around it.
+        """
+        if torch.is_grad_enabled():
+            suspected = torch._C._autograd._top_saved_tensors_default_hooks(False) is not None
+        else:
+            suspected = self._learning_around
+        if suspected and inside_checkpoint():
+            raise NotImplementedError(
+                f"{kind}: noise inside of torch.utils.checkpoint would be drawn anew when the "
+                f"block is computed again for the gradient, outside of this noise; leave "
+                f"checkpointing out, or enter the noise without gradients."
+            )
+
+    def _check_same_shape(self, known: OwnSite, requests: tuple[Request, ...]) -> None:
+        for (_, first, rows, _), (_, shape, _, _) in zip(known.requests, requests, strict=True):
+            if self._numbers.shared and rows is not None:  # the number of rows is free
+                first, shape = (torch.Size([*s[:rows], 1, *s[rows + 1 :]]) for s in (first, shape))
+            if first != shape:
+                raise ValueError(
+                    f"{known.name}: one mask is used for tensors of different shapes, "
+                    f"{tuple(first)} and {tuple(shape)}; give each layer a mask of its own, with "
+                    f"mask.tied() if they are to share a rate."
+                )
+
+    def packed_layout(self, x: Tensor, batch_sizes: Tensor) -> Layout:
+        """How noise is drawn for a packed sequence: if shared, one row of it per time step."""
+        if not self._numbers.shared:
+            return Layout(x.shape)
+        steps = torch.arange(len(batch_sizes), device=x.device)
+        return Layout(
+            torch.Size([len(batch_sizes), *x.shape[1:]]),
+            axis=0,
+            index=steps.repeat_interleave(batch_sizes.to(x.device)),
+        )
+
+    def perturb(self, perturbation: Perturbation, x: Tensor) -> Tensor:
+        """Apply noise to x."""
+        if not self._intercept:
+            return self._executor.perturb(perturbation, self._numbers, x)
+        with outside_of_passes():
+            return self._executor.perturb(perturbation, self._numbers, x)
+
+    def perturb_in_place(self, perturbation: Perturbation, x: Tensor) -> Tensor:
+        """Apply noise to x itself."""
+        with outside_of_passes():
+            return self._executor.perturb_in_place(perturbation, self._numbers, x)
+
+    def own_randomness(self, function: Callable[..., Any]) -> torch.Generator:
+        """What random numbers that the network draws by itself are to come from."""
+        self._executor.own_randomness(f"torch's {getattr(function, '__name__', 'random')}")
+        return torch.Generator().manual_seed(self._numbers.seeds(-2, len(self.sites))[0])
+
+
+def run_pass(
+    network: Callable[[], _Result],
+    running: Pass,
+    *,
+    gates: tuple[Sequence[nn.Module], set[nn.Module]] | None = None,
+    around: Sequence[AbstractContextManager[Any]] = (),
+) -> _Result:
+    """Run a network once, under the noise of a pass: all that dubio does comes down to this.
+
+    Args:
+        network: Calls the network.
+        running: The pass.
+        gates: The networks that are sampled, and the modules among theirs that keep their flag up:
+            all others run in eval mode, and without gradients. If None, as they are.
+        around: Further contexts.
+    """
+    if gates is None and not around:
+        with running:
+            return network()
+    with ExitStack() as stack:
+        if gates is not None:
+            stack.enter_context(sampling_mode(*gates))
+            stack.enter_context(no_gradients())
+        for context in around:
+            stack.enter_context(context)
+        stack.enter_context(running)
+        return network()
+
+
+def _for_gradients(noise: Tensor) -> Tensor:
+    """The noise, as a tensor that gradients can go through if it was drawn in inference mode."""
+    if noise.is_inference() and not torch.is_inference_mode_enabled():
+        return noise.clone()
+    return noise
