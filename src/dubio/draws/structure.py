@@ -14,6 +14,7 @@ there is too much to look at. Objects of libraries among globals, such as logger
 """
 
 import sys
+from argparse import Namespace
 from collections.abc import Callable, Iterator
 from enum import Enum
 from functools import partial
@@ -25,6 +26,7 @@ from types import (
     MethodDescriptorType,
     MethodType,
     ModuleType,
+    SimpleNamespace,
     WrapperDescriptorType,
 )
 from typing import Any, final
@@ -42,10 +44,11 @@ _PLAIN = (
 )  # fmt: skip
 _LIBRARIES = frozenset({"torch", "dubio", "numpy", *sys.stdlib_module_names} - {"__main__"})
 _MANY = 5000  # names
+_NAMESPACES = (SimpleNamespace, Namespace)
 # Globals of these types are looked at, although libraries have made the types.
 _LOOKED_AT = (
     Tensor, FunctionType, BuiltinFunctionType, type, dict, list, tuple, set, nn.Module,
-    numpy.ndarray,
+    numpy.ndarray, *_NAMESPACES,
 )  # fmt: skip
 
 
@@ -199,7 +202,7 @@ def _is_open(thing: Any) -> bool:
     )
     own = all(ancestor is object or _is_heap_type(ancestor) for ancestor in kind.__mro__)
     ours = kind.__module__.split(".", 1)[0] in ("dubio", "torch")
-    return isinstance(thing, nn.Module) or (
+    return isinstance(thing, (nn.Module, *_NAMESPACES)) or (
         written and own and (ours or not _is_library(kind.__module__))
     )
 
