@@ -59,8 +59,9 @@ def _check_module(model: nn.Module, inputs: Inputs) -> None:
                 f"compiled by TorchScript, which hides its dropout; pass the module it was "
                 f"scripted from."
             )
-        own = (*module._parameters.values(), *module._buffers.values())
-        homes.update(tensor.device for tensor in own if tensor is not None)
+        for tensor in (*module._parameters.values(), *module._buffers.values()):
+            if tensor is not None:
+                homes.add(tensor.device)
     for tensor in tensors(inputs):
         if homes and tensor.device not in homes:
             expected = ", ".join(sorted(map(str, homes)))
