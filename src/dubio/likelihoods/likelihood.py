@@ -100,12 +100,19 @@ class Likelihood(ABC):
         raise self.undefined("probabilities of labels")
 
     def rescaled(self, scale: float | Tensor) -> Likelihood:
-        """The same noise for targets scale * y + shift, as far as it is not in the outputs."""
-        raise self.undefined("rescaled noise")
+        """The same noise for real targets scale * y + shift; itself if it has no noise of its own.
+
+        Noise that is in the outputs is for `with_mean` to rescale.
+        """
+        if not self.real:
+            raise self.undefined("rescaled noise")
+        return self
 
     def with_mean(self, outputs: Tensor, mean: Tensor, scale: float) -> Tensor:
         """Outputs with another mean `(S, B, *E)`, and noise times scale if it is in them."""
-        raise self.undefined("outputs of another mean")
+        if not self.real:
+            raise self.undefined("outputs of another mean")
+        return mean
 
     def log_prior(self) -> Tensor:
         """Log density of the prior on parameters of its own, which `ELBO` adds once: a number."""
