@@ -149,7 +149,7 @@ def test_rows_share_their_noise_if_asked_to(sampler: Any) -> None:
     torch.testing.assert_close(found[:, 0] + found[:, 2], found[:, 3] + found[:, 4])
     if sampler != "weights":
         apart = dubio.predict(net, rows, draws=4).draws
-        assert (apart[:, 0] - apart[:, 1]).abs().min() > 1e-4
+        assert (apart[:, 0] - apart[:, 1]).abs().median() > 1e-4  # signs may agree by chance
 
 
 def test_one_draw_for_all_calls_of_a_pass() -> None:

@@ -1,23 +1,27 @@
 """`Bayesian`: any layer with a distribution on its weights (Bayes by Backprop)."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, Self, final, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from dubio.layers.posterior import CenteredPrior, Posterior, Sample
+from dubio.layers.posterior import CenteredPrior, Posterior, Sample, sample_together
 from dubio.layers.row_noise import Flipout, LocalNoise, RowNoise, has_rows, is_linear
 from dubio.layers.substitution import call_with
 from dubio.layers.wrapping import Wrapping
 from dubio.noise.run import Pass, Request, current_pass
-from dubio.noise.stochastic import Stochastic, check_apart, own_noise
+from dubio.noise.stochastic import Noisy, Stochastic, check_apart, own_noise
+from dubio.noise.vectorised import is_vectorised
 from dubio.priors import Gaussian, Prior
 from dubio.priors.prior import positive
 
 Sampler = Literal["weights", "local", "flipout"]
+
+_SMALL = 2**14  # weights of a layer
+_TOGETHER = -4  # in the place of a site
 
 
 @final
@@ -120,6 +124,28 @@ class Bayesian(Wrapping):
             noise = self._noise()
             noise = torch.randn_like(self.rho) if noise is None else noise
         return self.posterior().divergence(noise, self._centered_prior())
+
+    @classmethod
+    def draw_together(cls, modules: Sequence[Noisy], running: Pass) -> None:
+        """Draw the weights of small layers at once: the calls would cost more than the numbers."""
+        groups: dict[Any, list[Bayesian]] = {}
+        for module in modules:
+            assert isinstance(module, Bayesian)
+            rho, prior = module._parameters["rho"], module.prior
+            whole = module._buffers["kept"] is None and module._buffers["center"] is None
+            if rho is not None and whole and module.sampler == "weights" and len(rho) <= _SMALL:
+                key = (type(prior), prior, prior.mean, rho.dtype, rho.device)
+                groups.setdefault(key, []).append(module)
+        for number, group in enumerate(groups.values()):
+            if len(group) > 1 and not is_vectorised(group[0].rho):
+                posteriors = [module.posterior() for module in group]
+                count = torch.Size([sum([len(posterior.rho) for posterior in posteriors])])
+                noise = running.numbers.normal((_TOGETHER, number), count, posteriors[0].rho)[0]
+                centered = group[0]._centered_prior()
+                weights, total = sample_together(posteriors, noise, centered)
+                for module, own in zip(group, weights, strict=True):
+                    running.memory[module] = Sample(own, total)
+                    total = total.new_zeros(())  # that of the first is the divergence of all
 
     def posterior(self) -> Posterior:
         """The distribution of the weights, in the order of ``layer.named_parameters()``."""

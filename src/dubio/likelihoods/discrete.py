@@ -156,6 +156,16 @@ class Categorical(_Discrete):
         index = y.long().expand(len(logs), *y.shape).unsqueeze(axis)  # (S, B, ..., 1, ...)
         return sum_events(logs.gather(axis, index))
 
+    def losses(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """The cross-entropy of logits, or the same as for all likelihoods."""
+        plain = self.outputs == "logits" and outputs.dim() == 2 and self.dim in (-1, 1)
+        if not plain or self.dim == 0:
+            return super().losses(outputs, y)
+        scores = self._read(outputs[None])[0] if outputs.dtype.itemsize < 4 else outputs
+        self.check(outputs[None])
+        self.check_targets(y, outputs[None])
+        return F.cross_entropy(scores, y.long(), reduction="none")
+
     def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """One label for each draw and row: `(S, B, ...)` without the classes."""
         p = self.mean(outputs).movedim(self._axis(outputs), -1)  # (S, B, ..., K)

@@ -63,6 +63,10 @@ class Likelihood(ABC):
     def log_prob(self, outputs: Tensor, y: Tensor) -> Tensor:
         """The log of p(y | x, omega) per draw, joint over the event dimensions: `(S, B)`."""
 
+    def losses(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """Minus the log of p(y | x, omega) for the outputs of one draw, `(B, ...)`: `(B,)`."""
+        return -self.log_prob(outputs[None], y)[0]
+
     @abstractmethod
     def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """One target for each draw and row: `(S, B, ...)`, shaped as `log_prob` takes `y`."""

@@ -18,6 +18,7 @@ from dubio.masks.learnable import (
     LearnableBernoulli,
     trapezoid_weight,
 )
+from dubio.noise.derivative import Derivative
 from dubio.objectives.passes import Passes
 
 Estimator = Literal[
@@ -144,11 +145,11 @@ def _with_gradients(
             (request,), (noise,) = site.requests, site.noises
             keep = torch.sigmoid(mask.logit_along(noise, request.units))
             weights.append(weigh(mask, noise, keep).sum_to_size(keep.shape).view(-1))
-    joined: Tensor = _Joined.apply(loss, weights, *(mask.logit for mask in masks))  # type: ignore[no-untyped-call]
+    joined: Tensor = _Joined.apply(loss, weights, *(mask.logit for mask in masks))
     return joined
 
 
-class _Joined(torch.autograd.Function):
+class _Joined(Derivative):
     @staticmethod
     def forward(ctx: Any, loss: Tensor, weights: list[Tensor], *logits: Tensor) -> Tensor:
         ctx.weights = weights

@@ -1,6 +1,6 @@
 """Several passes over one batch that differ in the learnable masks alone."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -15,6 +15,7 @@ from dubio.noise.eager import without_compilation
 from dubio.noise.inputs import Inputs, Select
 from dubio.noise.protocols import RandomNumbers
 from dubio.noise.run import BatchSize, OwnSite, Pass, Plainly, Request, run_pass
+from dubio.noise.stochastic import Stochastic
 from dubio.noise.vectorised import is_vectorised
 from dubio.objectives.trunk import Replay, Trunk, ending
 
@@ -35,6 +36,7 @@ class Batch:
         intercept: Whether noise that is not dubio's comes from the numbers of the pass.
         foreign: Whether there may be such noise.
         trunk: Whether there is something to compute before the first learnable mask.
+        together: Modules with noise of their own that may draw it together, by class.
     """
 
     model: nn.Module
@@ -46,6 +48,7 @@ class Batch:
     intercept: bool
     foreign: bool
     trunk: bool
+    together: Mapping[type[Stochastic], Sequence[Stochastic]]
 
 
 class Passes:
@@ -191,6 +194,9 @@ class Passes:
             again=self._first,
         )
         around = [without_compilation()] if batch.foreign and not batch.intercept else ()
+        if self._learning and self._first is None and torch.is_grad_enabled():
+            for kind, modules in batch.together.items():
+                kind.draw_together(modules, running)
         given = inputs.copied(batch.x)
         outputs = run_pass(
             lambda: inputs.choose(inputs.apply(batch.model, given), batch.select),
