@@ -13,7 +13,7 @@ from dubio.layers.row_noise import Flipout, LocalNoise, RowNoise, has_rows, is_l
 from dubio.layers.substitution import call_with
 from dubio.layers.wrapping import Wrapping
 from dubio.noise.run import Pass, Request, current_pass
-from dubio.noise.stochastic import Noisy, Stochastic, check_apart, own_noise
+from dubio.noise.stochastic import Stochastic, check_apart, own_noise
 from dubio.noise.vectorised import is_vectorised
 from dubio.priors import Gaussian, Prior
 from dubio.priors.prior import positive
@@ -126,11 +126,10 @@ class Bayesian(Wrapping):
         return self.posterior().divergence(noise, self._centered_prior())
 
     @classmethod
-    def draw_together(cls, modules: Sequence[Noisy], running: Pass) -> None:
+    def draw_together(cls, modules: Sequence[Self], running: Pass) -> None:
         """Draw the weights of small layers at once: the calls would cost more than the numbers."""
         groups: dict[Any, list[Bayesian]] = {}
         for module in modules:
-            assert isinstance(module, Bayesian)
             rho, prior = module._parameters["rho"], module.prior
             whole = module._buffers["kept"] is None and module._buffers["center"] is None
             if rho is not None and whole and module.sampler == "weights" and len(rho) <= _SMALL:

@@ -1,6 +1,7 @@
 """`Masked`: a layer with dropout of its inputs, and the KL that needs both."""
 
-from typing import Any, final
+from collections.abc import Sequence
+from typing import Any, Self, final
 
 import torch
 from torch import Tensor, nn
@@ -91,14 +92,27 @@ class Masked(Wrapping):
         assert isinstance(mask, Mask)
         return mask.kl(_by_unit(layer), self.length_scale)
 
-    def kl_slopes(self) -> KnownSlopes | None:
-        """The same for linear layers, with its derivatives, if the mask knows them."""
-        layer, mask = self._modules["layer"], self._modules["mask"]
-        if type(layer) is not nn.Linear or not isinstance(mask, LearnedRate):
-            return None
-        tensors = layer.weight, mask.logit
-        found = mask.kl_slopes(layer.weight, self.length_scale)
-        return None if found is None else KnownSlopes(found.value, tensors, found[1:])
+    @classmethod
+    def kl_slopes(cls, modules: Sequence[Self]) -> list[KnownSlopes]:
+        """The divergences of linear layers whose masks know the derivatives, together."""
+        groups: dict[Any, list[Masked]] = {}
+        for module in modules:
+            layer, mask = module._modules["layer"], module._modules["mask"]
+            if type(layer) is nn.Linear and isinstance(mask, LearnedRate) and mask.kl_slopes:
+                logit = mask.logit
+                alone = module if mask.units < layer.in_features else None
+                key = (mask.kl_slopes, module.length_scale, logit.dtype, logit.device, alone)
+                groups.setdefault(key, []).append(module)
+        known = []
+        for (slopes, length_scale, *_), group in groups.items():
+            weights: list[Any] = [module.layer.weight for module in group]
+            logits: list[Any] = [module.mask.logit for module in group]
+            found = slopes(weights, logits, length_scale)
+            tensors = [*weights, *logits]
+            known.append(
+                KnownSlopes(group, found.value, tensors, [*found.by_weights, *found.by_logits])
+            )
+        return known
 
 
 def check_mask(mask: object) -> None:

@@ -7,7 +7,6 @@ from torch import Tensor
 
 from dubio.masks.mask import (
     LearnedRate,
-    Slopes,
     learned_bernoulli_kl,
     learned_bernoulli_slopes,
 )
@@ -25,6 +24,8 @@ class Concrete(LearnedRate):
         drop: The dropout rate to start from.
         temperature: How far the mask is from a binary one.
     """
+
+    kl_slopes = staticmethod(learned_bernoulli_slopes)
 
     def __init__(self, units: int = 1, *, drop: float = 0.1, temperature: float = 0.1) -> None:
         super().__init__(units, drop=drop)
@@ -45,7 +46,3 @@ class Concrete(LearnedRate):
     def kl(self, weights: Tensor, length_scale: float) -> Tensor:
         """Σ_k ℓ²‖W_k‖²/(2·keep_k) − H(keep_k) (paper 001 eqs. 3–4)."""
         return learned_bernoulli_kl(weights, self.logit, length_scale)
-
-    def kl_slopes(self, weights: Tensor, length_scale: float) -> Slopes:
-        """The same with its derivatives."""
-        return learned_bernoulli_slopes(weights, self.logit, length_scale)

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from dubio.masks.mask import (
     LearnedRate,
-    Slopes,
     learned_bernoulli_kl,
     learned_bernoulli_slopes,
 )
@@ -40,6 +39,8 @@ class LearnableBernoulli(LearnedRate):
     `trapezoid_gate`, and exactly through the scale 1/keep. `dubio.ELBO` offers unbiased estimators.
     """
 
+    kl_slopes = staticmethod(learned_bernoulli_slopes)
+
     def multiplier(self, axis: int, *noises: Tensor) -> Tensor:
         """The binary mask over its rate of keeping."""
         return self.multiply([torch.ones_like(noises[0])], axis, *noises)[0]
@@ -66,10 +67,6 @@ class LearnableBernoulli(LearnedRate):
     def kl(self, weights: Tensor, length_scale: float) -> Tensor:
         """Σ_k ℓ²‖W_k‖²/(2·keep_k) − H(keep_k) (paper 000 section 2.2, with keep_k = σ(α_k))."""
         return learned_bernoulli_kl(weights, self.logit, length_scale)
-
-    def kl_slopes(self, weights: Tensor, length_scale: float) -> Slopes:
-        """The same with its derivatives."""
-        return learned_bernoulli_slopes(weights, self.logit, length_scale)
 
 
 def trapezoid_gate(mask: LearnableBernoulli, keep: Tensor, noise: Tensor, axis: int) -> Gated:

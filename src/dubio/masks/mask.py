@@ -2,6 +2,7 @@
 
 import copy
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple, Self, SupportsFloat
 
 import torch
@@ -26,11 +27,11 @@ class MaskNoise(NamedTuple):
 
 
 class Slopes(NamedTuple):
-    """A divergence, and its derivatives by weights and by logits."""
+    """A divergence of some layers, and its derivatives by their weights and by their logits."""
 
     value: Tensor
-    by_weights: Tensor
-    by_logit: Tensor
+    by_weights: list[Tensor]
+    by_logits: list[Tensor]
 
 
 UNIFORM, NORMAL = MaskNoise("uniform"), MaskNoise("normal")
@@ -50,8 +51,11 @@ class Mask(Noisy, ABC):
 
     Attributes:
         noises: What it is made of: `UNIFORM` or `NORMAL`, or several.
+        kl_slopes: The divergence of some layers with such masks, with its derivatives, if it is
+            that of `learned_bernoulli_kl`.
     """
 
+    kl_slopes: ClassVar[Callable[..., Slopes] | None] = None
     noises: ClassVar[tuple[MaskNoise, ...]] = (UNIFORM,)
 
     def __init__(self, units: int, *, drop: float) -> None:
@@ -84,10 +88,6 @@ class Mask(Noisy, ABC):
             weights: The weights that each unit feeds.  # (fan out, features)
             length_scale: The prior's length scale, ℓ.
         """
-
-    def kl_slopes(self, weights: Tensor, length_scale: float) -> Slopes | None:
-        """The same with its derivatives by weights and logits, where they are at hand."""
-        return None
 
     def forward(self, x: Tensor, *, axis: int = -1, rows: int = 0) -> Tensor:
         """Perturb x, whose units are on ``axis`` and whose rows are on ``rows``."""
@@ -208,25 +208,37 @@ def learned_bernoulli_kl(weights: Tensor, logit: Tensor, length_scale: float) ->
 
 
 def learned_bernoulli_slopes(
-    weights: Tensor, logit: Tensor, length_scale: float | Tensor
+    weights: Sequence[Tensor], logits: Sequence[Tensor], length_scale: float | Tensor
 ) -> Slopes:
-    """The same with its slopes, in one pass over the weights.
+    """The same for some layers, with its slopes, in one pass over the weights of each.
 
     The entropy is H = log(1 + e^φ) − φ·keep, its slope −φ·keep·drop, and that of 1/keep −drop/keep.
+
+    Args:
+        weights: Those of each layer.  # (fan out, features)
+        logits: Those of each mask: one for each feature, or a single one of a single layer.
+        length_scale: The prior's length scale, ℓ.
     """
+    norms = [(weight * weight).sum(0) for weight in weights]  # (features,)
+    times = weights[0].shape[1] // logits[0].shape[0]
+    if times > 1:
+        norms = [norms[0].sum(0, keepdim=True)]
+    alone = len(logits) == 1
+    logit, norm = (logits[0], norms[0]) if alone else (torch.cat(list(logits)), torch.cat(norms))
     keep = torch.sigmoid(logit)
-    norms = (weights * weights).sum(0)
-    if logit.shape[0] == 1:  # one rate for all units
-        norms = norms.sum(0, keepdim=True)
-    times = weights.shape[1] // logit.shape[0]
     scale = keep.reciprocal() * length_scale**2  # ℓ²/keep
-    of_norms = norms * scale * 0.5
+    of_norms = norm * scale * 0.5
     kept = logit * keep
     entropy = nn.functional.softplus(logit) - kept
     if times > 1:
         entropy, kept = entropy * times, kept * times
+    value = (of_norms - entropy).sum()
     by_logit = (kept - of_norms) * torch.sigmoid(-logit)
-    return Slopes((of_norms - entropy).sum(), weights * scale, by_logit)
+    if alone:
+        return Slopes(value, [weights[0] * scale], [by_logit])
+    sizes = [each.shape[0] for each in logits]
+    by_weights = [w * part for w, part in zip(weights, scale.split(sizes), strict=True)]
+    return Slopes(value, by_weights, list(by_logit.split(sizes)))
 
 
 class _LearnedBernoulliKL(Derivative):
@@ -236,7 +248,8 @@ class _LearnedBernoulliKL(Derivative):
 
     @staticmethod
     def forward(weights: Tensor, logit: Tensor, length_scale: float | Tensor) -> tuple[Tensor, ...]:
-        return tuple(learned_bernoulli_slopes(weights, logit, length_scale))
+        found = learned_bernoulli_slopes([weights], [logit], length_scale)
+        return found.value, *found.by_weights, *found.by_logits
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
@@ -252,5 +265,6 @@ class _LearnedBernoulliKL(Derivative):
         g = gradients[0]
         if torch.is_grad_enabled():  # to be differentiated once more
             length_scale = ctx.length_scale if given is None else given
-            _, by_weights, by_logit = learned_bernoulli_slopes(weights, logit, length_scale)
+            again = learned_bernoulli_slopes([weights], [logit], length_scale)
+            (by_weights,), (by_logit,) = again.by_weights, again.by_logits
         return g * by_weights if ctx.needs_input_grad[0] else None, g * by_logit, None

@@ -111,8 +111,7 @@ class Numbers:
 
     def _asked(self, made: Tensor, together: int, shape: torch.Size) -> Tensor:  # (S, *shape)
         """The draws that were asked for, among those of their blocks."""
-        if (made.dim() == 2 and len(shape) != 1) or made.shape[1:] != shape:
-            made = made.view(made.shape[0] * together, *shape)
+        made = made.view(made.shape[0] * together, *shape)
         start, draws = self.indices[0] % together, len(self.indices)
         return made if made.shape[0] == draws else made[start : start + draws]
 
@@ -124,9 +123,12 @@ class Numbers:
         together, blocks = self._blocks(size)
         if len(blocks) == 1 and together * size <= BLOCK and like.is_cpu:
             generator = _own.generator.manual_seed(mix(self.seed, *site, blocks[0]) & 0xFFFFFFFF)
-            numbers = torch.empty((together, *shape), dtype=like.dtype)
+            end = self.indices[-1] % together + 1
+            rows = end if method == "uniform_" else together  # uniform numbers come one by one
+            numbers = torch.empty((rows, *shape), dtype=like.dtype)
             getattr(numbers, method)(generator=generator)
-            return self._asked(numbers, together, shape)
+            draws = len(self.indices)
+            return numbers if rows == draws else numbers[end - draws : end]
         numbers = like.new_empty((len(blocks), together * size))
         jobs = [
             (part, seed if index == 0 else mix(seed, index) & 0xFFFFFFFF)

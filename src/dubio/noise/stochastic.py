@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -19,11 +19,12 @@ class Noisy(nn.Module):
 
 
 class KnownSlopes(NamedTuple):
-    """A divergence without a graph, and its derivatives by some tensors."""
+    """The divergence of some modules without a graph, and its derivatives by some tensors."""
 
+    modules: Sequence["Stochastic"]
     value: Tensor
-    tensors: tuple[Tensor, ...]
-    slopes: tuple[Tensor, ...]
+    tensors: Sequence[Tensor]
+    slopes: Sequence[Tensor]
 
 
 class Stochastic(Noisy, ABC):
@@ -39,19 +40,20 @@ class Stochastic(Noisy, ABC):
         return self.named_children()
 
     @classmethod
-    def draw_together(cls, modules: Sequence[Noisy], running: Pass) -> None:
+    def draw_together(cls, modules: Sequence[Self], running: Pass) -> None:
         """Draw noise for several modules of this class before a pass with gradients."""
 
     @abstractmethod
     def kl(self) -> Tensor:
         """Divergence of its distribution from the prior, in nats, summed over parameters."""
 
-    def kl_slopes(self) -> KnownSlopes | None:
-        """The divergence with its derivatives, where they need no automatic differentiation.
+    @classmethod
+    def kl_slopes(cls, modules: Sequence[Self]) -> list[KnownSlopes]:
+        """Divergences with their derivatives, of the modules where these are simply known.
 
         Asked for without gradients.
         """
-        return None
+        return []
 
 
 def kl(model: nn.Module) -> Tensor:

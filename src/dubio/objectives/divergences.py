@@ -1,6 +1,6 @@
 """The divergences of a network, added to a loss in one step of the automatic differentiation."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -16,28 +16,27 @@ class Divergence(NamedTuple):
 
     Attributes:
         tensors: Those with a graph behind them.
-        known: Those whose derivatives are known, and the modules they belong to.
+        known: Those whose derivatives are known.
     """
 
     tensors: list[Tensor]
-    known: list[tuple[Stochastic, KnownSlopes]]
+    known: list[KnownSlopes]
 
     @classmethod
-    def of(cls, modules: Sequence[Stochastic], nll: Tensor) -> Self:
+    def of(cls, together: Mapping[type[Stochastic], Sequence[Stochastic]], nll: Tensor) -> Self:
         """Ask the modules; for many networks at once, and without gradients, for tensors only."""
-        if not torch.is_grad_enabled() or is_vectorised(nll):
-            return cls([module.kl() for module in modules], [])
-        with torch.no_grad():
-            slopes = [module.kl_slopes() for module in modules]
-        pairs = list(zip(modules, slopes, strict=True))
-        return cls(
-            [module.kl() for module, found in pairs if found is None],
-            [(module, found) for module, found in pairs if found is not None],
-        )
+        known: list[KnownSlopes] = []
+        if torch.is_grad_enabled() and not is_vectorised(nll):
+            with torch.no_grad():
+                for kind, modules in together.items():
+                    known += kind.kl_slopes(modules)
+        done = {module for found in known for module in found.modules}
+        modules = [module for group in together.values() for module in group]
+        return cls([module.kl() for module in modules if module not in done], known)
 
     def value(self, device: torch.device) -> Tensor:
         """Their sum."""
-        values = [*self.tensors, *(found.value for _, found in self.known)]
+        values = [*self.tensors, *(found.value for found in self.known)]
         if len(values) == 1:
             return values[0].detach()
         with torch.no_grad():
@@ -59,7 +58,7 @@ def add_divergences(
     for draw in draws[1:]:
         kl = kl + draw.value(nll.device)
     kl = kl if len(draws) == 1 else kl / len(draws)
-    inputs = [tensor for _, found in known for tensor in found.tensors]
+    inputs = [tensor for found in known for tensor in found.tensors]
     loss: Tensor = _Sum.apply(factor, len(draws), kl, known, nll, *tensors, *inputs)
     return loss, kl
 
@@ -73,12 +72,12 @@ class _Sum(Derivative):
         factor: float,
         draws: int,
         kl: Tensor,
-        known: list[tuple[Stochastic, KnownSlopes]],
+        known: list[KnownSlopes],
         nll: Tensor,
         *inputs: Tensor,
     ) -> Tensor:
         ctx.factor, ctx.known = factor / draws, known
-        ctx.shape = len(inputs) - sum([len(found.tensors) for _, found in known])
+        ctx.shape = len(inputs) - sum([len(found.tensors) for found in known])
         ctx.devices = [tensor.device for tensor in inputs[: ctx.shape]]
         return nll + kl * factor
 
@@ -88,11 +87,11 @@ class _Sum(Derivative):
         scaled = g * ctx.factor
         of_tensors = [scaled.to(device) for device in ctx.devices]
         slopes: list[Tensor] = []
-        for module, found in ctx.known:
+        for found in ctx.known:
+            each = found.slopes
             if torch.is_grad_enabled():  # to be differentiated once more
-                each = torch.autograd.grad(module.kl(), found.tensors, create_graph=True)
-            else:
-                each = found.slopes
+                total = torch.stack([module.kl() for module in found.modules]).sum()
+                each = torch.autograd.grad(total, found.tensors, create_graph=True)
             slopes += [_scaled(slope, scaled) for slope in each]
         return None, None, None, None, g, *of_tensors, *slopes
 

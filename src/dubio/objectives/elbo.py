@@ -155,7 +155,7 @@ class ELBO(nn.Module):
                 nlls.append(estimate(passes))
             if asked:
                 with passes.recalled():
-                    divergences.append(Divergence.of(stochastic, nlls[0]))
+                    divergences.append(Divergence.of(self._parts.together, nlls[0]))
             trunk = passes.has_trunk
         nll = _mean(nlls)
         weight = self._kl_weight(self.step) if callable(self._kl_weight) else self._kl_weight
