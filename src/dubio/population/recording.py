@@ -25,7 +25,8 @@ from dubio.noise.register import runs_registered
 from dubio.objectives.elbo import ELBO
 from dubio.population.given import Place
 from dubio.population.losses import gradients
-from dubio.population.stack import Stack, settings_of
+from dubio.population.settings import settings_of
+from dubio.population.stack import Stack
 
 Gradients: TypeAlias = tuple[Tensor, Sequence[Tensor]]  # losses (M,), and (M, …) for each parameter
 

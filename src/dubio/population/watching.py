@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from dubio.population.given import Requests, Source
 from dubio.population.identity import checksum
-from dubio.population.stack import Stack, shown
+from dubio.population.settings import shown
+from dubio.population.stack import Stack
 
 Pass: TypeAlias = Callable[[nn.Module, Source], Tensor]
 
