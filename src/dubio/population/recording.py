@@ -23,7 +23,7 @@ from torch.nn.utils.parametrize import type_before_parametrizations
 from dubio.draws.program import Program, record
 from dubio.noise.register import runs_registered
 from dubio.objectives.elbo import ELBO
-from dubio.population.given import Place
+from dubio.population.given import NoisePlace
 from dubio.population.losses import gradients
 from dubio.population.settings import settings_of
 from dubio.population.stack import Stack
@@ -53,7 +53,7 @@ class Steps:
         # seen a large block freed: then it keeps twice as much (see M_MMAP_THRESHOLD in mallopt)
         torch.empty(_LARGE_BLOCK, dtype=torch.uint8)
 
-    def __call__(self, x: Tensor, y: Tensor, noise: dict[Place, Tensor]) -> Gradients:
+    def __call__(self, x: Tensor, y: Tensor, noise: dict[NoisePlace, Tensor]) -> Gradients:
         """Losses on batches, and gradients."""
         given = [x, y, *noise.values()]
         if self._recording is not None and self._layout == [t.stride() for t in given]:
@@ -68,7 +68,7 @@ class Steps:
         return computed
 
     def _record(
-        self, given: list[Tensor], places: list[Place], computed: Gradients
+        self, given: list[Tensor], places: list[NoisePlace], computed: Gradients
     ) -> Program | None:
         """A step like the one that was computed; None if it would be another."""
         copy = self._stack.take(torch.arange(len(self._stack)))
