@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 import dubio
 from dubio.noise.noise import noise_from
-from dubio.population.given import Distribution, Origin, Place
+from dubio.population.given import Continuous, NoisePlace, Origin
 from dubio.population.streams import Stream
 
 N, BATCH, MEMBERS = 60, 16, 3
@@ -95,10 +95,10 @@ class FromStream:
         self._stream = stream
 
     def a_pass(self) -> Origin:
-        seen: dict[Place, Tensor] = {}
+        seen: dict[NoisePlace, Tensor] = {}
 
         def source(
-            place: Place, distribution: Distribution, shape: torch.Size, like: Tensor
+            place: NoisePlace, distribution: Continuous, shape: torch.Size, like: Tensor
         ) -> Tensor:
             if place not in seen:
                 numbers = np.empty(shape.numel(), dtype=np.float64)

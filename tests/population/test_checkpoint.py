@@ -11,7 +11,7 @@ from torch import nn
 import dubio
 from alone import BATCH, MEMBERS, N, data, objectives
 from dubio.population.identity import described
-from dubio.population.run import Run
+from dubio.population.run import PopulationRun
 
 
 def _train(members: list[nn.Module], **options: Any) -> Any:
@@ -38,18 +38,18 @@ def test_the_same_bits_after_a_kill(
     outcome = _train(expected)
     assert len(set(outcome.steps.tolist())) > 1  # some have ended, and were left out
 
-    step = Run.step
+    step = PopulationRun.step
 
-    def killed(run: Run) -> None:
+    def killed(run: PopulationRun) -> None:
         if run.done == killed_after:
             raise KeyboardInterrupt
         step(run)
 
     path = tmp_path / "runs" / "population.pt"
-    monkeypatch.setattr(Run, "step", killed)
+    monkeypatch.setattr(PopulationRun, "step", killed)
     with pytest.raises(KeyboardInterrupt):
         _train(objectives(kind, rows=[40] * MEMBERS), checkpoint=path, save_every=0)
-    monkeypatch.setattr(Run, "step", step)
+    monkeypatch.setattr(PopulationRun, "step", step)
     members = objectives(kind, rows=[40] * MEMBERS)
     resumed = _train(members, checkpoint=path)
     for name, values in vars(outcome).items():
@@ -60,7 +60,7 @@ def test_the_same_bits_after_a_kill(
             assert torch.equal(p, q)
 
     again = objectives(kind, rows=[40] * MEMBERS)
-    monkeypatch.setattr(Run, "step", lambda run: pytest.fail("nothing is left to do"))
+    monkeypatch.setattr(PopulationRun, "step", lambda run: pytest.fail("nothing is left to do"))
     _train(again, checkpoint=path)
     assert torch.equal(next(again[0].parameters()), next(expected[0].parameters()))
 

@@ -65,9 +65,12 @@ class Arguments:
         return args, {name: _filled(arg, values) for name, arg in self.kwargs.items()}
 
     @property
-    def plain(self) -> bool:
-        """Whether all slots stand by themselves among the positional arguments."""
-        return not self._lists and not self._named
+    def leading(self) -> tuple[list[int], list[Any]]:
+        """Numbers of the slots if they come first, and the rest; none if they are elsewhere too."""
+        numbers = [number for _, number in self._flat]
+        first = [position for position, _ in self._flat] == list(range(len(numbers)))
+        alone = first and not self._lists and not self.kwargs
+        return (numbers, self.args[len(numbers) :]) if alone else ([], [])
 
     @property
     def tensors(self) -> int:

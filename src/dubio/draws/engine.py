@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from dubio.draws.absence import no_sites
 from dubio.draws.tape import Tape
 from dubio.draws.traced import Recorder, Traced, UnshareableError
+from dubio.draws.trunk import Trunk
 from dubio.noise.gates import find_gates, gates, watch
 from dubio.noise.layout import BatchAxis, Probe
 from dubio.noise.protocols import RandomNumbers
@@ -146,8 +147,9 @@ class Engine:
     def _record(self) -> tuple[Tape | None, Tensor, Sites]:
         """Run the network once: the tape if it can be played, the first draw, and the sites."""
         shared = self._numbers.shared
-        recorder = Recorder(shared=shared, inputs=self._inputs, owned=self._owned)
-        tape, numbers = recorder.tape, self._numbers.part(0, 1)
+        tape, numbers = Tape(), self._numbers.part(0, 1)
+        trunk = None if self._inputs is None else Trunk(tape, self._inputs, self._owned)
+        recorder = Recorder(tape, trunk, shared=shared)
         elsewhere = _other_generators()
         try:
             with recorder:

@@ -123,25 +123,31 @@ class Call:
     def compiled(self) -> Play:
         """A direct call of the function where that is all there is to it."""
         direct = self.fixed or self.operation.direct
-        if not direct or len(self.outputs) > 1 or not self.arguments.plain:
+        if not direct or len(self.outputs) > 1 or not _returns_tensor(self.function):
             return self.play
         function = _NATIVE.get(self.function, self.function)
-        kwargs, out = self.arguments.kwargs, self.outputs[0].number
-        first, *rest = self.arguments.args
-        if len(self.inputs) == 1 and type(first) is Slot and not kwargs:
-            read = first.number
+        fill, out = self.arguments.filled, self.outputs[0].number
+        leading, rest = self.arguments.leading
+        if len(leading) == 1:
+            read = leading[0]
 
-            def run_on_first(values: list[Any], numbers: RandomNumbers) -> None:
+            def run_on_one(values: list[Any], numbers: RandomNumbers) -> None:
                 values[out] = function(values[read], *rest)
 
-            return run_on_first
-        fill = self.arguments.filled
+            return run_on_one
+        if len(leading) == 2:
+            left, right = leading
+
+            def run_on_two(values: list[Any], numbers: RandomNumbers) -> None:
+                values[out] = function(values[left], values[right], *rest)
+
+            return run_on_two
 
         def run(values: list[Any], numbers: RandomNumbers) -> None:
-            args, _ = fill(values)
+            args, kwargs = fill(values)
             values[out] = function(*args, **kwargs)
 
-        return run if _returns_tensor(self.function) else self.play
+        return run
 
 
 def _returns_tensor(function: Callable[..., Any]) -> bool:
@@ -152,18 +158,18 @@ def _returns_tensor(function: Callable[..., Any]) -> bool:
 
 # torch's own binding of an operation is faster than calling it by its name.
 _NATIVE: dict[Callable[..., Any], Callable[..., Any]] = {
-    getattr(getattr(torch.ops.aten, name), overload): getattr(torch, name)
-    for name, overload in (
-        ("relu", "default"),
-        ("tanh", "default"),
-        ("sigmoid", "default"),
-        ("exp", "default"),
-        ("mm", "default"),
-        ("addmm", "default"),
-        ("t", "default"),
-        ("add", "Tensor"),
-        ("sub", "Tensor"),
-        ("mul", "Tensor"),
-        ("div", "Tensor"),
-    )
+    getattr(getattr(torch.ops.aten, name), overload): getattr(torch, name, None)
+    or getattr(Tensor, name)
+    for overload, names in {
+        "default": "relu tanh sigmoid exp log sqrt neg reciprocal clamp mm bmm addmm addcmul t cat "
+        "unsqueeze view expand",
+        "Tensor": "add sub mul div lt",
+        "Scalar": "add mul div",
+        "Tensor_Scalar": "pow",
+        "int": "transpose select",
+        "dim": "mean squeeze",
+        "dim_IntList": "sum",
+        "self": "where",
+    }.items()
+    for name in names.split()
 }

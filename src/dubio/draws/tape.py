@@ -41,7 +41,7 @@ class Tape:
         self._slots = 0
         self._constants: list[tuple[Tensor, int]] = []
         self._inputs: list[Slot] = []
-        self._output: Slot
+        self._outputs: tuple[Slot, ...] = ()
 
     def slot(self, value: Tensor, *, fixed: bool) -> Slot:
         """A place for one more value."""
@@ -73,25 +73,25 @@ class Tape:
         if not constant.is_inference():
             self._constants.append((constant, constant._version))
 
-    def finish(self, output: Slot, *, shared: bool) -> None:
-        """Drop the steps that the output does not need, and check that constants stayed so."""
+    def finish(self, *outputs: Slot, shared: bool = False) -> None:
+        """Drop the steps that no output needs, and check that constants stayed so."""
         if any(constant._version != version for constant, version in self._constants):
             self.obstacle = "a tensor of the deterministic part is overwritten after it was used"
         self._constants.clear()
         seen = {x for x, _ in self.reads if isinstance(x, Slot)}
-        needed = {output, *seen}
+        needed = {*outputs, *seen}
         kept: list[Step] = []
         for step in reversed(self._steps):
             mutates = isinstance(step, Call) and step.mutates
             if mutates or not needed.isdisjoint(step.outputs):
                 kept.append(step)
                 needed.update(step.inputs)
-        self._output = output
+        self._outputs = outputs
         self._steps = fuse_masked_layers(kept[::-1]) if shared else kept[::-1]
         draws = [step for step in self._steps if not step.outputs[0].fixed]
-        read = seen.union(slot for step in draws for slot in step.inputs if slot.fixed)
+        read = seen.union(outputs, (s for step in draws for s in step.inputs if s.fixed))
         self._trunk = Line([step for step in self._steps if step.outputs[0].fixed], read)
-        self._draws = Line(draws, {output, *read})
+        self._draws = Line(draws, read)
 
     @property
     def bytes_per_draw(self) -> int:
@@ -133,8 +133,13 @@ class Tape:
         """The output for every draw, from what `start` gave."""
         values = fixed.copy()
         self._draws.run(values, numbers)
-        output: Tensor = values[self._output.number]
+        output: Tensor = values[self._outputs[0].number]
         return output
+
+    def outcome(self, inputs: Sequence[Tensor]) -> list[Tensor]:
+        """All outputs, of a tape without noise."""
+        values = self.start(inputs)
+        return [values[slot.number] for slot in self._outputs]
 
 
 @final
@@ -156,7 +161,8 @@ class Line:
             later.update(involved)
         self._spent.reverse()
         self._plays: list[Play] = [step.play for step in steps]
-        self._found = self._compiled = False
+        self._found = all(slot.fixed for step in steps for slot in step.outputs)
+        self._compiled = False
 
     @property
     def bytes(self) -> int:

@@ -10,8 +10,6 @@ constants; unless the tape is to serve for other inputs too, see `dubio.draws.tr
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import torch
@@ -21,6 +19,7 @@ from torch.utils._pytree import tree_leaves
 
 from dubio.draws.arguments import Arguments, Slot
 from dubio.draws.tape import Tape
+from dubio.draws.traits import traits_of, written
 from dubio.draws.trunk import LOOKS, Trunk
 from dubio.noise.protocols import Perturbation, RandomNumbers
 
@@ -100,21 +99,15 @@ class Recorder(TorchDispatchMode):
     As a context it sees every operation of this thread.
 
     Args:
+        tape: What it records.
+        trunk: Records what does not depend on the noise, if that is wanted.
         shared: Whether all rows of a batch share the noise.
-        inputs: What the network is called with, if the trunk is to be recorded as well.
-        owned: The tensors of the network, then.
     """
 
-    def __init__(
-        self,
-        *,
-        shared: bool,
-        inputs: Sequence[Tensor] | None = None,
-        owned: Iterable[Tensor] = (),
-    ) -> None:
+    def __init__(self, tape: Tape, trunk: Trunk | None = None, *, shared: bool = False) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.tape = Tape()
-        self.trunk = None if inputs is None else Trunk(self.tape, inputs, owned)
+        self.tape = tape
+        self.trunk = trunk
         self.met_unfed_randomness = False
         self._shared = shared
         self._open = True
@@ -148,7 +141,7 @@ class Recorder(TorchDispatchMode):
         if traits.shapes:
             trunk.shaped_by_values(func)
         if traits.written:
-            trunk.write(_written(traits, args, kwargs))
+            trunk.write(written(traits, args, kwargs))
         if func is torch.ops.aten.lift_fresh.default:
             made: Tensor = func(*args, **kwargs)
             trunk.made(made.clone(), made)
@@ -311,8 +304,8 @@ class Recorder(TorchDispatchMode):
         traits = traits_of(function)
         if traits.reads or (traits.shapes and _by_value(function, args)):
             self.tape.obstacle = f"shapes or branches depend on a sampled value ({function})"
-        for written in _written(traits, args, kwargs):
-            if isinstance(written, Tensor) and type(written) is not Traced:
+        for target in written(traits, args, kwargs):
+            if isinstance(target, Tensor) and type(target) is not Traced:
                 self._refuse(f"{function} writes a sampled value into a plain tensor")
 
     def _out_of_place(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -339,50 +332,6 @@ class Recorder(TorchDispatchMode):
                 value = leaf.value if type(leaf) is Traced else leaf
                 if value.layout == torch.strided and value.untyped_storage().data_ptr() in old:
                     self._refuse("a tensor is read after a sampled value was written over it")
-
-
-@dataclass(frozen=True)
-class Traits:
-    """What matters of an operation.
-
-    Attributes:
-        random: Whether it draws random numbers.
-        reads: Whether Python sees values of its arguments.
-        shapes: Whether the shape of its result depends on values.
-        written: Positions and names of the arguments that it writes into.
-    """
-
-    random: bool = False
-    reads: bool = False
-    shapes: bool = False
-    written: tuple[tuple[int, str], ...] = ()
-
-
-@cache
-def traits_of(function: Any) -> Traits:
-    """The traits of an operation."""
-    if not isinstance(function, torch._ops.OpOverload):
-        return Traits()
-    # The dropout of attention is on the tape already.
-    fed = "scaled_dot_product" in str(function)
-    return Traits(
-        random=torch.Tag.nondeterministic_seeded in function.tags and not fed,
-        reads=torch.Tag.data_dependent_output in function.tags,
-        shapes=torch.Tag.dynamic_output_shape in function.tags,
-        written=tuple(
-            (i, argument.name)
-            for i, argument in enumerate(function._schema.arguments)
-            if argument.alias_info is not None and argument.alias_info.is_write
-        ),
-    )
-
-
-def _written(traits: Traits, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-    """The arguments that an operation writes into."""
-    return [
-        args[position] if position < len(args) else kwargs.get(name)
-        for position, name in traits.written
-    ]
 
 
 def _leaves(arg: Any) -> Iterable[Any]:

@@ -7,7 +7,7 @@ call, and not for other inputs.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, final
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,7 +23,6 @@ LOOKS = frozenset(
 _FEW = 1024  # numbers that are kept of a tensor that Python looks at
 
 
-@final
 class Trunk:
     """Records what is done to plain tensors.
 
@@ -53,9 +52,13 @@ class Trunk:
         known = self._known.get(id(x))
         if known is not None:
             return known[1]
+        self._meet(x)
+        return x
+
+    def _meet(self, x: Tensor) -> None:
+        """A tensor is used that is neither an input nor computed."""
         if id(x) not in self._owned:
             self._tape.doubt = "the network uses a tensor that is neither its own nor computed"
-        return x
 
     def record(
         self, function: Callable[..., Any], arguments: Arguments, results: Sequence[Tensor]
@@ -64,6 +67,11 @@ class Trunk:
         depends = any(slot.number in self._from_inputs for slot in arguments.slots)
         if torch.is_grad_enabled():
             self._tape.doubt = "the network takes gradients itself"
+        self._put(function, arguments, results)
+
+    def _put(
+        self, function: Callable[..., Any], arguments: Arguments, results: Sequence[Tensor]
+    ) -> None:
         for result, slot in zip(
             results, self._tape.call(function, arguments, results), strict=True
         ):

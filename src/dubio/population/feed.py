@@ -7,18 +7,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dubio.population.given import Distribution, Place, Requests
+from dubio.population.given import Continuous, NoisePlace, NoiseRequests
 from dubio.population.streams import Streams
 
 _STEPS_OF_ORDER = 64
 _NUMBERS_AT_A_TIME = 2**24  # of noise, drawn for several steps
 
 
-class Batch(NamedTuple):
+class StepBatch(NamedTuple):
     """What one step of all members sees."""
 
     rows: Tensor  # (M, B)
-    noise: dict[Place, Tensor]  # (M, *shape) each
+    noise: dict[NoisePlace, Tensor]  # (M, *shape) each
 
 
 def taken(data: Tensor, rows: Tensor) -> Tensor:  # (N, …), (M, B) -> (M, B, …)
@@ -27,7 +27,7 @@ def taken(data: Tensor, rows: Tensor) -> Tensor:  # (N, …), (M, B) -> (M, B, �
 
 
 @final
-class Feed:
+class MemberFeed:
     """Gives members their rows and their noise, step by step; both are drawn some steps ahead.
 
     Args:
@@ -43,7 +43,7 @@ class Feed:
         streams: Streams,
         rows: Sequence[np.ndarray[Any, Any]],
         batch_size: int,
-        requests: Requests,
+        requests: NoiseRequests,
         like: Tensor,
     ) -> None:
         self._streams = streams
@@ -52,11 +52,11 @@ class Feed:
         self._requests = requests
         self._like = like
         self._orders = torch.empty(len(streams), 0, batch_size, dtype=torch.long)
-        self._noise: dict[Distribution, Tensor] = {}  # (M, steps, n)
+        self._noise: dict[Continuous, Tensor] = {}  # (M, steps, n)
         self._order_at = self._noise_at = 0
         self._noise_steps = 0
 
-    def next(self) -> Batch:
+    def next(self) -> StepBatch:
         """The batch of the next step."""
         if self._order_at == self._orders.shape[1]:
             taken = self._streams.rows(_STEPS_OF_ORDER * self._batch_size, self._rows)
@@ -73,7 +73,7 @@ class Feed:
         noise = {name: numbers[:, self._noise_at] for name, numbers in self._noise.items()}
         self._order_at += 1
         self._noise_at += 1
-        return Batch(rows, self._requests.split(noise))
+        return StepBatch(rows, self._requests.split(noise))
 
     def state_dict(self) -> dict[str, Any]:
         """What was drawn for the steps to come, and where the streams are."""

@@ -13,15 +13,15 @@ from torch import Tensor
 
 from dubio.noise.numbers import Numbers
 
-Distribution: TypeAlias = Literal["uniform", "normal"]
-Place: TypeAlias = tuple[int, ...]  # which Noise of a pass, which draw, which site
+Continuous: TypeAlias = Literal["uniform", "normal"]
+NoisePlace: TypeAlias = tuple[int, ...]  # which Noise of a pass, which draw, which site
 # (place, distribution, shape of one draw, tensor of the dtype that is wanted) -> numbers
-Source: TypeAlias = Callable[[Place, Distribution, torch.Size, Tensor], Tensor]
+Source: TypeAlias = Callable[[NoisePlace, Continuous, torch.Size, Tensor], Tensor]
 
 
 @final
 @dataclass(frozen=True)
-class GivenNumbers(Numbers):
+class SourcedNumbers(Numbers):
     """Random numbers that come from a source, and not from a seed."""
 
     source: Source
@@ -49,7 +49,7 @@ class GivenNumbers(Numbers):
         )
 
     def _ask(
-        self, distribution: Distribution, site: tuple[int, ...], shape: torch.Size, like: Tensor
+        self, distribution: Continuous, site: tuple[int, ...], shape: torch.Size, like: Tensor
     ) -> Tensor:
         answers = [
             self.source((self.seed, draw, *site), distribution, shape, like)
@@ -66,39 +66,39 @@ class Origin:
         self._source = source
         self._made = 0
 
-    def __call__(self, draws: range, shared: bool) -> GivenNumbers:
+    def __call__(self, draws: range, shared: bool) -> SourcedNumbers:
         """The numbers of some draws."""
         self._made += 1
-        return GivenNumbers(self._made - 1, draws, shared, self._source)
+        return SourcedNumbers(self._made - 1, draws, shared, self._source)
 
 
 @final
 @dataclass(frozen=True)
-class Request:
+class NoiseRequest:
     """Numbers that a pass needs at one place."""
 
-    place: Place
-    distribution: Distribution
+    place: NoisePlace
+    distribution: Continuous
     shape: torch.Size
 
 
 @final
-class Requests:
+class NoiseRequests:
     """All that a pass needs, in its order: found by watching one."""
 
     def __init__(self) -> None:
-        self._known: dict[Place, Request] = {}
+        self._known: dict[NoisePlace, NoiseRequest] = {}
 
     def note(
-        self, place: Place, distribution: Distribution, shape: torch.Size, like: Tensor
+        self, place: NoisePlace, distribution: Continuous, shape: torch.Size, like: Tensor
     ) -> Tensor:
         """A source that takes notes, and gives a half everywhere."""
-        self._known.setdefault(place, Request(place, distribution, shape))
+        self._known.setdefault(place, NoiseRequest(place, distribution, shape))
         return like.new_full(shape, 0.5)
 
-    def sizes(self) -> dict[Distribution, int]:
+    def sizes(self) -> dict[Continuous, int]:
         """How many numbers of each distribution one pass needs."""
-        sizes: dict[Distribution, int] = {}
+        sizes: dict[Continuous, int] = {}
         for r in self._known.values():
             sizes[r.distribution] = sizes.get(r.distribution, 0) + r.shape.numel()
         return sizes
@@ -106,7 +106,7 @@ class Requests:
     def __len__(self) -> int:
         return len(self._known)
 
-    def split(self, numbers: dict[Distribution, Tensor]) -> dict[Place, Tensor]:
+    def split(self, numbers: dict[Continuous, Tensor]) -> dict[NoisePlace, Tensor]:
         """Cut what lies in one row, (…, n), into the places: (…, *shape)."""
         parts = {}
         for distribution, rows in numbers.items():
@@ -117,10 +117,12 @@ class Requests:
         return parts
 
 
-def answers(given: dict[Place, Tensor]) -> Source:
+def answers(given: dict[NoisePlace, Tensor]) -> Source:
     """A source of numbers that were drawn beforehand."""
 
-    def answer(place: Place, distribution: Distribution, shape: torch.Size, like: Tensor) -> Tensor:
+    def answer(
+        place: NoisePlace, distribution: Continuous, shape: torch.Size, like: Tensor
+    ) -> Tensor:
         found = given.get(place)
         if found is None or found.shape != shape:
             got = None if found is None else tuple(found.shape)

@@ -11,7 +11,8 @@ from torch import Tensor
 from torch.nn.utils.parametrize import type_before_parametrizations
 
 from dubio.objectives.elbo import ELBO
-from dubio.population.stack import Stack, settings_of, shown
+from dubio.population.settings import settings_of, shown
+from dubio.population.stack import Stack
 
 _IN_WORDS = (bool, int, float, str, type(None), torch.dtype, torch.device)
 

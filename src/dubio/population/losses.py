@@ -6,12 +6,12 @@ from torch import Tensor, nn
 from dubio.noise.noise import noise_from
 from dubio.noise.run import Pass, run_pass
 from dubio.objectives.elbo import ELBO
-from dubio.population.given import Origin, Place, Requests, Source, answers
+from dubio.population.given import NoisePlace, NoiseRequests, Origin, Source, answers
 from dubio.population.stack import Stack
 from dubio.population.watching import watch
 
 
-def losses(stack: Stack, x: Tensor, y: Tensor, noise: dict[Place, Tensor]) -> Tensor:  # (M,)
+def losses(stack: Stack, x: Tensor, y: Tensor, noise: dict[NoisePlace, Tensor]) -> Tensor:  # (M,)
     """The loss of every member on its own batch, under its own noise."""
     return stack.each(
         lambda member, x, y, noise: _loss(member, x, y, answers(noise)),
@@ -23,7 +23,7 @@ def losses(stack: Stack, x: Tensor, y: Tensor, noise: dict[Place, Tensor]) -> Te
 
 
 def gradients(
-    stack: Stack, x: Tensor, y: Tensor, noise: dict[Place, Tensor]
+    stack: Stack, x: Tensor, y: Tensor, noise: dict[NoisePlace, Tensor]
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     """The losses (M,), detached, and their gradients for each stack of learned parameters."""
     loss = losses(stack, x, y, noise)
@@ -31,7 +31,7 @@ def gradients(
     return loss.detach(), found
 
 
-def noise_of_loss(stack: Stack, x: Tensor, y: Tensor) -> Requests:
+def noise_of_loss(stack: Stack, x: Tensor, y: Tensor) -> NoiseRequests:
     """Which noise the loss of a batch needs."""
     return watch(stack, x, lambda member, source: _loss(member, x, y, source), training=True)
 

@@ -25,11 +25,11 @@ from dubio.population.arguments import (
     rows_of_members,
     seeds_of_members,
 )
-from dubio.population.feed import Feed
+from dubio.population.feed import MemberFeed
 from dubio.population.identity import checksum, identity_of
 from dubio.population.losses import noise_of_loss
-from dubio.population.prediction import Predictor
-from dubio.population.run import Outcome, Run
+from dubio.population.prediction import MemberDraws
+from dubio.population.run import Outcome, PopulationRun
 from dubio.population.scores import Scores, by_length, score
 from dubio.population.stack import Stack
 from dubio.population.streams import Stream, Streams
@@ -155,8 +155,8 @@ class Population:
         first = torch.as_tensor(own[0][np.arange(batch_size) % len(own[0])], device=x.device)
         requests = noise_of_loss(stack, x[first], y[first])
         streams = Streams([Stream(seed, _TRAINING, self._fits) for seed in self.seeds])
-        feed = Feed(streams, own, batch_size, requests, next(iter(stack.learned.values())))
-        run = Run(stack, feed, x, y, rates, budget, patience)
+        feed = MemberFeed(streams, own, batch_size, requests, next(iter(stack.learned.values())))
+        run = PopulationRun(stack, feed, x, y, rates, budget, patience)
         identity = {
             "members": len(self),
             "batch_size": batch_size,
@@ -313,8 +313,8 @@ class Population:
         chosen = torch.from_numpy(np.stack(own)).to(x.device)
         seed = _seed(generator)
         seeds = [(own, _PREDICTION, seed) for own in self.seeds]
-        predictor = Predictor(Stack.of(self.members), seeds, shared=shared)
-        pieces = predictor.pieces(x, chosen, draws, lambda elbo, outputs, y: outputs)
+        member_draws = MemberDraws(Stack.of(self.members), seeds, shared=shared)
+        pieces = member_draws.pieces(x, chosen, draws, lambda elbo, outputs, y: outputs)
         found: dict[int, list[Tensor]] = {}
         for piece in pieces:
             found.setdefault(piece.members.start, []).append(piece.result)
@@ -322,7 +322,7 @@ class Population:
 
     def _validate(
         self,
-        run: Run,
+        run: PopulationRun,
         which: Tensor,
         x: Tensor,
         y: Tensor,

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from dubio.noise import inputs
 from dubio.noise.run import BatchSize, Pass, run_pass
 from dubio.objectives.elbo import ELBO
-from dubio.population.given import GivenNumbers, Origin, Place, Source, answers
+from dubio.population.given import NoisePlace, Origin, Source, SourcedNumbers, answers
 from dubio.population.stack import Stack
 from dubio.population.streams import Stream, Streams
 from dubio.population.watching import watch
@@ -28,7 +28,7 @@ class Piece(NamedTuple, Generic[_Result]):
 
 
 @final
-class Predictor:
+class MemberDraws:
     """Runs the networks of a stack of `ELBO` objectives under noise.
 
     Args:
@@ -95,7 +95,7 @@ class Predictor:
                 )
                 yield Piece(part, count, result)
 
-    def _draw(self, elbo: ELBO, x: Tensor, noise: dict[Place, Tensor]) -> Tensor:
+    def _draw(self, elbo: ELBO, x: Tensor, noise: dict[NoisePlace, Tensor]) -> Tensor:
         """The outputs of one member: (S, B, …)."""
         if not noise:
             return _outputs(elbo, x, answers({}), shared=self._shared)[None]
@@ -108,6 +108,6 @@ class Predictor:
 def _outputs(elbo: nn.Module, x: Tensor, source: Source, *, shared: bool) -> Tensor:
     """What the network of an objective gives under the noise of one draw."""
     assert isinstance(elbo, ELBO)
-    numbers: GivenNumbers = Origin(source)(range(1), shared)
+    numbers: SourcedNumbers = Origin(source)(range(1), shared)
     running = Pass(numbers, roots=None, batch=BatchSize(len(x)), evaluating=True)
     return run_pass(lambda: inputs.choose(inputs.call(elbo.model, x), elbo.select), running)

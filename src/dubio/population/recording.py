@@ -2,8 +2,9 @@
 
 Of the time that a step of small networks takes, most is Python's: `torch.vmap`, modules, the ELBO,
 autograd. Yet every step does the same tensor operations in the same order, those of the gradients
-included, since under `torch.vmap` no decision can hang on values. So after some steps one is traced
-by `make_fx`, and further ones are its operations alone: of the same kernels, with the same bits.
+included, since under `torch.vmap` no decision can hang on values. So after some steps one is
+recorded on a tape, and further ones are its operations alone: of the same kernels, with the same
+bits.
 
 What is no tensor becomes a constant of the recording. So it is made only where all code of a step
 is torch's or dubio's, which is known to keep no other state than the step of a schedule; everything
@@ -16,31 +17,22 @@ from typing import Any, TypeAlias, final
 
 import torch
 from torch import Tensor, nn
-from torch._ops import OpOverload
-from torch.func import functionalize
-from torch.fx import GraphModule, Node
-from torch.fx.experimental.proxy_tensor import make_fx
-from torch.fx.node import map_arg
 from torch.nn.modules.module import _has_any_global_hook
 from torch.nn.utils.parametrize import type_before_parametrizations
 
+from dubio.draws.program import Program, record
 from dubio.noise.register import runs_registered
 from dubio.objectives.elbo import ELBO
-from dubio.population.given import Place
+from dubio.population.given import NoisePlace
 from dubio.population.losses import gradients
-from dubio.population.stack import Stack, settings_of
+from dubio.population.settings import settings_of
+from dubio.population.stack import Stack
 
 Gradients: TypeAlias = tuple[Tensor, Sequence[Tensor]]  # losses (M,), and (M, …) for each parameter
 
-_STEPS_BEFORE = 200  # take about as long as a recording is in the making
+_STEPS_BEFORE = 10  # take about as long as a recording is in the making
 _LARGE_BLOCK = 2**25 - 2**16  # bytes; from 2**25 on glibc learns nothing
 _PLAIN = (bool, int, float, str, Tensor, torch.Size, torch.Generator, torch.dtype, torch.device)
-_ATEN = torch.ops.aten
-_IDENTITIES: dict[Any, tuple[int, ...]] = {
-    _ATEN.clone.default: (),
-    _ATEN.mul.Scalar: (1,),
-    _ATEN.pow.Tensor_Scalar: (1,),
-}
 
 
 @final
@@ -55,18 +47,18 @@ class Steps:
         self._stack = stack
         self._learned = list(stack.learned.values())
         self._before = _STEPS_BEFORE if _repeats(stack.skeleton) else -1
-        self._recording: GraphModule | None = None
+        self._recording: Program | None = None
         self._layout: list[tuple[int, ...]] = []
         # glibc returns memory to the system, and faults it in again, at every step, unless it has
         # seen a large block freed: then it keeps twice as much (see M_MMAP_THRESHOLD in mallopt)
         torch.empty(_LARGE_BLOCK, dtype=torch.uint8)
 
-    def __call__(self, x: Tensor, y: Tensor, noise: dict[Place, Tensor]) -> Gradients:
+    def __call__(self, x: Tensor, y: Tensor, noise: dict[NoisePlace, Tensor]) -> Gradients:
         """Losses on batches, and gradients."""
         given = [x, y, *noise.values()]
         if self._recording is not None and self._layout == [t.stride() for t in given]:
             with torch.no_grad():
-                loss, *found = self._recording.forward(*self._learned, *given)
+                loss, *found = self._recording([*self._learned, *given])
             return loss, found
         computed = gradients(self._stack, x, y, noise)
         self._before -= 1
@@ -76,13 +68,13 @@ class Steps:
         return computed
 
     def _record(
-        self, given: list[Tensor], places: list[Place], computed: Gradients
-    ) -> GraphModule | None:
+        self, given: list[Tensor], places: list[NoisePlace], computed: Gradients
+    ) -> Program | None:
         """A step like the one that was computed; None if it would be another."""
         copy = self._stack.take(torch.arange(len(self._stack)))
         copy.skeleton.train()
 
-        def step(*tensors: Tensor) -> list[Tensor]:
+        def step(tensors: Sequence[Tensor]) -> list[Tensor]:
             learned = [t.detach().requires_grad_() for t in tensors[: len(self._learned)]]
             x, y, *noise = tensors[len(self._learned) :]
             named = dict(zip(copy.learned, learned, strict=True))
@@ -91,19 +83,18 @@ class Steps:
             return [loss, *found]
 
         tensors = [t.detach() for t in (*self._learned, *given)]
-        try:
-            recording: GraphModule = make_fx(step)(*tensors)
-            if _acts(recording):
-                recording = make_fx(functionalize(recording))(*tensors)  # writes over nothing
-        except Exception:  # of an operation that cannot be traced: steps go on as before
+        program = record(step, list(map(_halves, tensors)))
+        if program is None:
             return None
-        if _acts(recording):
-            return None
-        _simplify(recording, tensors)
         with torch.no_grad():
-            again = recording.forward(*tensors)
+            again = program(tensors)
         same = zip(again, (computed[0], *computed[1]), strict=True)
-        return recording if all(torch.equal(one, other) for one, other in same) else None
+        return program if all(torch.equal(one, other) for one, other in same) else None
+
+
+def _halves(x: Tensor) -> Tensor:
+    """A tensor laid out like another: what is recorded of it is then compared with that."""
+    return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device).fill_(0.5)
 
 
 def _repeats(skeleton: nn.Module) -> bool:
@@ -134,47 +125,3 @@ def _known(value: Any) -> bool:
         return all(map(_known, value.values()))
     code = value if isinstance(value, type | FunctionType | BuiltinFunctionType) else type(value)
     return str(code.__module__).partition(".")[0] in ("torch", "dubio")
-
-
-def _acts(recording: GraphModule) -> bool:
-    """Whether an operation does more than to return a function of its arguments."""
-    operations = [n.target for n in recording.graph.nodes if isinstance(n.target, OpOverload)]
-    random = torch.Tag.nondeterministic_seeded
-    return any(random in one.tags or one._schema.is_mutable for one in operations)
-
-
-@torch.no_grad()
-def _simplify(recording: GraphModule, tensors: Sequence[Tensor]) -> None:
-    """Compute once what does not depend on the tensors given, and leave out what does nothing."""
-    graph, inputs = recording.graph, iter(tensors)
-    values: dict[Node, Any] = {}
-    constant: set[Node] = set()
-    for node in graph.nodes:
-        if node.op == "placeholder":
-            values[node] = next(inputs)
-        elif node.op == "get_attr":
-            values[node] = getattr(recording, str(node.target))
-            constant.add(node)
-        elif node.op == "call_function":
-            args, kwargs = map_arg((node.args, node.kwargs), values.__getitem__)
-            values[node] = node.target(*args, **kwargs)
-            if constant.issuperset(node.all_input_nodes):
-                constant.add(node)
-            elif _does_nothing(node, args, values[node]):
-                node.replace_all_uses_with(node.args[0])
-    for index, node in enumerate(n for n in graph.nodes if n in constant):
-        if node.op == "call_function" and not constant.issuperset(node.users):
-            recording.register_buffer(f"_known_{index}", values[node])
-            with graph.inserting_before(node):
-                node.replace_all_uses_with(graph.get_attr(f"_known_{index}"))
-    graph.eliminate_dead_code()
-    recording.recompile()
-
-
-def _does_nothing(node: Node, args: tuple[Any, ...], result: Any) -> bool:
-    """Whether an operation returns its first argument, as a view of all of it or as a copy."""
-    if not isinstance(result, Tensor) or not isinstance(args[0], Tensor):
-        return False
-    layouts = [(t.shape, t.stride(), t.dtype) for t in (args[0], result)]
-    copies = _IDENTITIES.get(node.target) == tuple(args[1:])
-    return layouts[0] == layouts[1] and (copies or args[0].data_ptr() == result.data_ptr())

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from dubio.objectives.elbo import ELBO
 from dubio.population.descent import Descent
-from dubio.population.feed import Feed, taken
+from dubio.population.feed import MemberFeed, taken
 from dubio.population.recording import Steps
 from dubio.population.stack import Stack
 
@@ -37,7 +37,7 @@ class Outcome:
 
 
 @final
-class Run:
+class PopulationRun:
     """Members in training.
 
     Those that have ended stay in the computation, with a learning rate of zero, until they are a
@@ -56,7 +56,7 @@ class Run:
     def __init__(
         self,
         stack: Stack,
-        feed: Feed,
+        feed: MemberFeed,
         x: Tensor,
         y: Tensor,
         learning_rate: Tensor,

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from dubio.objectives.elbo import ELBO
-from dubio.population.prediction import Predictor
+from dubio.population.prediction import MemberDraws
 from dubio.population.stack import Stack
 
 
@@ -46,9 +46,9 @@ def score(
 
     for group, own in by_length(rows, x.device):
         part = stack.take(group)
-        predictor = Predictor(part, [seeds[m] for m in group.tolist()], shared=shared)
+        member_draws = MemberDraws(part, [seeds[m] for m in group.tolist()], shared=shared)
         for members, pieces in groupby(
-            predictor.pieces(x, own, draws, summarise, y), key=attrgetter("members")
+            member_draws.pieces(x, own, draws, summarise, y), key=attrgetter("members")
         ):
             done, logs, means = 0, torch.tensor(-math.inf), torch.tensor(0.0)
             for _, count, (log, mean) in pieces:

@@ -3,8 +3,7 @@
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, is_dataclass
-from types import FunctionType
+from dataclasses import dataclass
 from typing import Any, Self, TypeVar, final
 
 import torch
@@ -15,14 +14,10 @@ from torch.nn.modules.rnn import RNNBase, RNNCellBase
 from torch.nn.utils.parametrize import type_before_parametrizations
 
 from dubio.objectives.elbo import ELBO
+from dubio.population.settings import differ, settings_of, with_numbers
 
 _Result = TypeVar("_Result")
 Tensors = dict[str, Tensor]
-# What modules keep about themselves, beside their settings.
-_OF_MODULES = set(vars(nn.Module()))
-_OF_OBJECTIVES = {
-    "nll", "kl", "log_prior", "step", "_by_example", "_parts", "_trunk", "_generator",
-}  # fmt: skip
 
 
 class _Held(nn.Module):
@@ -71,7 +66,7 @@ class Stack:
             if not isinstance(value, Tensor)
             else torch.stack([s[path] for s in settings]).to(like)
             for path, value in settings[0].items()
-            if _differ(path, [s.get(path) for s in settings])
+            if differ(path, [s.get(path) for s in settings])
         }
         learned: Tensors = {}
         fixed: Tensors = {}
@@ -102,18 +97,15 @@ class Stack:
             in_dims: The axis of members in each argument; None if it is the same for all.
         """
         held = _Held(self.skeleton)
-        owners = {path: _owner(self.skeleton, path) for path in self.numbers}
 
         def call(tensors: Tensors, numbers: Tensors, *own: Any) -> _Result:
-            for path, number in numbers.items():
-                owner, name = owners[path]
-                owner.__dict__[name] = number
             named = {f"module.{name}": tensor for name, tensor in tensors.items()}
-            result: _Result = functional_call(held, named, (lambda m: function(m, *own),))
+            with with_numbers(self.skeleton, numbers):
+                result: _Result = functional_call(held, named, (lambda m: function(m, *own),))
             return result
 
         tensors = {**self.learned, **self.fixed}
-        with _notes_undone([*self.skeleton.modules(), *(owner for owner, _ in owners.values())]):
+        with _notes_undone(list(self.skeleton.modules())):
             result: _Result = torch.vmap(call, in_dims=(0, 0, *in_dims), randomness="error")(
                 tensors, self.numbers, *args
             )
@@ -132,22 +124,20 @@ class Stack:
 
 
 @contextmanager
-def _notes_undone(objects: Sequence[Any]) -> Iterator[None]:
+def _notes_undone(modules: Sequence[nn.Module]) -> Iterator[None]:
     """Take back attributes that became tensors: those of a vmap mean nothing after it.
 
     Parameters too: torch puts those back only once that two tied modules hold in one dictionary.
     """
-    before = [(owner, dict(vars(owner))) for owner in objects]
-    parameters = [(o._parameters, dict(o._parameters)) for o in objects if isinstance(o, nn.Module)]
+    before = [(module, dict(vars(module)), dict(module._parameters)) for module in modules]
     try:
         yield
     finally:
-        for held, own in parameters:
-            held.update(own)
-        for owner, old in before:
-            for name, value in vars(owner).items():
-                if isinstance(value, Tensor) and value is not old.get(name):
-                    owner.__dict__[name] = old.get(name)
+        for module, attributes, parameters in before:
+            module._parameters.update(parameters)
+            for name, value in vars(module).items():
+                if isinstance(value, Tensor) and value is not attributes.get(name):
+                    vars(module)[name] = attributes.get(name)
 
 
 def _copied(module: nn.Module) -> nn.Module:
@@ -221,73 +211,3 @@ def _check_supported(member: nn.Module) -> None:
             f"members: expected parameters that require a gradient, got a "
             f"{type(member).__name__} without any; make the network an attribute of it."
         )
-
-
-def settings_of(modules: Mapping[str, nn.Module]) -> Iterator[tuple[str, Any]]:
-    """Attributes of modules that are no tensors of theirs, and of plain values in them."""
-    for name, module in modules.items():
-        skipped = _OF_MODULES | _OF_OBJECTIVES if isinstance(module, ELBO) else _OF_MODULES
-        for attribute, value in vars(module).items():
-            if attribute not in skipped:
-                yield from _inside(f"{name}:{attribute}", value)
-
-
-def shown(path: str) -> str:
-    """The path of a setting as it stands in code."""
-    return path.replace(":", ".").lstrip(".")
-
-
-def _inside(path: str, value: Any) -> Iterator[tuple[str, Any]]:
-    if is_dataclass(value) and not isinstance(value, type | nn.Module):
-        yield path, type(value)
-        for field in fields(value):
-            yield from _inside(f"{path}.{field.name}", getattr(value, field.name))
-    elif not isinstance(value, nn.Module):
-        yield path, value
-
-
-def _owner(skeleton: nn.Module, path: str) -> tuple[Any, str]:
-    """The object that has a setting, and the name of it."""
-    module, _, rest = path.partition(":")
-    *between, name = rest.split(".")
-    owner: Any = skeleton.get_submodule(module)
-    for attribute in between:
-        owner = getattr(owner, attribute)
-    return owner, name
-
-
-def _differ(path: str, values: list[Any]) -> bool:
-    """Whether a setting is a number, or a tensor, that members differ in.
-
-    Raises:
-        ValueError: If they differ in anything else.
-    """
-    first = values[0]
-    if all(value is first for value in values):
-        return False
-    if all(isinstance(value, Tensor) and value.shape == first.shape for value in values):
-        return any(not torch.equal(value, first) for value in values)
-    if all(isinstance(v, float | int) and not isinstance(v, bool) for v in values):
-        return any(value != first for value in values)
-    for index, value in enumerate(values):
-        if not _same(first, value):
-            raise ValueError(
-                f"members: expected settings that are the same but for numbers, got "
-                f"{shown(path)} as {first!r} in member 0 and {value!r} in member {index}; put them "
-                f"into populations of their own."
-            )
-    return False
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Whether two settings mean the same; functions do if they have the same code and values."""
-    if isinstance(one, FunctionType) and isinstance(other, FunctionType):
-        cells = ([c.cell_contents for c in f.__closure__ or ()] for f in (one, other))
-        return one.__code__ is other.__code__ and next(cells) == next(cells)
-    if isinstance(one, list | tuple) and type(one) is type(other):
-        return len(one) == len(other) and all(map(_same, one, other))
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
-    if isinstance(one, Tensor) and isinstance(other, Tensor):
-        return torch.equal(one, other)
-    return type(one) is type(other) and (isinstance(one, torch.Generator) or bool(one == other))

@@ -9,9 +9,9 @@ import torch
 from numpy.random import SFC64, Generator, SeedSequence
 from torch import Tensor
 
-from dubio.population.given import Distribution
+from dubio.population.given import Continuous
 
-_DISTRIBUTIONS: tuple[Distribution, ...] = ("uniform", "normal")
+_DISTRIBUTIONS: tuple[Continuous, ...] = ("uniform", "normal")
 _ROWS_AHEAD = 2048  # of a data order, drawn at a time
 _WORTH_THREADS = 2**16  # numbers
 
@@ -57,7 +57,7 @@ class Stream:
             }
         self._ahead = state["ahead"].numpy().copy()
 
-    def fill(self, distribution: Distribution, out: np.ndarray[Any, Any]) -> None:
+    def fill(self, distribution: Continuous, out: np.ndarray[Any, Any]) -> None:
         """Write the next numbers of a distribution over an array."""
         generator = self._noise[distribution]
         if distribution == "uniform":
@@ -104,11 +104,11 @@ class Streams:
         return torch.from_numpy(out)
 
     def noise(
-        self, times: int, sizes: dict[Distribution, int], like: Tensor
-    ) -> dict[Distribution, Tensor]:
+        self, times: int, sizes: dict[Continuous, int], like: Tensor
+    ) -> dict[Continuous, Tensor]:
         """The next noise of each member, for several passes: (M, times, n) for a size n."""
         dtype = torch.promote_types(like.dtype, torch.float32)
-        made: dict[Distribution, Tensor] = {}
+        made: dict[Continuous, Tensor] = {}
         for distribution in _DISTRIBUTIONS:
             if size := sizes.get(distribution, 0):
                 numbers = torch.empty((len(self), times, size), dtype=dtype)
@@ -116,7 +116,7 @@ class Streams:
                 made[distribution] = numbers.to(like.device)
         return made
 
-    def _fill(self, distribution: Distribution, out: np.ndarray[Any, Any]) -> None:
+    def _fill(self, distribution: Continuous, out: np.ndarray[Any, Any]) -> None:
         def fill(part: range) -> None:
             for member in part:
                 self._streams[member].fill(distribution, out[member])

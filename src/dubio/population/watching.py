@@ -7,15 +7,16 @@ from typing import TypeAlias
 import torch
 from torch import Tensor, nn
 
-from dubio.population.given import Requests, Source
+from dubio.population.given import NoiseRequests, Source
 from dubio.population.identity import checksum
-from dubio.population.stack import Stack, shown
+from dubio.population.settings import shown
+from dubio.population.stack import Stack
 
-Pass: TypeAlias = Callable[[nn.Module, Source], Tensor]
+MemberPass: TypeAlias = Callable[[nn.Module, Source], Tensor]
 
 
 @torch.no_grad()
-def watch(stack: Stack, x: Tensor, one_pass: Pass, *, training: bool) -> Requests:
+def watch(stack: Stack, x: Tensor, one_pass: MemberPass, *, training: bool) -> NoiseRequests:
     """Which noise a pass needs.
 
     A copy of the first member is called alone, so that errors are told in its own terms, and then
@@ -28,7 +29,7 @@ def watch(stack: Stack, x: Tensor, one_pass: Pass, *, training: bool) -> Request
         training: Whether in train mode, where buffers must not change.
     """
     _call_alone(stack.take(torch.arange(1)).skeleton.train(training), x, one_pass)
-    requests = Requests()
+    requests = NoiseRequests()
     few = stack.take(torch.arange(min(len(stack), 2)))
     few.skeleton.train(training)
     try:
@@ -46,11 +47,11 @@ def watch(stack: Stack, x: Tensor, one_pass: Pass, *, training: bool) -> Request
     return requests
 
 
-def _call_alone(member: nn.Module, x: Tensor, one_pass: Pass) -> None:
+def _call_alone(member: nn.Module, x: Tensor, one_pass: MemberPass) -> None:
     """Complain about a pass that fails, or that leaves another network behind."""
     before = {name: checksum(buffer) for name, buffer in member.named_buffers()}
     try:
-        one_pass(member, Requests().note)
+        one_pass(member, NoiseRequests().note)
     except Exception as error:
         like = next(member.parameters())
         if x.is_floating_point() and x.dtype != like.dtype:

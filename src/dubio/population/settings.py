@@ -1,0 +1,113 @@
+"""Settings: what modules keep that is no tensor of theirs, found by path and replaced for a call.
+
+A path is that of a module, a colon, an attribute, and fields of dataclasses inside of it.
+"""
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+from types import FunctionType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dubio.objectives.elbo import ELBO
+
+# What modules keep about themselves, beside their settings.
+_OF_MODULES = set(vars(nn.Module()))
+_OF_OBJECTIVES = {
+    "nll", "kl", "log_prior", "step", "_by_example", "_parts", "_trunk", "_generator",
+}  # fmt: skip
+
+
+def settings_of(modules: Mapping[str, nn.Module]) -> Iterator[tuple[str, Any]]:
+    """Attributes of modules that are no tensors of theirs, and of plain values in them."""
+    for name, module in modules.items():
+        skipped = _OF_MODULES | _OF_OBJECTIVES if isinstance(module, ELBO) else _OF_MODULES
+        for attribute, value in vars(module).items():
+            if attribute not in skipped:
+                yield from _inside(f"{name}:{attribute}", value)
+
+
+def shown(path: str) -> str:
+    """The path of a setting as it stands in code."""
+    return path.replace(":", ".").lstrip(".")
+
+
+def _inside(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if is_dataclass(value) and not isinstance(value, type | nn.Module):
+        yield path, type(value)
+        for field in fields(value):
+            yield from _inside(f"{path}.{field.name}", getattr(value, field.name))
+    elif not isinstance(value, nn.Module):
+        yield path, value
+
+
+@contextmanager
+def with_numbers(skeleton: nn.Module, numbers: Mapping[str, Tensor]) -> Iterator[None]:
+    """Give modules other numbers; where these are in values, copies of the values with them."""
+    before: list[tuple[nn.Module, str, Any]] = []
+    try:
+        for path, number in numbers.items():
+            name, _, setting = path.partition(":")
+            attribute, *inside = setting.split(".")
+            module = skeleton.get_submodule(name)
+            value = vars(module)[attribute]
+            before.append((module, attribute, value))
+            vars(module)[attribute] = _with(number, inside, value)
+        yield
+    finally:
+        for module, attribute, value in reversed(before):
+            vars(module)[attribute] = value
+
+
+def _with(number: Tensor, inside: Sequence[str], value: Any) -> Any:
+    """A value that has a number somewhere inside, or is the number, and is the same otherwise.
+
+    `dataclasses.replace` would check the number, which stands for those of many members.
+    """
+    if not inside:
+        return number
+    name, *further = inside
+    changed = copy.copy(value)
+    object.__setattr__(changed, name, _with(number, further, getattr(value, name)))
+    return changed
+
+
+def differ(path: str, values: list[Any]) -> bool:
+    """Whether a setting is a number, or a tensor, that members differ in.
+
+    Raises:
+        ValueError: If they differ in anything else.
+    """
+    first = values[0]
+    if all(value is first for value in values):
+        return False
+    if all(isinstance(value, Tensor) and value.shape == first.shape for value in values):
+        return any(not torch.equal(value, first) for value in values)
+    if all(isinstance(v, float | int) and not isinstance(v, bool) for v in values):
+        return any(value != first for value in values)
+    for index, value in enumerate(values):
+        if not _same(first, value):
+            raise ValueError(
+                f"members: expected settings that are the same but for numbers, got "
+                f"{shown(path)} as {first!r} in member 0 and {value!r} in member {index}; put them "
+                f"into populations of their own."
+            )
+    return False
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two settings mean the same; functions do if they have the same code and values."""
+    if isinstance(one, FunctionType) and isinstance(other, FunctionType):
+        cells = ([c.cell_contents for c in f.__closure__ or ()] for f in (one, other))
+        return one.__code__ is other.__code__ and next(cells) == next(cells)
+    if isinstance(one, list | tuple) and type(one) is type(other):
+        return len(one) == len(other) and all(map(_same, one, other))
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+    if isinstance(one, Tensor) and isinstance(other, Tensor):
+        return torch.equal(one, other)
+    return type(one) is type(other) and (isinstance(one, torch.Generator) or bool(one == other))
