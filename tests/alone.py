@@ -10,17 +10,18 @@ import dubio
 from dubio.noise.noise import noise_from
 from dubio.population.given import Distribution, Origin, Place
 from dubio.population.streams import Stream
+from mask_cases import MASKS
 
 N, BATCH, MEMBERS = 60, 16, 3
 
 
-def _masked(mask: Callable[[float], dubio.masks.Mask]) -> Callable[[int], nn.Module]:
+def _masked(mask: Callable[..., dubio.masks.Mask]) -> Callable[[int], nn.Module]:
     def build(m: int) -> nn.Module:
         drop, scale = 0.05 + 0.1 * m, 0.01 + 0.1 * m
         return nn.Sequential(
-            dubio.Masked(nn.Linear(4, 8), mask(drop), length_scale=scale),
+            dubio.Masked(nn.Linear(4, 8), mask(drop=drop), length_scale=scale),
             nn.ReLU(),
-            dubio.Masked(nn.Linear(8, 1), mask(drop), length_scale=2 * scale),
+            dubio.Masked(nn.Linear(8, 1), mask(drop=drop), length_scale=2 * scale),
         )
 
     return build
@@ -53,11 +54,8 @@ NETWORKS: dict[str, Callable[[int], nn.Module]] = {
     "dropout": lambda m: nn.Sequential(
         nn.Linear(4, 8), nn.ReLU(), nn.Dropout(0.1 + 0.1 * m), nn.Linear(8, 1)
     ),
-    "bernoulli": _masked(lambda drop: dubio.masks.Bernoulli(drop=drop)),
-    "concrete": _masked(lambda drop: dubio.masks.Concrete(drop=drop, temperature=0.1 + drop)),
-    "learnable": _masked(lambda drop: dubio.masks.LearnableBernoulli(drop=drop)),
-    "gaussian": _masked(lambda drop: dubio.masks.Gaussian(drop=drop)),
-    "variational": _masked(lambda drop: dubio.masks.Gaussian(drop=drop, learn=True)),
+    **{name: _masked(case) for name, case in MASKS.items()},
+    "temperatures": _masked(lambda drop: dubio.masks.Concrete(drop=drop, temperature=0.1 + drop)),
     "tied": _tied,
     "drop connect": _drop_connect,
     "bayes": _bayes(lambda m: dubio.priors.Gaussian(0.5 + m), "weights"),

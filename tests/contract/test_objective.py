@@ -12,10 +12,11 @@ from torch.utils.checkpoint import checkpoint
 import dubio
 from dubio import ELBO, DropConnect, Masked
 from dubio.likelihoods import Categorical, Gaussian
-from dubio.masks import Bernoulli, Concrete, LearnableBernoulli
+from dubio.masks import Concrete, LearnableBernoulli
 from dubio.noise.run import current_pass
 from dubio.objectives import estimators
 from dubio.objectives.estimators import Estimator
+from mask_cases import Case, every_mask
 
 ESTIMATORS = get_args(Estimator)
 
@@ -55,8 +56,8 @@ def test_a_mask_that_is_not_reached(estimator: Estimator) -> None:
     ELBO(Skips(), Categorical(), 9, estimator=estimator)(*data()).backward()
 
 
-@pytest.mark.parametrize("kind", [Bernoulli, Concrete, LearnableBernoulli])
-def test_checkpointing_is_refused_with_noise_and_works_without(kind: Any) -> None:
+@every_mask
+def test_checkpointing_is_refused_with_noise_and_works_without(kind: Case) -> None:
     block = Masked(nn.Linear(6, 3), kind(6))
 
     class Checkpointed(nn.Module):

@@ -1,6 +1,7 @@
 """The objective against its formula done by hand."""
 
 import math
+from collections.abc import Callable
 from typing import Any, get_args
 
 import pytest
@@ -10,14 +11,14 @@ from torch import Tensor, nn
 import dubio
 from dubio.layers.masked import Masked
 from dubio.likelihoods import Categorical, Gaussian, Likelihood
-from dubio.masks import Bernoulli, Concrete, LearnableBernoulli, Mask
+from dubio.masks import Concrete, LearnableBernoulli, Mask
 from dubio.masks import Gaussian as GaussianMask
 from dubio.noise.stochastic import kl
 from dubio.objectives.elbo import ELBO
 from dubio.objectives.estimators import Estimator
+from mask_cases import MASKS, Case, every_mask
 
 N = 50
-KINDS: list[type[Mask]] = [Bernoulli, Concrete, LearnableBernoulli, GaussianMask]
 ESTIMATORS = get_args(Estimator)
 
 
@@ -25,7 +26,7 @@ def seeded(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def build(kind: type[Mask] = Concrete) -> nn.Sequential:
+def build(kind: Callable[..., Mask] = Concrete) -> nn.Sequential:
     torch.manual_seed(0)
     return nn.Sequential(
         nn.Linear(5, 6), nn.ReLU(), Masked(nn.Linear(6, 4), kind(6, drop=0.3), length_scale=0.5),
@@ -60,10 +61,8 @@ def gradients(loss: Tensor, net: nn.Module) -> dict[str, Tensor]:
 
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("likelihood", [Categorical(), Gaussian(2.5)], ids=str)
-@pytest.mark.parametrize("kind", KINDS)
-def test_loss_is_mean_nll_plus_kl_over_n(
-    kind: type[Mask], likelihood: Likelihood, shared: bool
-) -> None:
+@every_mask
+def test_loss_is_mean_nll_plus_kl_over_n(kind: Case, likelihood: Likelihood, shared: bool) -> None:
     net, (x, y) = build(kind), data(likelihood)
     elbo = ELBO(net, likelihood, N, shared=shared, generator=seeded(3), estimator="trapezoid_once")
     loss = elbo(x, y)
@@ -101,8 +100,8 @@ def test_value_of_the_loss_for_every_estimator(estimator: Any) -> None:
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
-@pytest.mark.parametrize("kind", [Concrete, GaussianMask])
-def test_other_masks_have_the_gradient_of_their_noise(kind: type[Mask], estimator: Any) -> None:
+@pytest.mark.parametrize("kind", [c for c in MASKS.values() if c.make is not LearnableBernoulli])
+def test_other_masks_have_the_gradient_of_their_noise(kind: Case, estimator: Any) -> None:
     net, (x, y) = build(kind), data(Categorical())
     loss = ELBO(net, Categorical(), N, estimator=estimator, generator=seeded(3))(x, y)
     by_hand = nll_by_hand(Categorical(), outputs(net, x), y).mean() + kl(net) / N
