@@ -11,6 +11,7 @@ from dubio.noise.noise import noise_from
 from dubio.population.given import Distribution, Origin, Place
 from dubio.population.streams import Stream
 from mask_cases import MASKS
+from prior_cases import PRIORS
 
 N, BATCH, MEMBERS = 60, 16, 3
 
@@ -27,9 +28,11 @@ def _masked(mask: Callable[..., dubio.masks.Mask]) -> Callable[[int], nn.Module]
     return build
 
 
-def _bayes(prior: Callable[[int], dubio.priors.Prior], sampler: str) -> Callable[[int], nn.Module]:
+def _bayes(
+    prior: Callable[[float], dubio.priors.Prior], sampler: str
+) -> Callable[[int], nn.Module]:
     def build(m: int) -> nn.Module:
-        layer = {"prior": prior(m), "sampler": sampler, "deviation": 0.02 + 0.01 * m}
+        layer = {"prior": prior(0.5 + m), "sampler": sampler, "deviation": 0.02 + 0.01 * m}
         return nn.Sequential(
             dubio.BayesLinear(4, 8, **layer), nn.ReLU(), dubio.BayesLinear(8, 1, **layer)
         )
@@ -58,11 +61,10 @@ NETWORKS: dict[str, Callable[[int], nn.Module]] = {
     "temperatures": _masked(lambda drop: dubio.masks.Concrete(drop=drop, temperature=0.1 + drop)),
     "tied": _tied,
     "drop connect": _drop_connect,
-    "bayes": _bayes(lambda m: dubio.priors.Gaussian(0.5 + m), "weights"),
-    "bayes laplace": _bayes(lambda m: dubio.priors.Laplace(0.5 + m), "weights"),
-    "bayes mixture": _bayes(lambda m: dubio.priors.ScaleMixture(0.5, 0.1 + m, 1.5), "weights"),
-    "bayes local": _bayes(lambda m: dubio.priors.Gaussian(1.0), "local"),
-    "bayes flipout": _bayes(lambda m: dubio.priors.Gaussian(1.0), "flipout"),
+    **{f"bayes {name}": _bayes(prior, "weights") for name, prior in PRIORS.items()},
+    "bayes swapped": _bayes(lambda scale: dubio.priors.ScaleMixture(0.5, scale, 1.5), "weights"),
+    "bayes local": _bayes(lambda scale: dubio.priors.Gaussian(1.0), "local"),
+    "bayes flipout": _bayes(lambda scale: dubio.priors.Gaussian(1.0), "flipout"),
 }
 
 
