@@ -1,7 +1,7 @@
 """The objective in unusual company, and what it says about wrong arguments."""
 
 import pickle
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,9 +16,8 @@ from dubio.masks import Concrete, LearnableBernoulli
 from dubio.noise.run import current_pass
 from dubio.objectives import estimators
 from dubio.objectives.estimators import Estimator
+from estimator_cases import every_estimator
 from mask_cases import Case, every_mask
-
-ESTIMATORS = get_args(Estimator)
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -34,7 +33,7 @@ def net() -> nn.Sequential:
     return nn.Sequential(Masked(nn.Linear(6, 3), LearnableBernoulli(6, drop=0.4)))
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS)
+@every_estimator
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 def test_value_without_gradients(estimator: Estimator, mode: Any) -> None:
     elbo = ELBO(net(), Categorical(), 9, estimator=estimator)
@@ -42,7 +41,7 @@ def test_value_without_gradients(estimator: Estimator, mode: Any) -> None:
         assert elbo(*data()).isfinite()
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS)
+@every_estimator
 def test_a_mask_that_is_not_reached(estimator: Estimator) -> None:
     class Skips(nn.Module):
         def __init__(self) -> None:
