@@ -17,6 +17,7 @@ from torch import Tensor
 from dubio.masks import Bernoulli, Concrete, Gaussian, LearnableBernoulli, Mask
 from newcomer.beta_bernoulli import BetaBernoulli
 from newcomer.poisson import Poisson
+from newcomer.uniform import Uniform
 
 
 def expected_norm(column: np.ndarray, length_scale: float, keep: float, **_: float) -> float:
@@ -37,6 +38,7 @@ class Case:
         make: Makes the mask, of ``units`` and ``drop``.
         mean: The mean of its multiplier, by ``drop``: one, but for masks that are approximate.
         variance: The variance of its multiplier, by ``drop``.
+        learned: Whether it has parameters.
         smooth: Whether the multiplier has a derivative in the parameters, given its noises.
         kl: The KL of one unit: of the weights that it feeds, ℓ, keep, and the mask's parameters.
     """
@@ -44,16 +46,12 @@ class Case:
     make: Callable[..., Mask]
     mean: Callable[[float], float] = lambda drop: 1.0
     variance: Callable[[float], float] = bernoulli_variance
+    learned: bool = False
     smooth: bool = False
     kl: Callable[..., float] = expected_norm
 
     def __call__(self, *args: Any, **options: Any) -> Mask:
         return self.make(*args, **options)
-
-    @property
-    def learned(self) -> bool:
-        """Whether there is anything to learn."""
-        return any(True for _ in self().parameters())
 
 
 def learned_bernoulli_kl(column: np.ndarray, length_scale: float, keep: float, **_: float) -> float:
@@ -109,15 +107,19 @@ MASKS: dict[str, Case] = {
         Concrete,
         mean=partial(concrete_moment, power=1),
         variance=lambda drop: concrete_moment(drop, 2) - concrete_moment(drop, 1) ** 2,
+        learned=True,
         smooth=True,
         kl=learned_bernoulli_kl,
     ),
-    "learnable": Case(LearnableBernoulli, kl=learned_bernoulli_kl),
+    "learnable": Case(LearnableBernoulli, learned=True, kl=learned_bernoulli_kl),
     "gaussian": Case(Gaussian, smooth=True),
-    "variational": Case(partial(Gaussian, learn=True), smooth=True, kl=variational_kl),
+    "variational": Case(
+        partial(Gaussian, learn=True), learned=True, smooth=True, kl=variational_kl
+    ),
+    "uniform": Case(Uniform, smooth=True),
     "poisson": Case(Poisson),
-    "poisson, learned": Case(partial(Poisson, learn=True), kl=poisson_kl),
-    "beta-bernoulli": Case(BetaBernoulli, kl=beta_bernoulli_kl),
+    "poisson, learned": Case(partial(Poisson, learn=True), learned=True, kl=poisson_kl),
+    "beta-bernoulli": Case(BetaBernoulli, learned=True, kl=beta_bernoulli_kl),
 }
 LEARNED = {name: case for name, case in MASKS.items() if case.learned}
 

@@ -399,24 +399,27 @@ class TestParameters:
         assert "units=3, drop=0.2" in repr(mask)
 
     @every_mask
-    def test_one_rate_is_the_default(self, kind: Case) -> None:
+    def test_one_rate_is_the_default_and_learned_if_it_is_to_be(self, kind: Case) -> None:
         assert kind().units == 1
+        assert any(True for _ in kind().parameters()) == kind.learned
 
-    def test_tied_masks_share_the_rate_not_the_noise(self) -> None:
-        mask = LearnableBernoulli(1, drop=0.5)
+    @every_learned_mask
+    def test_tied_masks_share_the_rate_not_the_noise(self, kind: Case) -> None:
+        mask = kind(1, drop=0.5)
         net = nn.Sequential(
             Masked(nn.Linear(20, 20), mask), Masked(nn.Linear(20, 20), mask.tied())
         ).double()
         for twin in (net, copy.deepcopy(net)):
             assert twin[0].mask is not twin[1].mask
-            assert twin[0].mask.logit is twin[1].mask.logit
-            assert sum("logit" in name for name, _ in twin.named_parameters()) == 1
+            pairs = zip(twin[0].mask.parameters(), twin[1].mask.parameters(), strict=True)
+            assert all(one is other for one, other in pairs)
         ones = torch.ones(4, 20, dtype=torch.float64)
         with dubio.Noise(generator=seeded()):
             assert not torch.equal(net[0].mask(ones), net[1].mask(ones))
         kl(net).backward()
-        alone = [torch.autograd.grad(layer.kl(), mask.logit)[0] for layer in net]
-        torch.testing.assert_close(mask.logit.grad, sum(alone))
+        for parameter in mask.parameters():
+            alone = [torch.autograd.grad(layer.kl(), parameter)[0] for layer in net]
+            torch.testing.assert_close(parameter.grad, sum(alone))
 
 
 class TestErrors:
