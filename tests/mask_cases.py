@@ -60,7 +60,7 @@ def learned_bernoulli_kl(column: np.ndarray, length_scale: float, keep: float, *
 
 
 def variational_kl(column: np.ndarray, length_scale: float, keep: float, **_: float) -> float:
-    """Molchanov et al. 2017 eq. 14, for each weight."""
+    """The approximation of Molchanov et al. (2017), for each weight."""
     log_alpha = math.log1p(-keep) - math.log(keep)
     bump = 0.63576 / (1 + math.exp(-1.87320 - 1.48695 * log_alpha))
     return len(column) * (0.63576 + math.log1p(math.exp(-log_alpha)) / 2 - bump)

@@ -55,7 +55,7 @@ class BetaBernoulli(Mask):
     def kl(self, weights: Tensor, length_scale: float) -> Tensor:
         """Σ_k ℓ²‖W_k‖²/(2·keep_k), and the divergence of π from a uniform rate.
 
-        That is (1 − 1/a)·(−γ − ψ(b) − 1/b) + log ab − (1 − 1/b) (Lee et al. 2018 eq. 13, α = 1).
+        That is (1 − 1/a)·(−γ − ψ(b) − 1/b) + log ab − (1 − 1/b).
         """
         norms = bernoulli_kl(weights, self.keep, length_scale)
         over_a, over_b = (-self.log_a).exp(), (-self.log_b).exp()
