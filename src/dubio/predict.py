@@ -211,6 +211,7 @@ def sites(model: Network, x: Inputs | Iterable[Any]) -> Sites:
     model = uncompiled(model)
     batch = next(inputs.batches(x))
     inputs.check(model, batch)
+    inputs.count_rows(batch)  # complains if there are none
     roots = inputs.networks(model)
 
     def network() -> object:

@@ -4,6 +4,7 @@ import gc
 import threading
 import tracemalloc
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy
@@ -22,6 +23,23 @@ SHAREABLE = [name for name, case in CASES.items() if case.shareable]
 WAYS = [(name, False) for name in CASES] + [(name, True) for name in SHAREABLE]
 SCALE = 1.0
 SETTINGS = {"scale": 1.0}
+
+
+class Config:
+    """Settings as attributes of a class."""
+
+    scale = 1.0
+
+
+class Options:
+    """Settings as attributes of an object."""
+
+    def __init__(self) -> None:
+        self.scale = 1.0
+
+
+CONFIG, NAMESPACE = Options(), SimpleNamespace(scale=1.0)
+FACTOR = torch.tensor(1.0)
 
 
 def scaled(x: Tensor) -> Tensor:
@@ -43,10 +61,12 @@ class Changeable(nn.Module):
         self.scale = nn.Parameter(torch.ones(()))
         self.register_buffer("shift", torch.zeros(3))
         self.activation = torch.relu
+        self.rate = {"scale": 1.0}.get
 
     def forward(self, x: Tensor) -> Tensor:
         h = self.drop(self.activation(self.a(x) * self.factor) * self.factors[0])
         h = scaled(self.b(h)) * self.factors[1][0] * self.options["factor"] * SETTINGS["scale"]
+        h = h * self.rate("scale") * Config.scale * CONFIG.scale * NAMESPACE.scale * FACTOR
         return h * self.fixed * float(self.scale) + self.shift + self.bias
 
 
@@ -131,6 +151,7 @@ CHANGES: dict[str, Callable[[Changeable], object]] = {
     "dict": lambda network: network.options.update(factor=3.0),
     "number read from a parameter": lambda network: network.scale.data.add_(1.0),
     "function": _set("activation", torch.tanh),
+    "dict behind a method": lambda network: network.rate.__self__.update(scale=3.0),
     "forward": _set("forward", lambda x: F.dropout(x[:, :3], 0.5)),
     "forward hook": lambda network: network.b.register_forward_hook(lambda m, i, o: o + 1),
     "forward pre-hook": lambda network: network.a.register_forward_pre_hook(
@@ -160,22 +181,54 @@ def test_changes_of_the_network_are_seen(change: str) -> None:
 
 @pytest.mark.parametrize(
     ("where", "name", "value"),
-    [("globals", "SCALE", 3.0), ("settings", "scale", 3.0), ("class", "bias", 3.0)],
+    [
+        (None, "SCALE", 3.0),
+        (None, "FACTOR", torch.tensor(3.0)),
+        (SETTINGS, "scale", 3.0),
+        (Changeable, "bias", 3.0),
+        (Config, "scale", 3.0),
+        (CONFIG, "scale", 3.0),
+        (NAMESPACE, "scale", 3.0),
+    ],
 )
 def test_changes_around_the_network_are_seen(
-    where: str, name: str, value: float, monkeypatch: pytest.MonkeyPatch
+    where: Any, name: str, value: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch.manual_seed(0)
     network, x = Changeable(), torch.randn(7, 6)
     predictor = dubio.Predictor(network, draws=5)
     before = check(predictor, network, x)
-    if where == "globals":
-        monkeypatch.setitem(globals(), name, value)
-    elif where == "settings":
-        monkeypatch.setitem(SETTINGS, name, value)
+    if where is None or isinstance(where, dict):
+        monkeypatch.setitem(globals() if where is None else where, name, value)
     else:
-        monkeypatch.setattr(Changeable, name, value)
+        monkeypatch.setattr(where, name, value)
     assert not torch.equal(check(predictor, network, x), before)
+
+
+def test_an_equal_tensor_is_another_tensor() -> None:
+    network, x = Changeable(), torch.randn(7, 6)
+    network.fixed = torch.ones(1)
+    predictor = dubio.Predictor(network, draws=5)
+    assert check(predictor, network, x).dtype == torch.float32
+    network.fixed = torch.ones(1, dtype=torch.float64)
+    assert check(predictor, network, x).dtype == torch.float64
+
+
+def test_an_equal_number_of_another_type_is_another_number() -> None:
+    class Typed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.factor: float = 2
+
+        def forward(self, x: Tensor) -> Tensor:
+            return F.dropout((torch.ones(3, dtype=torch.int64) * self.factor / 4 * x).to(x.dtype))
+
+    network, x = Typed(), torch.randn(7, 3)
+    predictor = dubio.Predictor(network, draws=5)
+    check(predictor, network, x)
+    network.factor = 2.0
+    assert not predictor._prepared._structure.same()  # type: ignore[union-attr]
+    check(predictor, network, x)
 
 
 def test_modes_and_gradients_are_no_change() -> None:
@@ -263,23 +316,23 @@ def test_what_cannot_be_looked_into_is_asked_every_time() -> None:
     torch.testing.assert_close(check(predictor, network, x), 2 * before)
 
 
-class Detached(nn.Module):
-    """Uses its weight through another tensor, which nobody knows."""
+class Hidden(nn.Module):
+    """Uses a tensor that it keeps where nobody looks: in a module of the standard library."""
 
     def __init__(self) -> None:
         super().__init__()
         self.a, self.drop = nn.Linear(6, 3), nn.Dropout(0.5)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.drop(F.linear(x, self.a.weight.data))
+        return self.drop(self.a(x)) * threading.hidden_factor  # type: ignore[attr-defined]
 
 
-def test_tensors_that_nobody_knows() -> None:
-    network, x = Detached(), torch.randn(7, 6)
+def test_tensors_that_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    network, x = Hidden(), torch.randn(7, 6)
     predictor = dubio.Predictor(network, draws=5)
-    for _ in range(3):
+    for factor in (1.0, 2.0, 3.0):
+        monkeypatch.setattr(threading, "hidden_factor", torch.tensor(factor), raising=False)
         check(predictor, network, x)
-        network.a.weight.data = torch.randn(3, 6)
 
 
 class Written(nn.Module):

@@ -245,7 +245,7 @@ BROKEN: dict[str, tuple[str, Callable[[Passes], Tensor]]] = {
     "sign": (
         "arm",
         lambda passes: estimators._two_losses(
-            passes, estimators._reflected(estimators._binary), lambda z, other, u, keep: u - 0.5
+            passes, estimators._binary_reflected, lambda z, other, u, keep: u - 0.5
         ),
     ),
     "one row's mask by another's loss": ("arm", _roll_losses),
@@ -253,7 +253,7 @@ BROKEN: dict[str, tuple[str, Callable[[Passes], Tensor]]] = {
         "disarm",
         lambda passes: estimators._two_losses(
             passes,
-            estimators._reflected(estimators._binary),
+            estimators._binary_reflected,
             lambda z, other, u, keep: 0.25 * (z - other),
         ),
     ),

@@ -169,6 +169,13 @@ class TestDivergence:
         masked = Masked(nn.Linear(4, 3, bias=False), kind(units, drop=0.3), length_scale=0.7)
         masked.double()
         assert torch.autograd.gradcheck(lambda *_: masked.kl(), tuple(masked.parameters()))
+        with torch.no_grad():
+            known = masked.kl_slopes()
+        if known is not None:  # those that some masks have at hand are the same
+            torch.testing.assert_close(known.value, masked.kl())
+            assert len(known.tensors) == len(list(masked.parameters()))
+            found = torch.autograd.grad(masked.kl(), known.tensors)
+            torch.testing.assert_close(known.slopes, found)
 
     @pytest.mark.parametrize("logit", [-40.0, -3.0, 0.0, 1.0, 40.0])
     def test_entropy_against_scipy(self, logit: float) -> None:

@@ -38,23 +38,28 @@ class Recording:
         self.sites = sites
         self.chunk = fitting(tape)
 
-    def intact(self) -> bool:
-        """Whether the parameters that Python looked at have the values that it saw."""
-        return all(torch.equal(tensor, seen) for tensor, seen in self.tape.reads)
-
     def chunks(
         self, leaves: list[Tensor], numbers: RandomNumbers, chunk: int | None
-    ) -> Iterator[Tensor]:  # each (s, B, …)
-        """All draws in order, ``chunk`` (or as many as fit the budget) at a time."""
+    ) -> Iterator[Tensor] | None:  # each (s, B, …)
+        """All draws in order, ``chunk`` (or as many as fit the budget) at a time.
+
+        None if the network would go another way now than when it was recorded.
+        """
         device, size = leaves[0].device, chunk or self.chunk
         with quietly(device):
             fixed = self.tape.start(leaves)
-            part = self.tape.play(fixed, numbers.part(0, size))
-        yield part
-        for start in range(size, len(numbers.indices), size):
-            with quietly(device):
-                part = self.tape.play(fixed, numbers.part(start, start + size))
-            yield part
+            if not self.tape.sees_the_same(fixed):
+                return None
+            first = self.tape.play(fixed, numbers.part(0, size))
+
+        def following() -> Iterator[Tensor]:
+            yield first
+            for start in range(size, len(numbers.indices), size):
+                with quietly(device):
+                    part = self.tape.play(fixed, numbers.part(start, start + size))
+                yield part
+
+        return following()
 
 
 @final
@@ -85,18 +90,31 @@ class Prepared:
         if form is None:
             return self._anew(batch, numbers, chunk)
         known, recording = self._find(form.key)
-        if not known:
-            with self._to_record:
-                known, recording = self._find(form.key)  # another thread may have been faster
-                if not known:
-                    engine, recording = self._record(form, batch, numbers)
-                    if recording is None:
-                        return engine.chunks(chunk), engine.sites
-        if recording is None:
+        if recording is not None:
+            if any(map(_may_hold_nan, form.tensors)):
+                inputs.check(self._model, batch)
+            draws = recording.chunks(form.tensors, numbers, chunk)
+            if draws is not None:
+                return draws, recording.sites
+            self._forget(form.key, recording)
+        elif known:
             return self._anew(batch, numbers, chunk)
-        if any(map(_may_hold_nan, form.tensors)):
-            inputs.check(self._model, batch)
-        return recording.chunks(form.tensors, numbers, chunk), recording.sites
+        with self._to_record:
+            known, _ = self._find(form.key)
+            engine = None if known else self._record(form, batch, numbers)
+        if engine is None:  # another thread was faster
+            return self.chunks(batch, numbers, chunk)
+        known, recording = self._find(form.key)
+        if known and recording is not None:
+            draws = recording.chunks(form.tensors, numbers, chunk)
+            if draws is not None:
+                return draws, recording.sites
+        return engine.chunks(chunk), engine.sites
+
+    def _forget(self, key: Hashable, recording: Recording) -> None:
+        with self._to_look:
+            if self._recordings.get(key) is recording:
+                del self._recordings[key]
 
     def _anew(
         self, batch: Inputs, numbers: RandomNumbers, chunk: int | None
@@ -135,12 +153,9 @@ class Prepared:
             if structure is None or not structure.same() or key not in self._recordings:
                 return False, None
             self._recordings.move_to_end(key)
-            recording = self._recordings[key]
-            return recording is None or recording.intact(), recording
+            return True, self._recordings[key]
 
-    def _record(
-        self, form: "_Form", batch: Inputs, numbers: RandomNumbers
-    ) -> tuple[Engine, Recording | None]:
+    def _record(self, form: "_Form", batch: Inputs, numbers: RandomNumbers) -> Engine:
         """Run the network, and keep the recording if it serves for other inputs."""
         with self._to_look:
             if self._structure is None or not self._structure.same():
@@ -148,7 +163,7 @@ class Prepared:
                 self._recordings.clear()
             structure = self._structure
         if structure.doubt is not None:
-            return self._engine(batch, numbers), None
+            return self._engine(batch, numbers)
         copy = form.copy()
         engine = self._engine(copy.batch, numbers, copy.tensors, structure.tensors)
         tape = engine.tape
@@ -156,14 +171,14 @@ class Prepared:
             if not structure.same():
                 self._unstable += 1
                 self._structure = None
-                return engine, None
+                return engine
             self._unstable = 0
             usable = tape is not None and tape.doubt is None and engine.from_inputs
             recording = Recording(tape, engine.sites) if tape is not None and usable else None
             self._recordings[form.key] = recording
             while len(self._recordings) > MOST_TAPES:
                 self._recordings.popitem(last=False)
-        return engine, recording
+        return engine
 
     def _engine(
         self,

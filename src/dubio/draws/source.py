@@ -94,15 +94,15 @@ class NetworkDraws:
     def collect(self) -> Tensor:  # (S, B, …)
         """All draws of all rows in one tensor."""
         blocks: list[Tensor] = []
-        filled = 0
+        draws, filled = self.num_draws, 0
         for _, outputs in self._chunks():
-            if len(outputs) == self.num_draws:
+            if len(outputs) == draws:
                 blocks.append(outputs)
                 continue
             if filled == 0:
-                blocks.append(outputs.new_empty((self.num_draws, *outputs.shape[1:])))
+                blocks.append(outputs.new_empty((draws, *outputs.shape[1:])))
             blocks[-1][filled : filled + len(outputs)] = outputs
-            filled = (filled + len(outputs)) % self.num_draws
+            filled = (filled + len(outputs)) % draws
         return blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=1)
 
     def _engine(self, batch: Inputs, index: int) -> Engine:

@@ -9,37 +9,47 @@ Looked at are, from the network (or the function that calls networks) on:
   their defaults, and the globals that they refer to, through functions and modules as well;
 - attributes of classes.
 
-Where something else is found, such as an array of numpy or an open file, there is a doubt.
+Where something else is found, such as an array of numpy or an open file, there is a doubt; also if
+there is too much to look at. Objects of libraries among globals, such as loggers, are passed over.
 """
 
 import sys
+from argparse import Namespace
 from collections.abc import Callable, Iterator
 from enum import Enum
 from functools import partial
-from operator import attrgetter
+from operator import attrgetter, is_
 from types import (
     BuiltinFunctionType,
-    BuiltinMethodType,
     CodeType,
     FunctionType,
     MethodDescriptorType,
     MethodType,
     ModuleType,
+    SimpleNamespace,
     WrapperDescriptorType,
 )
 from typing import Any, final
 from weakref import ReferenceType
 
+import numpy
 import torch
 from torch import Tensor, nn
 
 _PLAIN = (
-    type(None), bool, int, float, complex, str, bytes, type, Enum, range, slice,
+    type(None), bool, int, float, complex, str, bytes, Enum, range, slice,
     torch.dtype, torch.device, torch.Size, torch.layout, torch.memory_format,
-    BuiltinFunctionType, BuiltinMethodType, MethodDescriptorType, WrapperDescriptorType,
+    MethodDescriptorType, WrapperDescriptorType,
     property, staticmethod, classmethod, ReferenceType,
 )  # fmt: skip
 _LIBRARIES = frozenset({"torch", "dubio", "numpy", *sys.stdlib_module_names} - {"__main__"})
+_MANY = 5000  # names
+_NAMESPACES = (SimpleNamespace, Namespace)
+# Globals of these types are looked at, although libraries have made the types.
+_LOOKED_AT = (
+    Tensor, FunctionType, BuiltinFunctionType, type, dict, list, tuple, set, nn.Module,
+    numpy.ndarray, *_NAMESPACES,
+)  # fmt: skip
 
 
 @final
@@ -59,11 +69,16 @@ class Structure:
         self._live: list[Any] = []
         self._names: list[tuple[dict[str, Any], str]] = []
         self._cells: list[Any] = []
+        self._places: list[tuple[Any, Any]] = []  # containers and where they hold a tensor
+        self._typed: list[Any] = []  # containers in which 1, 1.0 and True are not the same
         try:
             self._look(model)
         except RecursionError:
             self.doubt = "a structure that is too deep"
+        if len(self._names) > _MANY:
+            self.doubt = "too much code"
         self._frozen = [_copy(container) for container in self._live]
+        self._types = self._find_types()
         self._found = self._find()
         self._forms = list(map(_form, self.tensors))
         self._seen.clear()
@@ -75,9 +90,9 @@ class Structure:
         try:
             if self._live != self._frozen and not self._only_flags_differ():
                 return False
-            return self._find() == self._found
         except (RuntimeError, TypeError, ValueError):  # tensors or arrays, which are not equal
             return False
+        return all(map(is_, self._find(), self._found)) and self._find_types() == self._types
 
     def _only_flags_differ(self) -> bool:
         for i, (live, frozen) in enumerate(zip(self._live, self._frozen, strict=True)):
@@ -89,14 +104,21 @@ class Structure:
         return True
 
     def _find(self) -> list[Any]:
-        """What names and variables stand for."""
+        """What names and variables stand for, and all tensors in containers."""
         return [
             *(names.get(name) for names, name in self._names),
             *(_content(cell) for cell in self._cells),
+            *(container[key] for container, key in self._places),
         ]
+
+    def _find_types(self) -> list[list[type]]:
+        return [list(map(type, _values(container))) for container in self._typed]
 
     def _look(self, thing: Any) -> None:
         if isinstance(thing, _PLAIN) or id(thing) in self._seen:
+            return
+        if isinstance(thing, type):
+            self._look_at_class(thing)
             return
         self._seen.add(id(thing))
         self._kept.append(thing)
@@ -109,6 +131,8 @@ class Structure:
         elif isinstance(thing, MethodType):
             self._look(thing.__self__)
             self._look(thing.__func__)
+        elif isinstance(thing, BuiltinFunctionType):
+            self._look(thing.__self__)  # a module, or what a method belongs to
         elif isinstance(thing, partial):
             for part in (thing.func, thing.args, thing.keywords):
                 self._look(part)
@@ -118,12 +142,17 @@ class Structure:
             pass
         elif _is_open(thing):
             self._look_at_class(type(thing))
-            self._look_into(vars(thing))
+            self._look_into(vars(thing), typed=not type(thing).__module__.startswith("torch."))
         else:
             self.doubt = f"a {type(thing).__name__}"
 
-    def _look_into(self, container: Any) -> None:
+    def _look_into(self, container: Any, *, typed: bool = True) -> None:
         self._live.append(container)
+        if typed and any(type(part) in (bool, int, float) for part in _values(container)):
+            self._typed.append(container)
+        if isinstance(container, (dict, list)):
+            entries = container.items() if isinstance(container, dict) else enumerate(container)
+            self._places += [(container, key) for key, x in entries if isinstance(x, Tensor)]
         for part in list(_values(container)):
             self._look(part)
 
@@ -161,7 +190,7 @@ class Structure:
             if isinstance(value, ModuleType):
                 if not _is_library(value.__name__):
                     self._look_at_names(vars(value), used)
-            elif isinstance(value, (Tensor, FunctionType, dict, list, tuple, set, nn.Module)):
+            elif isinstance(value, _LOOKED_AT) or not _is_library(type(value).__module__):
                 self._look(value)
 
 
@@ -172,7 +201,10 @@ def _is_open(thing: Any) -> bool:
         "__slots__" in vars(ancestor) and vars(ancestor)["__slots__"] for ancestor in kind.__mro__
     )
     own = all(ancestor is object or _is_heap_type(ancestor) for ancestor in kind.__mro__)
-    return isinstance(thing, nn.Module) or (written and own and not _is_library(kind.__module__))
+    ours = kind.__module__.split(".", 1)[0] in ("dubio", "torch")
+    return isinstance(thing, (nn.Module, *_NAMESPACES)) or (
+        written and own and (ours or not _is_library(kind.__module__))
+    )
 
 
 def _is_heap_type(kind: type) -> bool:

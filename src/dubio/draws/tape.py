@@ -11,6 +11,7 @@ at the inputs, and can be played for other inputs of the same shapes.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
+import torch
 from torch import Tensor
 
 from dubio.draws.arguments import Arguments, Slot
@@ -27,13 +28,13 @@ class Tape:
     Attributes:
         obstacle: Why the tape must not be played, if there is a reason.
         doubt: Why it must not be played for other inputs, if there is a reason.
-        reads: Parameters that Python looked at, and what it saw.
+        reads: Tensors that Python looked at, and what it saw: parameters, or computed from them.
     """
 
     def __init__(self) -> None:
         self.obstacle: str | None = None
         self.doubt: str | None = None
-        self.reads: list[tuple[Tensor, Tensor]] = []
+        self.reads: list[tuple[Slot | Tensor, Tensor]] = []
         self._steps: list[Step] = []
         self._trunk = Line([], set())
         self._draws = Line([], set())
@@ -77,7 +78,8 @@ class Tape:
         if any(constant._version != version for constant, version in self._constants):
             self.obstacle = "a tensor of the deterministic part is overwritten after it was used"
         self._constants.clear()
-        needed = {output}
+        seen = {x for x, _ in self.reads if isinstance(x, Slot)}
+        needed = {output, *seen}
         kept: list[Step] = []
         for step in reversed(self._steps):
             mutates = isinstance(step, Call) and step.mutates
@@ -87,7 +89,7 @@ class Tape:
         self._output = output
         self._steps = fuse_masked_layers(kept[::-1]) if shared else kept[::-1]
         draws = [step for step in self._steps if not step.outputs[0].fixed]
-        read = {slot for step in draws for slot in step.inputs if slot.fixed}
+        read = seen.union(slot for step in draws for slot in step.inputs if slot.fixed)
         self._trunk = Line([step for step in self._steps if step.outputs[0].fixed], read)
         self._draws = Line(draws, {output, *read})
 
@@ -115,6 +117,13 @@ class Tape:
             values[slot.number] = value
         self._trunk.run(values, _NO_NUMBERS)
         return values
+
+    def sees_the_same(self, fixed: list[Any]) -> bool:
+        """Whether Python would see now what it saw when the pass was recorded."""
+        return all(
+            torch.equal(fixed[x.number] if isinstance(x, Slot) else x, seen)
+            for x, seen in self.reads
+        )
 
     def resume(self, known: Mapping[int, Tensor]) -> list[Any]:
         """What `start` would give, from the values of the recorded pass."""

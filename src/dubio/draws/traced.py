@@ -226,13 +226,13 @@ class Recorder(TorchDispatchMode):
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         self.check_overwritten((args, kwargs))
-        leaves = [leaf for arg in (*args, *kwargs.values()) for leaf in _leaves(arg)]
-        device = next(leaf.device for leaf in leaves if isinstance(leaf, Tensor))
-        if torch.is_autocast_enabled(device.type):
-            return function(*args, **kwargs)
-        if any(type(leaf) is Traced for leaf in leaves):
-            return self.record(function, args, kwargs)
-        return self.plain(function, args, kwargs)
+        traced = False
+        for arg in (*args, *kwargs.values()):
+            for leaf in arg if isinstance(arg, (list, tuple)) else (arg,):
+                if isinstance(leaf, Tensor) and torch.is_autocast_enabled(leaf.device.type):
+                    return function(*args, **kwargs)
+                traced = traced or type(leaf) is Traced
+        return (self.record if traced else self.plain)(function, args, kwargs)
 
     def record(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Carry an operation out for the one draw and put it on the tape."""

@@ -20,7 +20,7 @@ LOOKS = frozenset(
     {"tolist", "numpy", "__array__", "__dlpack__", "data_ptr", "untyped_storage", "storage"}
     | {"apply_", "map_", "map2_", "__reduce_ex__", "__deepcopy__", "set_", "data"}
 )
-_FEW = 1024  # numbers that are kept of a parameter that Python looks at
+_FEW = 1024  # numbers that are kept of a tensor that Python looks at
 
 
 @final
@@ -40,11 +40,13 @@ class Trunk:
         self._tape = tape
         self._owned = {id(tensor): tensor for tensor in owned}
         self.values: dict[int, Tensor] = {}
+        self._from_inputs: set[int] = set()
         self._known: dict[int, tuple[Tensor, Slot]] = {}  # by id, which holds while they are kept
         for x in inputs:
             slot = tape.input(x)
             self._known[id(x)] = (x, slot)
             self.values[slot.number] = x
+            self._from_inputs.add(slot.number)
 
     def operand(self, x: Tensor) -> Slot | Tensor:
         """How the tape refers to a tensor: by its slot, or as it is if the network owns it."""
@@ -59,6 +61,7 @@ class Trunk:
         self, function: Callable[..., Any], arguments: Arguments, results: Sequence[Tensor]
     ) -> None:
         """Put an operation on the tape that was carried out."""
+        depends = any(slot.number in self._from_inputs for slot in arguments.slots)
         if torch.is_grad_enabled():
             self._tape.doubt = "the network takes gradients itself"
         for result, slot in zip(
@@ -66,6 +69,8 @@ class Trunk:
         ):
             self._known[id(result)] = (result, slot)
             self.values[slot.number] = result
+            if depends:
+                self._from_inputs.add(slot.number)
 
     def made(self, x: Tensor, result: Tensor) -> None:
         """A tensor was made from Python numbers; others may write over it, so it is copied."""
@@ -73,8 +78,10 @@ class Trunk:
 
     def look(self, x: Any) -> None:
         """Python sees the values of a tensor, and may do other things if they are others."""
-        if id(x) in self._owned and x.numel() <= _FEW:
-            self._tape.reads.append((x, x.detach().clone()))
+        _, slot = self._known.get(id(x), (x, None))
+        own = id(x) in self._owned if slot is None else slot.number not in self._from_inputs
+        if own and x.numel() <= _FEW:
+            self._tape.reads.append((x if slot is None else slot, x.detach().clone()))
         else:
             self._tape.doubt = "Python reads a value that depends on the inputs"
 

@@ -1,23 +1,27 @@
 """`Bayesian`: any layer with a distribution on its weights (Bayes by Backprop)."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, Self, final, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from dubio.layers.posterior import CenteredPrior, Posterior, Sample
+from dubio.layers.posterior import CenteredPrior, Posterior, Sample, sample_together
 from dubio.layers.row_noise import Flipout, LocalNoise, RowNoise, has_rows, is_linear
 from dubio.layers.substitution import call_with
 from dubio.layers.wrapping import Wrapping
-from dubio.noise.run import Request, current_pass
-from dubio.noise.stochastic import Stochastic, check_apart, own_noise
+from dubio.noise.run import Pass, Request, current_pass
+from dubio.noise.stochastic import Noisy, Stochastic, check_apart, own_noise
+from dubio.noise.vectorised import is_vectorised
 from dubio.priors import Gaussian, Prior
 from dubio.priors.prior import positive
 
 Sampler = Literal["weights", "local", "flipout"]
+
+_SMALL = 2**14  # weights of a layer
+_TOGETHER = -4  # in the place of a site
 
 
 @final
@@ -92,15 +96,17 @@ class Bayesian(Wrapping):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The layer's output for weights of this draw; called like the layer itself."""
+        layer: Any = self._modules["layer"]
         running = current_pass()
         shared = running is not None and running.shared
-        if self.row_noise is not None and not shared and has_rows(self.layer, args):
+        if self.sampler != "weights" and not shared and has_rows(layer, args):
+            assert self.row_noise is not None
             noise = self._noise() if self.row_noise.needs_weights else None
-            return self.row_noise(self, self.layer, self.posterior(), noise, *args, **kwargs)
-        weights = self._weights()
+            return self.row_noise(self, layer, self.posterior(), noise, *args, **kwargs)
+        weights = self._weights(running)
         if weights is None:
-            return self.layer(*args, **kwargs)
-        return call_with(self.layer, dict(zip(self._names(), weights, strict=True)), args, kwargs)
+            return layer(*args, **kwargs)
+        return call_with(layer, dict(zip(self._means(), weights, strict=True)), args, kwargs)
 
     def kl(self) -> Tensor:
         """Divergence from the prior, KL(q‖p), in nats, summed over weights.
@@ -119,16 +125,39 @@ class Bayesian(Wrapping):
             noise = torch.randn_like(self.rho) if noise is None else noise
         return self.posterior().divergence(noise, self._centered_prior())
 
+    @classmethod
+    def draw_together(cls, modules: Sequence[Noisy], running: Pass) -> None:
+        """Draw the weights of small layers at once: the calls would cost more than the numbers."""
+        groups: dict[Any, list[Bayesian]] = {}
+        for module in modules:
+            assert isinstance(module, Bayesian)
+            rho, prior = module._parameters["rho"], module.prior
+            whole = module._buffers["kept"] is None and module._buffers["center"] is None
+            if rho is not None and whole and module.sampler == "weights" and len(rho) <= _SMALL:
+                key = (type(prior), prior, prior.mean, rho.dtype, rho.device)
+                groups.setdefault(key, []).append(module)
+        for number, group in enumerate(groups.values()):
+            if len(group) > 1 and not is_vectorised(group[0].rho):
+                posteriors = [module.posterior() for module in group]
+                count = torch.Size([sum([len(posterior.rho) for posterior in posteriors])])
+                noise = running.numbers.normal((_TOGETHER, number), count, posteriors[0].rho)[0]
+                centered = group[0]._centered_prior()
+                weights, total = sample_together(posteriors, noise, centered)
+                for module, own in zip(group, weights, strict=True):
+                    running.memory[module] = Sample(own, total)
+                    total = total.new_zeros(())  # that of the first is the divergence of all
+
     def posterior(self) -> Posterior:
         """The distribution of the weights, in the order of ``layer.named_parameters()``."""
         means = list(self._means().values())
-        count = sum(mean.numel() for mean in means)
-        if count != len(self.rho):
+        rho: Any = self._parameters["rho"]
+        count = sum([mean.numel() for mean in means])
+        if count != rho.shape[0]:
             raise RuntimeError(
-                f"layer: expected the {len(self.rho)} weights that it had when it became Bayesian, "
+                f"layer: expected the {len(rho)} weights that it had when it became Bayesian, "
                 f"got {count}; change its shape first and wrap it then."
             )
-        return Posterior(means, self.rho, self.kept)
+        return Posterior(means, rho, self._buffers["kept"])
 
     def means(self) -> dict[str, Tensor]:
         """μ of every weight; zero where it is pruned."""
@@ -157,20 +186,19 @@ class Bayesian(Wrapping):
         kept = "" if self.kept is None else f", kept={float(self.kept.double().mean()):.3g}"
         return f"sampler={self.sampler!r}, prior={self.prior!r}{kept}"
 
-    def _weights(self) -> list[Tensor] | None:
+    def _weights(self, running: Pass | None) -> list[Tensor] | None:
         """The weights of this draw; None if they are those of the layer."""
-        running = current_pass()
         if running is not None and self in running.memory:
             running.check_checkpoint("Bayesian")
             known: Sample = running.memory[self]
             # those that were made without gradients are made again where there are some
             if not torch.is_grad_enabled() or known.weights[0].requires_grad:
                 return known.weights
-        noise = self._noise()
         with torch._C.DisableTorchFunction():  # nothing in here is for an interceptor to see
+            noise = self._noise()
             posterior = self.posterior()
             if noise is None:
-                return None if self.kept is None else posterior.mean()
+                return None if posterior.kept is None else posterior.mean()
             if running is not None and running.learning and torch.is_grad_enabled():
                 sample = posterior.sample_with_divergence(noise, self._centered_prior())
             else:
@@ -181,25 +209,27 @@ class Bayesian(Wrapping):
 
     def _noise(self) -> Tensor | None:
         """ε of all weights, the same in all calls of a pass; None for the mean."""
+        rho: Any = self._parameters["rho"]
         with torch._C.DisableTorchFunction():
-            noises = own_noise(self, (Request("normal", self.rho.shape, None, 0),), self.rho)
+            noises = own_noise(self, (Request("normal", rho.shape, None, 0),), rho)
             return None if noises is None else noises[0]
 
     def _means(self) -> dict[str, Tensor]:
         """The parameters of the layer."""
-        if not self.layer._modules:
-            return {name: p for name, p in self.layer._parameters.items() if p is not None}
-        return dict(self.layer.named_parameters())
+        layer: Any = self._modules["layer"]
+        if not layer._modules:
+            return {name: p for name, p in layer._parameters.items() if p is not None}
+        return dict(layer.named_parameters())
 
     def _names(self) -> list[str]:
         return list(self._means())
 
     def _centered_prior(self) -> CenteredPrior:
-        mean = self.prior.mean
-        if isinstance(self.center, Tensor):
-            return CenteredPrior(self.prior, self.center)
-        assert not isinstance(mean, Mapping)
-        return CenteredPrior(self.prior, mean)
+        center = self._buffers["center"]
+        if center is not None:
+            return CenteredPrior(self.prior, center)
+        assert not isinstance(self.prior.mean, Mapping)
+        return CenteredPrior(self.prior, self.prior.mean)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Move and convert, but keep ρ and the prior's means precise: their sums are long."""

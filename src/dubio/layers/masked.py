@@ -7,7 +7,8 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from dubio.layers.wrapping import Wrapping
-from dubio.masks.mask import Mask
+from dubio.masks.mask import LearnedRate, Mask
+from dubio.noise.stochastic import KnownSlopes
 
 
 @final
@@ -61,8 +62,11 @@ class Masked(Wrapping):
         if isinstance(layer, nn.RNNBase):
             (masked,) = self._mask_sequences(layer.batch_first, input)
             return layer(masked, *args, **kwargs)
+        mask: Any = self._modules["mask"]
         axis = -1 - len(layer.kernel_size) if isinstance(layer, _ConvNd) else -1
-        return layer(self.mask(input, axis=axis), *args, **kwargs)
+        hooked = mask._forward_hooks or mask._forward_pre_hooks
+        masked = mask(input, axis=axis) if hooked else mask.forward(input, axis=axis)
+        return layer(masked, *args, **kwargs)
 
     def _attend(self, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any) -> Any:
         assert isinstance(self.layer, nn.MultiheadAttention)
@@ -86,6 +90,15 @@ class Masked(Wrapping):
         assert layer is not None
         assert isinstance(mask, Mask)
         return mask.kl(_by_unit(layer), self.length_scale)
+
+    def kl_slopes(self) -> KnownSlopes | None:
+        """The same for linear layers, with its derivatives, if the mask knows them."""
+        layer, mask = self._modules["layer"], self._modules["mask"]
+        if type(layer) is not nn.Linear or not isinstance(mask, LearnedRate):
+            return None
+        tensors = layer.weight, mask.logit
+        found = mask.kl_slopes(layer.weight, self.length_scale)
+        return None if found is None else KnownSlopes(found.value, tensors, found[1:])
 
 
 def check_mask(mask: object) -> None:

@@ -14,15 +14,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from dubio.noise.derivative import Derivative
 from dubio.noise.vectorised import is_vectorised
 from dubio.priors.prior import Prior
 
 # Entries of a block for every thread: the few tensors of a block stay in a processor's cache, and
 # there are not so many blocks that the calls themselves cost.
 BLOCK = 2**18
-
-# So few weights are left to automatic differentiation, which has less to do for each call.
-SMALL = 2**13
 
 
 class Sample(NamedTuple):
@@ -87,17 +85,17 @@ class Posterior:
         return total
 
     def _apply(self, noise: Tensor | None, prior: CenteredPrior | None, *, weights: bool) -> Sample:
-        if is_vectorised(self.rho) or (self.kept is None and self.rho.numel() <= SMALL):
+        if is_vectorised(self.rho):
             return self._differentiated(noise, prior, weights=weights)
-        total, *sampled = _Gaussian.apply(  # type: ignore[no-untyped-call]
-            prior, weights, self.kept, noise, self.rho, *self.means
+        total, *sampled = _Gaussian.apply(
+            prior, weights, self.kept, noise, 1, self.rho, *self.means
         )
         return Sample(sampled if weights else [], total)
 
     def _differentiated(
         self, noise: Tensor | None, prior: CenteredPrior | None, *, weights: bool
     ) -> Sample:
-        """By automatic differentiation: less work for few weights, or for many networks at once."""
+        """The same by automatic differentiation, for many networks at once."""
         if self.kept is not None:
             raise NotImplementedError(
                 "Bayesian: pruned weights and embeddings with padding have no place where many "
@@ -114,7 +112,18 @@ class Posterior:
         return Sample(sampled, prior.prior.kl(_offset(mean, prior.center), sigma, noise))
 
 
-class _Gaussian(torch.autograd.Function):
+def sample_together(
+    posteriors: Sequence[Posterior], noise: Tensor, prior: CenteredPrior
+) -> tuple[list[list[Tensor]], Tensor]:
+    """Weights of several layers with one prior, all of whose weights there are, and their KL."""
+    rhos = [posterior.rho for posterior in posteriors]
+    means = [mean for posterior in posteriors for mean in posterior.means]
+    total, *sampled = _Gaussian.apply(prior, True, None, noise, len(rhos), *rhos, *means)
+    weights = iter(sampled)
+    return [[next(weights) for _ in posterior.means] for posterior in posteriors], total
+
+
+class _Gaussian(Derivative):
     """(ρ, μ) ↦ divergence and weights w = μ + σε, each if it is wanted.
 
     With the gradient g of the weights and γ of the divergence,
@@ -131,10 +140,12 @@ class _Gaussian(torch.autograd.Function):
         sampling: bool,
         kept: Tensor | None,
         noise: Tensor | None,
-        rho: Tensor,
-        *means: Tensor,
+        layers: int,
+        *parameters: Tensor,
     ) -> tuple[Tensor | None, ...]:
         prior, center = (None, None) if centered is None else centered
+        rhos, means = parameters[:layers], parameters[layers:]
+        rho = rhos[0] if layers == 1 else torch.cat(rhos)
         mean = _in_a_row(means, rho)
         deviation = F.softplus(rho)
         row = torch.empty_like(rho) if sampling else None
@@ -149,14 +160,17 @@ class _Gaussian(torch.autograd.Function):
         total = None if prior is None else totals[0] if len(totals) == 1 else sum(totals)
         weights = [None] * len(means) if row is None else _shaped(row, means)
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(rho, noise, kept, *means)
+        ctx.save_for_backward(noise, kept, *parameters)
         ctx.mean, ctx.deviation, ctx.prior, ctx.center = mean, deviation, prior, center
+        ctx.layers, ctx.rho = layers, rho if layers > 1 else None
         return total, *weights
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, of_total: Tensor | None, *of_weights: Tensor | None) -> Any:
-        rho, noise, kept, *means = ctx.saved_tensors
+        noise, kept, *parameters = ctx.saved_tensors
+        rhos, means = parameters[: ctx.layers], parameters[ctx.layers :]
+        rho = rhos[0] if ctx.rho is None else ctx.rho
         if all(g is None for g in of_weights):
             of_mean, of_deviation = torch.zeros_like(rho), torch.zeros_like(rho)
         else:
@@ -172,7 +186,8 @@ class _Gaussian(torch.autograd.Function):
         if kept is not None:
             of_mean.mul_(kept)
             of_rho.mul_(kept)
-        return None, None, None, None, of_rho, *_shaped(of_mean, means)
+        of_rhos = [of_rho] if ctx.rho is None else of_rho.split([len(rho) for rho in rhos])
+        return None, None, None, None, None, *of_rhos, *_shaped(of_mean, means)
 
 
 def _in_a_row(

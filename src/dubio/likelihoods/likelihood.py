@@ -63,6 +63,10 @@ class Likelihood(ABC):
     def log_prob(self, outputs: Tensor, y: Tensor) -> Tensor:
         """The log of p(y | x, omega) per draw, joint over the event dimensions: `(S, B)`."""
 
+    def losses(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """Minus the log of p(y | x, omega) for the outputs of one draw, `(B, ...)`: `(B,)`."""
+        return -self.log_prob(outputs[None], y)[0]
+
     @abstractmethod
     def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """One target for each draw and row: `(S, B, ...)`, shaped as `log_prob` takes `y`."""
@@ -100,12 +104,19 @@ class Likelihood(ABC):
         raise self.undefined("probabilities of labels")
 
     def rescaled(self, scale: float | Tensor) -> Likelihood:
-        """The same noise for targets scale * y + shift, as far as it is not in the outputs."""
-        raise self.undefined("rescaled noise")
+        """The same noise for real targets scale * y + shift; itself if it has no noise of its own.
+
+        Noise that is in the outputs is for `with_mean` to rescale.
+        """
+        if not self.real:
+            raise self.undefined("rescaled noise")
+        return self
 
     def with_mean(self, outputs: Tensor, mean: Tensor, scale: float) -> Tensor:
         """Outputs with another mean `(S, B, *E)`, and noise times scale if it is in them."""
-        raise self.undefined("outputs of another mean")
+        if not self.real:
+            raise self.undefined("outputs of another mean")
+        return mean
 
     def log_prior(self) -> Tensor:
         """Log density of the prior on parameters of its own, which `ELBO` adds once: a number."""
@@ -117,7 +128,7 @@ class Likelihood(ABC):
 
     def _read(self, outputs: Tensor) -> Tensor:
         self.check(outputs)
-        return outputs.float() if torch.finfo(outputs.dtype).bits < 32 else outputs
+        return outputs.float() if outputs.dtype.itemsize < 4 else outputs
 
 
 def check_tensor(y: Tensor, shape: torch.Size, outputs: Tensor) -> None:
@@ -136,7 +147,7 @@ def check_tensor(y: Tensor, shape: torch.Size, outputs: Tensor) -> None:
             f"y: expected device {outputs.device} of the outputs, got {y.device}; move it with "
             f"y.to({str(outputs.device)!r})"
         )
-    if not all_true(~y.isnan()):
+    if y.dtype.is_floating_point and not all_true(~y.isnan()):
         raise ValueError("y: expected numbers, got NaN; remove or impute the missing targets")
 
 
@@ -147,4 +158,4 @@ def all_true(condition: Tensor) -> bool:
 
 def sum_events(values: Tensor) -> Tensor:
     """Joint over the event: the sum over its dimensions."""
-    return values.reshape(*values.shape[:2], -1).sum(-1)  # (S, B, ...) -> (S, B)
+    return values if values.dim() == 2 else values.flatten(2).sum(-1)  # (S, B, ...) -> (S, B)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Self, final
+from typing import final
 
 import torch
 from torch import Tensor
@@ -78,10 +78,6 @@ class Homoscedastic(_Normal):
         """The inverse of the precision, everywhere the same for all draws and rows."""
         mean = self._read(outputs)
         return self._precision(mean).reciprocal().expand_as(mean)
-
-    def with_mean(self, outputs: Tensor, mean: Tensor, scale: float) -> Tensor:
-        """The mean."""
-        return mean
 
     def _std(self, outputs: Tensor) -> Tensor:
         return self._precision(self._read(outputs)).rsqrt()
@@ -158,10 +154,6 @@ class HeteroscedasticGaussian(_Normal):
     def variance(self, outputs: Tensor) -> Tensor:
         """The exponential of the second half."""
         return self._log_variance(outputs).exp()
-
-    def rescaled(self, scale: float | Tensor) -> Self:
-        """The same: the noise is in the outputs."""
-        return self
 
     def with_mean(self, outputs: Tensor, mean: Tensor, scale: float) -> Tensor:
         """The mean beside the log variances, which a scale moves."""

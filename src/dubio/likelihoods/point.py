@@ -1,7 +1,7 @@
 """No likelihood: function values as they are."""
 
 from dataclasses import dataclass
-from typing import Self, final
+from typing import final
 
 import torch
 from torch import Tensor
@@ -33,14 +33,6 @@ class Point(Likelihood):
     def log_prob(self, outputs: Tensor, y: Tensor) -> Tensor:
         """Not defined."""
         raise self.undefined("log_prob")
-
-    def rescaled(self, scale: float | Tensor) -> Self:
-        """The same: there is no noise."""
-        return self
-
-    def with_mean(self, outputs: Tensor, mean: Tensor, scale: float) -> Tensor:
-        """The mean."""
-        return mean
 
     def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """The outputs."""

@@ -5,7 +5,12 @@ from typing import SupportsFloat, final
 import torch
 from torch import Tensor
 
-from dubio.masks.mask import LearnedRate, learned_bernoulli_kl
+from dubio.masks.mask import (
+    LearnedRate,
+    Slopes,
+    learned_bernoulli_kl,
+    learned_bernoulli_slopes,
+)
 
 
 @final
@@ -40,3 +45,7 @@ class Concrete(LearnedRate):
     def kl(self, weights: Tensor, length_scale: float) -> Tensor:
         """Σ_k ℓ²‖W_k‖²/(2·keep_k) − H(keep_k) (paper 001 eqs. 3–4)."""
         return learned_bernoulli_kl(weights, self.logit, length_scale)
+
+    def kl_slopes(self, weights: Tensor, length_scale: float) -> Slopes:
+        """The same with its derivatives."""
+        return learned_bernoulli_slopes(weights, self.logit, length_scale)

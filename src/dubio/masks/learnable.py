@@ -6,7 +6,12 @@ from typing import Any, Literal, NamedTuple, TypeAlias, final
 import torch
 from torch import Tensor
 
-from dubio.masks.mask import LearnedRate, learned_bernoulli_kl
+from dubio.masks.mask import (
+    LearnedRate,
+    Slopes,
+    learned_bernoulli_kl,
+    learned_bernoulli_slopes,
+)
 from dubio.noise.derivative import Derivative
 from dubio.noise.run import current_pass
 
@@ -49,7 +54,10 @@ class LearnableBernoulli(LearnedRate):
         logit = self.logit_along(u, axis)
         keep = torch.sigmoid(logit.detach())
         gated = gate(self, keep, u, axis)
-        masked = [_MaskOver.apply(x, logit, keep, *gated) for x in xs]
+        if torch.is_grad_enabled():
+            masked = [_MaskOver.apply(x, logit, keep, *gated) for x in xs]
+        else:
+            masked = [_MaskOver.forward(x, logit, keep, *gated) for x in xs]
         if running is not None and running.gate is not None:  # an estimator may ask for these
             running.first_input = xs[0] if running.first_input is None else running.first_input
             running.memory[self] = (*running.memory.get(self, ()), *masked)
@@ -58,6 +66,10 @@ class LearnableBernoulli(LearnedRate):
     def kl(self, weights: Tensor, length_scale: float) -> Tensor:
         """Σ_k ℓ²‖W_k‖²/(2·keep_k) − H(keep_k) (paper 000 section 2.2, with keep_k = σ(α_k))."""
         return learned_bernoulli_kl(weights, self.logit, length_scale)
+
+    def kl_slopes(self, weights: Tensor, length_scale: float) -> Slopes:
+        """The same with its derivatives."""
+        return learned_bernoulli_slopes(weights, self.logit, length_scale)
 
 
 def trapezoid_gate(mask: LearnableBernoulli, keep: Tensor, noise: Tensor, axis: int) -> Gated:

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from dubio.noise.derivative import Derivative
 from dubio.noise.protocols import Distribution
-from dubio.noise.run import Request
-from dubio.noise.stochastic import Noisy, is_silent, own_noise
+from dubio.noise.run import Request, current_pass
+from dubio.noise.stochastic import Noisy, own_noise
 
 
 class MaskNoise(NamedTuple):
@@ -25,8 +25,15 @@ class MaskNoise(NamedTuple):
     per_row: bool = True
 
 
+class Slopes(NamedTuple):
+    """A divergence, and its derivatives by weights and by logits."""
+
+    value: Tensor
+    by_weights: Tensor
+    by_logit: Tensor
+
+
 UNIFORM, NORMAL = MaskNoise("uniform"), MaskNoise("normal")
-SMALL = 2**13  # weights
 
 
 class Mask(Noisy, ABC):
@@ -78,6 +85,10 @@ class Mask(Noisy, ABC):
             length_scale: The prior's length scale, ℓ.
         """
 
+    def kl_slopes(self, weights: Tensor, length_scale: float) -> Slopes | None:
+        """The same with its derivatives by weights and logits, where they are at hand."""
+        return None
+
     def forward(self, x: Tensor, *, axis: int = -1, rows: int = 0) -> Tensor:
         """Perturb x, whose units are on ``axis`` and whose rows are on ``rows``."""
         (masked,) = self.perturb(x, axis=axis, rows=rows)
@@ -85,7 +96,8 @@ class Mask(Noisy, ABC):
 
     def perturb(self, x: Tensor, *others: Tensor, axis: int = -1, rows: int = 0) -> list[Tensor]:
         """Perturb x, and others that share its rows and units, by one and the same mask."""
-        if is_silent(self):
+        running = current_pass()
+        if running is None and not self.training:
             return [x, *others]
         with torch._C.DisableTorchFunction():  # nothing in here is for an interceptor to see
             axis = axis % x.dim()
@@ -103,7 +115,11 @@ class Mask(Noisy, ABC):
                     for each in self.noises
                 ]
             )
-            noises = own_noise(self, requests, x)
+            noises = (
+                own_noise(self, requests, x)
+                if running is None
+                else running.own_noise(self, requests, x, self.site_rate, self)
+            )
             return [x, *others] if noises is None else self.multiply([x, *others], axis, *noises)
 
     def perturb_weights(self, weights: Tensor) -> Tensor:  # (weights,)
@@ -175,7 +191,8 @@ class LearnedRate(Mask, ABC):
 
     def logit_along(self, noise: Tensor, axis: int) -> Tensor:
         """The logits laid out along the axis of the units."""
-        return along(self.logit, noise, axis)
+        logit: Any = self._parameters.get("logit", self._buffers.get("logit"))
+        return along(logit, noise, axis)
 
 
 def along(values: Tensor, noise: Tensor, axis: int) -> Tensor:
@@ -196,54 +213,55 @@ def bernoulli_kl(weights: Tensor, keep: Tensor, length_scale: float) -> Tensor:
 
 
 def learned_bernoulli_kl(weights: Tensor, logit: Tensor, length_scale: float) -> Tensor:
-    """Σ_k ℓ²‖W_k‖²/(2·keep_k) − H(keep_k), keep = σ(φ) (paper 001 eqs. 3–4, 000 section 2.2).
-
-    The entropy is H = log(1 + e^φ) − φ·keep.
-    """
-    if weights.numel() <= SMALL:  # automatic differentiation has less to do for each call
-        return _learned_bernoulli_kl(weights, logit, length_scale)
-    divergence: Tensor = _LearnedBernoulliKL.apply(weights, logit, length_scale)
+    """Σ_k ℓ²‖W_k‖²/(2·keep_k) − H(keep_k), keep = σ(φ) (paper 001 eqs. 3–4, 000 section 2.2)."""
+    divergence: Tensor = _LearnedBernoulliKL.apply(weights, logit, length_scale)[0]
     return divergence
 
 
-def _learned_bernoulli_kl(weights: Tensor, logit: Tensor, length_scale: float | Tensor) -> Tensor:
+def learned_bernoulli_slopes(
+    weights: Tensor, logit: Tensor, length_scale: float | Tensor
+) -> Slopes:
+    """The same with its slopes, in one pass over the weights.
+
+    The entropy is H = log(1 + e^φ) − φ·keep, its slope −φ·keep·drop, and that of 1/keep −drop/keep.
+    """
     keep = torch.sigmoid(logit)
-    entropy = torch.addcmul(nn.functional.softplus(logit), logit, keep, value=-1)
+    norms = (weights * weights).sum(0)
+    if logit.shape[0] == 1:  # one rate for all units
+        norms = norms.sum(0, keepdim=True)
     times = weights.shape[1] // logit.shape[0]
-    by_unit = _squared_norms(weights, logit) / keep * (0.5 * length_scale**2)
-    return (by_unit - (entropy if times == 1 else times * entropy)).sum()
+    scale = keep.reciprocal() * length_scale**2  # ℓ²/keep
+    of_norms = norms * scale * 0.5
+    kept = logit * keep
+    entropy = nn.functional.softplus(logit) - kept
+    if times > 1:
+        entropy, kept = entropy * times, kept * times
+    by_logit = (kept - of_norms) * torch.sigmoid(-logit)
+    return Slopes((of_norms - entropy).sum(), weights * scale, by_logit)
 
 
 class _LearnedBernoulliKL(Derivative):
-    """The divergence, with one pass over the weights forwards and one backwards.
-
-    The slope of the entropy is −φ·keep·drop, and that of 1/keep −drop/keep.
-    """
+    """The divergence, whose slopes are known when it is."""
 
     generate_vmap_rule = True
-    forward = staticmethod(_learned_bernoulli_kl)
+
+    @staticmethod
+    def forward(weights: Tensor, logit: Tensor, length_scale: float | Tensor) -> tuple[Tensor, ...]:
+        return tuple(learned_bernoulli_slopes(weights, logit, length_scale))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
         weights, logit, length_scale = inputs
+        ctx.mark_non_differentiable(output[1], output[2])
         given = length_scale if isinstance(length_scale, Tensor) else None
         ctx.length_scale = None if given is not None else length_scale
-        ctx.save_for_backward(weights, logit, given)
+        ctx.save_for_backward(weights, logit, given, output[1], output[2])
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> tuple[Tensor | None, Tensor | None, None]:
-        weights, logit, given = ctx.saved_tensors
+        weights, logit, given, by_weights, by_logit = ctx.saved_tensors
         g = gradients[0]
-        keep = torch.sigmoid(logit)
-        scale = g * (ctx.length_scale if given is None else given) ** 2 / keep
-        of_weights = weights * scale if ctx.needs_input_grad[0] else None
-        times = weights.shape[1] // logit.shape[0]
-        of_entropy = logit * keep * (g * times)
-        of_norms = 0.5 * scale * _squared_norms(weights, logit)
-        return of_weights, (of_entropy - of_norms) * (1 - keep), None
-
-
-def _squared_norms(weights: Tensor, logit: Tensor) -> Tensor:  # (rates,)
-    """‖W_k‖² of the weights that each unit feeds; one sum if they have one rate."""
-    norms = (weights * weights).sum(0)
-    return norms.sum(0, keepdim=True) if logit.shape[0] == 1 else norms
+        if torch.is_grad_enabled():  # to be differentiated once more
+            length_scale = ctx.length_scale if given is None else given
+            _, by_weights, by_logit = learned_bernoulli_slopes(weights, logit, length_scale)
+        return g * by_weights if ctx.needs_input_grad[0] else None, g * by_logit, None

@@ -12,6 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_is_leaf, tree_leaves, tree_map
 
+from dubio.noise.numbers import Numbers
+from dubio.noise.run import Pass, run_pass
+
 Network: TypeAlias = Callable[..., Any]
 Inputs: TypeAlias = Tensor | Sequence[Any] | Mapping[str, Any]
 _NO_BATCH = (
@@ -59,8 +62,9 @@ def _check_module(model: nn.Module, inputs: Inputs) -> None:
                 f"compiled by TorchScript, which hides its dropout; pass the module it was "
                 f"scripted from."
             )
-        own = (*module._parameters.values(), *module._buffers.values())
-        homes.update(tensor.device for tensor in own if tensor is not None)
+        for tensor in (*module._parameters.values(), *module._buffers.values()):
+            if tensor is not None:
+                homes.add(tensor.device)
     for tensor in tensors(inputs):
         if homes and tensor.device not in homes:
             expected = ", ".join(sorted(map(str, homes)))
@@ -177,9 +181,8 @@ def batches(x: Inputs | Iterable[Any]) -> Iterator[Inputs]:
         return
     if not isinstance(x, Iterable) or isinstance(x, str | numpy.ndarray):
         raise TypeError(_NO_BATCH.format(type(x).__name__))
-    state = torch.get_rng_state()
-    iterator = iter(x)  # a DataLoader draws a number here, which is not to be missed elsewhere
-    torch.set_rng_state(state)
+    # a DataLoader draws a number at this point: not from torch's generator, which others may use
+    iterator = run_pass(lambda: iter(x), Pass(Numbers(0, range(1), shared=False), roots=None))
     for batch in iterator:
         if isinstance(batch, list | tuple):
             if len(batch) > 2:

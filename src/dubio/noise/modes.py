@@ -29,7 +29,8 @@ def sampling_mode(roots: Iterable[nn.Module], raised: set[nn.Module]) -> Iterato
             users, own = _borrowed.get(module, (0, module.training))
             _borrowed[module] = (users + 1, own)
         for module in modules:  # not before all are noted: some pass their flag on to others
-            _set_flag(module, module in raised)
+            if module.training != (module in raised):
+                _set_flag(module, module in raised)
     try:
         yield
     finally:
@@ -38,13 +39,11 @@ def sampling_mode(roots: Iterable[nn.Module], raised: set[nn.Module]) -> Iterato
                 users, own = _borrowed.pop(module)
                 if users > 1:
                     _borrowed[module] = (users - 1, own)
-                else:
+                elif module.training != own:
                     _set_flag(module, own)
 
 
 def _set_flag(module: nn.Module, training: bool) -> None:
-    if module.training == training:
-        return
     if type(module).__setattr__ is nn.Module.__setattr__:  # which looks for tensors and modules
         object.__setattr__(module, "training", training)
     else:
@@ -59,5 +58,7 @@ def all_modules(roots: Iterable[nn.Module]) -> list[nn.Module]:
         module = waiting.pop()
         if module not in found:
             found[module] = None
-            waiting += [part for part in module._modules.values() if part is not None]
+            for part in module._modules.values():
+                if part is not None:
+                    waiting.append(part)
     return list(found)

@@ -64,7 +64,11 @@ class Noise:
     def __init__(
         self, draws: int = 1, *, shared: bool = False, generator: torch.Generator | None = None
     ) -> None:
-        if isinstance(draws, bool) or not isinstance(draws, SupportsIndex) or index(draws) < 1:
+        if type(draws) is not int:  # a look at types that takes its time
+            if isinstance(draws, bool) or not isinstance(draws, SupportsIndex):
+                raise ValueError(f"draws: expected a positive int, got {draws!r}; try draws=100.")
+            draws = index(draws)
+        if draws < 1:
             raise ValueError(f"draws: expected a positive int, got {draws!r}; try draws=100.")
         if not isinstance(shared, bool):
             raise TypeError(f"shared: expected True or False, got {shared!r}.")
@@ -75,12 +79,14 @@ class Noise:
             )
         origin = _origin.get()
         if origin is not None:
-            self._numbers: RandomNumbers = origin(range(index(draws)), shared)
+            self._numbers: RandomNumbers = origin(range(draws), shared)
             return
-        device = None if generator is None else generator.device
         with outside_of_passes() if current_pass() is not None else nullcontext():
-            seed = torch.randint(2**63 - 1, (), generator=generator, device=device)
-        self._numbers = Numbers(int(seed), range(index(draws)), shared)
+            if generator is None:
+                seed = torch.randint(2**63 - 1, ())
+            else:
+                seed = torch.randint(2**63 - 1, (), generator=generator, device=generator.device)
+        self._numbers = Numbers(int(seed), range(draws), shared)
 
     @property
     def draws(self) -> int:

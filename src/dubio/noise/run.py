@@ -194,6 +194,11 @@ class Pass:
         return _current.get() is self
 
     @property
+    def numbers(self) -> RandomNumbers:
+        """The random numbers of the draw."""
+        return self._numbers
+
+    @property
     def shared(self) -> bool:
         """Whether all rows of a batch share the noise."""
         return self._numbers.shared

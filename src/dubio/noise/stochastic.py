@@ -1,12 +1,13 @@
 """Modules with noise of their own: they draw it through the noise around them, and have a KL."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from dubio.noise.run import Request, current_pass
+from dubio.noise.run import Pass, Request, current_pass
 
 
 class Noisy(nn.Module):
@@ -15,6 +16,14 @@ class Noisy(nn.Module):
     def site_rate(self) -> float | None:
         """Its dropout rate, for the table of sites; None where there is no such number."""
         return None
+
+
+class KnownSlopes(NamedTuple):
+    """A divergence without a graph, and its derivatives by some tensors."""
+
+    value: Tensor
+    tensors: tuple[Tensor, ...]
+    slopes: tuple[Tensor, ...]
 
 
 class Stochastic(Noisy, ABC):
@@ -29,9 +38,20 @@ class Stochastic(Noisy, ABC):
         """What its distribution is about, and can be that of no other module."""
         return self.named_children()
 
+    @classmethod
+    def draw_together(cls, modules: Sequence[Noisy], running: Pass) -> None:
+        """Draw noise for several modules of this class before a pass with gradients."""
+
     @abstractmethod
     def kl(self) -> Tensor:
         """Divergence of its distribution from the prior, in nats, summed over parameters."""
+
+    def kl_slopes(self) -> KnownSlopes | None:
+        """The divergence with its derivatives, where they need no automatic differentiation.
+
+        Asked for without gradients.
+        """
+        return None
 
 
 def kl(model: nn.Module) -> Tensor:
@@ -58,11 +78,6 @@ def check_apart(modules: Iterable[nn.Module]) -> None:
                     f"use one {type(owner).__name__} in both places. For masks that share a rate "
                     f"there is mask.tied(); of layers that share weights make one Bayesian."
                 )
-
-
-def is_silent(module: nn.Module) -> bool:
-    """Whether a module is to behave like its mean: in eval mode, and without noise around it."""
-    return not module.training and current_pass() is None
 
 
 def own_noise(

@@ -17,6 +17,7 @@ from dubio.noise.modes import all_modules
 from dubio.noise.noise import Noise, noise_is_given
 from dubio.noise.stochastic import Stochastic, check_apart
 from dubio.noise.vectorised import is_vectorised
+from dubio.objectives.divergences import Divergence, add_divergences
 from dubio.objectives.estimators import ESTIMATORS, Estimator, trapezoid_once
 from dubio.objectives.passes import Batch, Batched, Passes, kept_statistics
 
@@ -144,32 +145,29 @@ class ELBO(nn.Module):
         learns = torch.is_grad_enabled() and any(map(_learns, self._parts.masks))
         estimate = ESTIMATORS[self.estimator] if learns else trapezoid_once
         stochastic = self._parts.stochastic
-        exact = all(module.kl_is_exact for module in stochastic)
         nlls, divergences = [], []
         for k in range(self._draws):
-            asked = bool(stochastic) and (k == 0 or not exact)
+            again = k > 0 and all(module.kl_is_exact for module in stochastic)
+            asked = bool(stochastic) and not again
             numbers = noise.numbers if self._draws == 1 else noise[k].numbers
             passes = Passes(batch, numbers, self._by_example, learning=asked)
             with kept_statistics(modules) if k > 0 else nullcontext():
                 nlls.append(estimate(passes))
             if asked:
                 with passes.recalled():
-                    divergences.append(_total([module.kl() for module in stochastic]))
+                    divergences.append(Divergence.of(stochastic, nlls[0]))
             trunk = passes.has_trunk
         nll = _mean(nlls)
         weight = self._kl_weight(self.step) if callable(self._kl_weight) else self._kl_weight
-        divergence = log_prior = _ZERO
-        loss = nll
-        if divergences:
-            divergence = _mean(divergences)
-            loss = loss + divergence * (weight / self.num_data)
+        loss, kl = add_divergences(nll, weight / self.num_data, divergences)
+        log_prior = _ZERO
         if isinstance(self.likelihood, nn.Module):  # which may have parameters, and a prior on them
             log_prior = self.likelihood.log_prior().to(nll)
             loss = loss - log_prior / self.num_data
         self.__dict__.update(  # not one by one, which takes modules their time
             step=self.step + 1,
             nll=nll.detach(),
-            kl=divergence.detach(),
+            kl=kl,
             log_prior=log_prior.detach(),
             _trunk=trunk,
         )
@@ -191,24 +189,18 @@ class ELBO(nn.Module):
             model=self.model,
             x=x,
             select=self.select,
-            losses=lambda outputs: -self.likelihood.log_prob(outputs[None], y)[0],
+            losses=lambda outputs: self.likelihood.losses(outputs, y),
             rows=inputs.count_rows(x),
             modules=modules,
             intercept=intercept,
             foreign=bool(suspects),
             trunk=self._trunk,
+            together={} if noise_is_given() else self._parts.together,
         )
 
 
 def _mean(values: list[Tensor]) -> Tensor:
     return values[0] if len(values) == 1 else torch.stack(values).mean()
-
-
-def _total(values: list[Tensor]) -> Tensor:
-    total = values[0]
-    for value in values[1:]:
-        total = total + value.to(total.device)
-    return total
 
 
 def _learns(mask: LearnableBernoulli) -> bool:
@@ -222,6 +214,9 @@ class _Parts:
         self.modules = modules
         self.stochastic = [module for module in modules if isinstance(module, Stochastic)]
         self.masks = [module for module in modules if isinstance(module, LearnableBernoulli)]
+        self.together: dict[type[Stochastic], list[Stochastic]] = {}
+        for module in self.stochastic:
+            self.together.setdefault(type(module), []).append(module)
         check_apart(self.stochastic)
 
 

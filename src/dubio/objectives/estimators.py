@@ -16,9 +16,9 @@ from dubio.masks.learnable import (
     Gate,
     Gated,
     LearnableBernoulli,
-    trapezoid_gate,
     trapezoid_weight,
 )
+from dubio.noise.derivative import Derivative
 from dubio.objectives.passes import Passes
 
 Estimator = Literal[
@@ -33,12 +33,12 @@ def trapezoid_once(passes: Passes) -> Tensor:
 
 def trapezoid(passes: Passes) -> Tensor:
     """The trapezoid rule, averaged over the antithetic pair u, 1 − u. Both train the weights."""
-    return 0.5 * (passes.first().mean() + passes.again(_reflected(trapezoid_gate)).mean())
+    return 0.5 * (passes.first().mean() + passes.again(_trapezoid_reflected).mean())
 
 
 def arm(passes: Passes) -> Tensor:
     """(ℓ(z(1−u)) − ℓ(z(u)))·(u − ½): paper 000 eq. 7. Unbiased."""
-    return _two_losses(passes, _reflected(_binary), lambda z, other, u, keep: 0.5 - u)
+    return _two_losses(passes, _binary_reflected, lambda z, other, u, keep: 0.5 - u)
 
 
 def disarm(passes: Passes) -> Tensor:
@@ -48,7 +48,7 @@ def disarm(passes: Passes) -> Tensor:
     """
     return _two_losses(
         passes,
-        _reflected(_binary),
+        _binary_reflected,
         lambda z, other, u, keep: 0.5 * (z - other) * torch.maximum(keep, 1 - keep),
     )
 
@@ -95,9 +95,14 @@ def _binary(mask: LearnableBernoulli, keep: Tensor, noise: Tensor, axis: int) ->
     return Gated((noise < keep).to(noise.dtype))
 
 
-def _reflected(gate: Gate) -> Gate:
-    """The same gate for the noise 1 − u."""
-    return lambda mask, keep, noise, axis: gate(mask, keep, 1 - noise, axis)
+def _binary_reflected(mask: LearnableBernoulli, keep: Tensor, noise: Tensor, axis: int) -> Gated:
+    """The same for the noise 1 − u: 1 − u < keep where u > drop."""
+    return Gated((noise > 1 - keep).to(noise.dtype))
+
+
+def _trapezoid_reflected(mask: LearnableBernoulli, keep: Tensor, noise: Tensor, axis: int) -> Gated:
+    """The gate of the trapezoid rule for the noise 1 − u."""
+    return Gated(noise > 1 - keep, "trapezoid")
 
 
 def _noted(gate: Gate, zs: dict[LearnableBernoulli, Tensor]) -> Gate:
@@ -140,11 +145,11 @@ def _with_gradients(
             (request,), (noise,) = site.requests, site.noises
             keep = torch.sigmoid(mask.logit_along(noise, request.units))
             weights.append(weigh(mask, noise, keep).sum_to_size(keep.shape).view(-1))
-    joined: Tensor = _Joined.apply(loss, weights, *(mask.logit for mask in masks))  # type: ignore[no-untyped-call]
+    joined: Tensor = _Joined.apply(loss, weights, *(mask.logit for mask in masks))
     return joined
 
 
-class _Joined(torch.autograd.Function):
+class _Joined(Derivative):
     @staticmethod
     def forward(ctx: Any, loss: Tensor, weights: list[Tensor], *logits: Tensor) -> Tensor:
         ctx.weights = weights

@@ -1,6 +1,6 @@
 """Several passes over one batch that differ in the learnable masks alone."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -15,6 +15,7 @@ from dubio.noise.eager import without_compilation
 from dubio.noise.inputs import Inputs, Select
 from dubio.noise.protocols import RandomNumbers
 from dubio.noise.run import BatchSize, OwnSite, Pass, Plainly, Request, run_pass
+from dubio.noise.stochastic import Stochastic
 from dubio.noise.vectorised import is_vectorised
 from dubio.objectives.trunk import Replay, Trunk, ending
 
@@ -35,6 +36,7 @@ class Batch:
         intercept: Whether noise that is not dubio's comes from the numbers of the pass.
         foreign: Whether there may be such noise.
         trunk: Whether there is something to compute before the first learnable mask.
+        together: Modules with noise of their own that may draw it together, by class.
     """
 
     model: nn.Module
@@ -46,6 +48,7 @@ class Batch:
     intercept: bool
     foreign: bool
     trunk: bool
+    together: Mapping[type[Stochastic], Sequence[Stochastic]]
 
 
 class Passes:
@@ -83,6 +86,7 @@ class Passes:
         self._first: Pass | None = None
         self._losses = torch.empty(0)
         self._start: list[Tensor] = []
+        self._flags: tuple[bool, ...] | None = None  # train or eval, module by module
         self._generator: torch.Generator | None = None
 
     def only(self) -> Tensor:  # (B,)
@@ -130,6 +134,8 @@ class Passes:
         if rows is None or len(of_rows) == 1 or not self._is_by_example(mask):
             return of_rows.sum() * noise
         of_rows = of_rows.to(noise.dtype)
+        if noise.dim() == 2 and rows == 0:
+            return (of_rows @ noise)[None]
         total: Tensor = torch.tensordot(of_rows, noise, dims=([0], [rows]))
         return total.unsqueeze(rows)
 
@@ -152,8 +158,9 @@ class Passes:
 
     def _batched(self, mask: LearnableBernoulli) -> Batched:
         (noise,) = self.sites[mask].noises
-        flags = tuple(module.training for module in self._batch.modules)
-        return mask, noise.shape, self._batch.rows, flags
+        if self._flags is None:
+            self._flags = tuple([module.training for module in self._batch.modules])
+        return mask, noise.shape, self._batch.rows, self._flags
 
     def _is_by_example(self, mask: LearnableBernoulli) -> bool:
         """Whether a mask has a row of noise for every example, that acts on its loss alone.
@@ -187,6 +194,9 @@ class Passes:
             again=self._first,
         )
         around = [without_compilation()] if batch.foreign and not batch.intercept else ()
+        if self._learning and self._first is None and torch.is_grad_enabled():
+            for kind, modules in batch.together.items():
+                kind.draw_together(modules, running)
         given = inputs.copied(batch.x)
         outputs = run_pass(
             lambda: inputs.choose(inputs.apply(batch.model, given), batch.select),
@@ -217,6 +227,8 @@ class Passes:
 def _lies_apart(tensor: Tensor | None, given: Inputs) -> bool:
     """Whether a tensor is another than those given, and no view of them."""
     if tensor is None or is_vectorised(tensor):
+        return False
+    if tensor is given:
         return False
     own = tensor.untyped_storage().data_ptr()
     return all(own != x.untyped_storage().data_ptr() for x in inputs.tensors(given))

@@ -79,9 +79,7 @@ def log(value: float | Tensor) -> float | Tensor:
 def sum_of_logs(values: Tensor) -> Tensor:
     """Σ log v, with one logarithm for the product of four numbers where it cannot overflow."""
     quarter, left = divmod(values.numel(), 4)
-    if (
-        is_vectorised(values) or quarter < 256 or values.device.type != "cpu"
-    ):  # too few to gain by it
+    if quarter < 256 or not values.is_cpu or is_vectorised(values):  # too few to gain by it
         return values.log().sum()
     low, high = torch.aminmax(values)
     if low < 1e-9 or high > 1e9:
