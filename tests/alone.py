@@ -10,25 +10,29 @@ import dubio
 from dubio.noise.noise import noise_from
 from dubio.population.given import Continuous, NoisePlace, Origin
 from dubio.population.streams import Stream
+from mask_cases import MASKS
+from prior_cases import PRIORS
 
 N, BATCH, MEMBERS = 60, 16, 3
 
 
-def _masked(mask: Callable[[float], dubio.masks.Mask]) -> Callable[[int], nn.Module]:
+def _masked(mask: Callable[..., dubio.masks.Mask]) -> Callable[[int], nn.Module]:
     def build(m: int) -> nn.Module:
         drop, scale = 0.05 + 0.1 * m, 0.01 + 0.1 * m
         return nn.Sequential(
-            dubio.Masked(nn.Linear(4, 8), mask(drop), length_scale=scale),
+            dubio.Masked(nn.Linear(4, 8), mask(drop=drop), length_scale=scale),
             nn.ReLU(),
-            dubio.Masked(nn.Linear(8, 1), mask(drop), length_scale=2 * scale),
+            dubio.Masked(nn.Linear(8, 1), mask(drop=drop), length_scale=2 * scale),
         )
 
     return build
 
 
-def _bayes(prior: Callable[[int], dubio.priors.Prior], sampler: str) -> Callable[[int], nn.Module]:
+def _bayes(
+    prior: Callable[[float], dubio.priors.Prior], sampler: str
+) -> Callable[[int], nn.Module]:
     def build(m: int) -> nn.Module:
-        layer = {"prior": prior(m), "sampler": sampler, "deviation": 0.02 + 0.01 * m}
+        layer = {"prior": prior(0.5 + m), "sampler": sampler, "deviation": 0.02 + 0.01 * m}
         return nn.Sequential(
             dubio.BayesLinear(4, 8, **layer), nn.ReLU(), dubio.BayesLinear(8, 1, **layer)
         )
@@ -53,18 +57,14 @@ NETWORKS: dict[str, Callable[[int], nn.Module]] = {
     "dropout": lambda m: nn.Sequential(
         nn.Linear(4, 8), nn.ReLU(), nn.Dropout(0.1 + 0.1 * m), nn.Linear(8, 1)
     ),
-    "bernoulli": _masked(lambda drop: dubio.masks.Bernoulli(drop=drop)),
-    "concrete": _masked(lambda drop: dubio.masks.Concrete(drop=drop, temperature=0.1 + drop)),
-    "learnable": _masked(lambda drop: dubio.masks.LearnableBernoulli(drop=drop)),
-    "gaussian": _masked(lambda drop: dubio.masks.Gaussian(drop=drop)),
-    "variational": _masked(lambda drop: dubio.masks.Gaussian(drop=drop, learn=True)),
+    **{name: _masked(case) for name, case in MASKS.items()},
+    "temperatures": _masked(lambda drop: dubio.masks.Concrete(drop=drop, temperature=0.1 + drop)),
     "tied": _tied,
     "drop connect": _drop_connect,
-    "bayes": _bayes(lambda m: dubio.priors.Gaussian(0.5 + m), "weights"),
-    "bayes laplace": _bayes(lambda m: dubio.priors.Laplace(0.5 + m), "weights"),
-    "bayes mixture": _bayes(lambda m: dubio.priors.ScaleMixture(0.5, 0.1 + m, 1.5), "weights"),
-    "bayes local": _bayes(lambda m: dubio.priors.Gaussian(1.0), "local"),
-    "bayes flipout": _bayes(lambda m: dubio.priors.Gaussian(1.0), "flipout"),
+    **{f"bayes {name}": _bayes(prior, "weights") for name, prior in PRIORS.items()},
+    "bayes swapped": _bayes(lambda scale: dubio.priors.ScaleMixture(0.5, scale, 1.5), "weights"),
+    "bayes local": _bayes(lambda scale: dubio.priors.Gaussian(1.0), "local"),
+    "bayes flipout": _bayes(lambda scale: dubio.priors.Gaussian(1.0), "flipout"),
 }
 
 

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
@@ -9,8 +10,9 @@ from torch import Tensor, nn
 
 import dubio
 from dubio.likelihoods import Categorical
-from dubio.masks import Concrete, LearnableBernoulli
+from dubio.masks import Concrete, LearnableBernoulli, Mask
 from dubio.masks.mask import LearnedRate
+from mask_cases import Case, every_learned_mask, every_mask
 from references import seeded
 
 KINDS: list[type[LearnedRate]] = [Concrete, LearnableBernoulli]
@@ -47,7 +49,7 @@ class ToItself(nn.Module):
         return self.attention(x, x, x)[0]
 
 
-def convolutional(mask: Callable[[int], LearnedRate]) -> nn.Sequential:
+def convolutional(mask: Callable[[int], Mask]) -> nn.Sequential:
     return nn.Sequential(
         nn.Conv2d(1, 4, 3), nn.ReLU(inplace=True),
         dubio.Masked(nn.Conv2d(4, 6, 3), mask(4)), nn.ReLU(inplace=True),
@@ -56,7 +58,7 @@ def convolutional(mask: Callable[[int], LearnedRate]) -> nn.Sequential:
     )  # fmt: skip
 
 
-def recurrent(mask: Callable[[int], LearnedRate]) -> nn.Sequential:
+def recurrent(mask: Callable[[int], Mask]) -> nn.Sequential:
     return nn.Sequential(
         nn.Flatten(1, 2), nn.Linear(6, 6), nn.ReLU(inplace=True),  # rows of pixels are steps
         dubio.Masked(nn.LSTM(6, 8, batch_first=True), mask(6)), First(), TimeFirst(),
@@ -65,7 +67,7 @@ def recurrent(mask: Callable[[int], LearnedRate]) -> nn.Sequential:
     )  # fmt: skip
 
 
-def attentive(mask: Callable[[int], LearnedRate]) -> nn.Sequential:
+def attentive(mask: Callable[[int], Mask]) -> nn.Sequential:
     return nn.Sequential(
         nn.Flatten(1, 2), nn.Linear(6, 8), nn.ReLU(inplace=True),
         ToItself(dubio.Masked(nn.MultiheadAttention(8, 2, batch_first=True), mask(8))),
@@ -76,7 +78,7 @@ def attentive(mask: Callable[[int], LearnedRate]) -> nn.Sequential:
 FORMS = {"convolutional": convolutional, "recurrent": recurrent, "attentive": attentive}
 
 
-def build(form: str, kind: type[LearnedRate], by_unit: bool = True) -> nn.Sequential:
+def build(form: str, kind: Callable[..., Mask], by_unit: bool = True) -> nn.Sequential:
     torch.manual_seed(0)
     return FORMS[form](lambda units: kind(units if by_unit else 1, drop=0.3))
 
@@ -119,9 +121,32 @@ def test_training_lowers_the_loss_and_moves_the_rates(
     assert all(parameter.isfinite().all() for parameter in net.parameters())
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@every_mask
+def test_convert_fit_and_predict(kind: Case) -> None:
+    torch.manual_seed(0)
+    plain = nn.Sequential(
+        nn.Flatten(), nn.Linear(36, 16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, CLASSES)
+    )
+    (x, y), rule = data(), dubio.rules.replace_dropout(kind, per_unit=True)
+    net, again = dubio.convert(plain, rule), dubio.convert(plain, rule)
+    elbo = dubio.ELBO(net, Categorical(), ROWS, generator=seeded())
+    adam = partial(torch.optim.Adam, lr=0.02)
+    history = dubio.fit(elbo, (x, y), epochs=40, batch_size=20, optimizer=adam, progress=False)
+    losses = [epoch.loss for epoch in history]
+    assert sum(losses[-5:]) < sum(losses[:5]) - 1  # by 0.2 nats
+    for (name, one), other in zip(net.named_parameters(), again.parameters(), strict=True):
+        assert one.isfinite().all(), name
+        assert not torch.equal(one, other), name
+    found = dubio.predict(net, x, draws=5, likelihood=Categorical(), generator=seeded())
+    assert found.draws.std(0).min() > 0
+    again.load_state_dict(net.state_dict())
+    twin = dubio.predict(again, x, draws=5, likelihood=Categorical(), generator=seeded())
+    assert torch.equal(found.draws, twin.draws)
+
+
+@every_learned_mask
 @pytest.mark.parametrize("form", FORMS)
-def test_an_ordinary_loop_gives_gradients_to_everything(form: str, kind: type[LearnedRate]) -> None:
+def test_an_ordinary_loop_gives_gradients_to_everything(form: str, kind: Case) -> None:
     net, (x, y) = build(form, kind).train(), data()
     loss = nn.functional.cross_entropy(net(x), y) + dubio.kl(net) / ROWS
     loss.backward()
@@ -131,9 +156,9 @@ def test_an_ordinary_loop_gives_gradients_to_everything(form: str, kind: type[Le
         assert parameter.grad.abs().sum() > 0, name
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@every_learned_mask
 @pytest.mark.parametrize("form", FORMS)
-def test_copies_and_checkpoints_go_on_alike(form: str, kind: type[LearnedRate]) -> None:
+def test_copies_and_checkpoints_go_on_alike(form: str, kind: Case) -> None:
     net, (x, y) = build(form, kind), data()
     twin, loaded = copy.deepcopy(net), build(form, kind)
     for one in (net, twin):
@@ -148,9 +173,9 @@ def test_copies_and_checkpoints_go_on_alike(form: str, kind: type[LearnedRate]) 
     assert losses[0] != losses[3]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@every_learned_mask
 @pytest.mark.parametrize("form", FORMS)
-def test_gradcheck_in_float64_under_fixed_noise(form: str, kind: type[LearnedRate]) -> None:
+def test_gradcheck_in_float64_under_fixed_noise(form: str, kind: Case) -> None:
     """Of masked weights and inputs, and of the logits where the mask is smooth in them."""
     net = build(form, kind).double()
     for module in net.modules():
@@ -161,7 +186,7 @@ def test_gradcheck_in_float64_under_fixed_noise(form: str, kind: type[LearnedRat
     chosen = {
         name: parameter
         for name, parameter in net.named_parameters()
-        if "bias" not in name and ("logit" not in name or kind is Concrete)
+        if "bias" not in name and (kind.smooth or ".mask." not in name)
     }
 
     def outputs(x: Tensor, *values: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """The objective in unusual company, and what it says about wrong arguments."""
 
 import pickle
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,12 +12,12 @@ from torch.utils.checkpoint import checkpoint
 import dubio
 from dubio import ELBO, DropConnect, Masked
 from dubio.likelihoods import Categorical, Gaussian
-from dubio.masks import Bernoulli, Concrete, LearnableBernoulli
+from dubio.masks import Concrete, LearnableBernoulli
 from dubio.noise.run import current_pass
 from dubio.objectives import estimators
 from dubio.objectives.estimators import Estimator
-
-ESTIMATORS = get_args(Estimator)
+from estimator_cases import every_estimator
+from mask_cases import Case, every_mask
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -33,7 +33,7 @@ def net() -> nn.Sequential:
     return nn.Sequential(Masked(nn.Linear(6, 3), LearnableBernoulli(6, drop=0.4)))
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS)
+@every_estimator
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 def test_value_without_gradients(estimator: Estimator, mode: Any) -> None:
     elbo = ELBO(net(), Categorical(), 9, estimator=estimator)
@@ -41,7 +41,7 @@ def test_value_without_gradients(estimator: Estimator, mode: Any) -> None:
         assert elbo(*data()).isfinite()
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS)
+@every_estimator
 def test_a_mask_that_is_not_reached(estimator: Estimator) -> None:
     class Skips(nn.Module):
         def __init__(self) -> None:
@@ -55,8 +55,8 @@ def test_a_mask_that_is_not_reached(estimator: Estimator) -> None:
     ELBO(Skips(), Categorical(), 9, estimator=estimator)(*data()).backward()
 
 
-@pytest.mark.parametrize("kind", [Bernoulli, Concrete, LearnableBernoulli])
-def test_checkpointing_is_refused_with_noise_and_works_without(kind: Any) -> None:
+@every_mask
+def test_checkpointing_is_refused_with_noise_and_works_without(kind: Case) -> None:
     block = Masked(nn.Linear(6, 3), kind(6))
 
     class Checkpointed(nn.Module):

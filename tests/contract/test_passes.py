@@ -2,7 +2,6 @@
 
 import copy
 from collections import Counter
-from typing import get_args
 
 import pytest
 import torch
@@ -13,8 +12,7 @@ from dubio import ELBO, Masked
 from dubio.likelihoods import Categorical
 from dubio.masks import Concrete, Gaussian, LearnableBernoulli
 from dubio.objectives.estimators import Estimator
-
-ESTIMATORS = get_args(Estimator)
+from estimator_cases import CASES, every_estimator
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -25,7 +23,7 @@ def data(rows: int = 8) -> tuple[Tensor, Tensor]:
     return torch.randn(rows, 6, generator=seeded(1)), torch.randint(3, (rows,), generator=seeded(2))
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS)
+@every_estimator
 def test_the_trunk_is_computed_once(estimator: Estimator) -> None:
     """Matrix products are counted where they are carried out, below the interceptor."""
     calls: Counter[tuple[int, ...]] = Counter()
@@ -44,11 +42,10 @@ def test_the_trunk_is_computed_once(estimator: Estimator) -> None:
     elbo(*data())  # once, a batch of this shape is looked at for its rows
     with Noting():
         elbo(*data())
-    passes = {"trapezoid_once": 1, "corrected": 3, "disarm_cv": 3}.get(estimator, 2)
-    assert calls == {(6, 7): 1, (7, 5): 1, (5, 3): passes}
+    assert calls == {(6, 7): 1, (7, 5): 1, (5, 3): CASES[estimator].passes}
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS)
+@every_estimator
 def test_a_trunk_that_is_written_over_is_computed_again(estimator: Estimator) -> None:
     """The tensor before the mask is changed in place behind it."""
 
@@ -77,7 +74,7 @@ def test_a_trunk_that_is_written_over_is_computed_again(estimator: Estimator) ->
         torch.testing.assert_close(one, other)
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS)
+@every_estimator
 def test_gradients_do_not_depend_on_the_reuse(
     estimator: Estimator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,7 +98,7 @@ def test_gradients_do_not_depend_on_the_reuse(
         torch.testing.assert_close(one, other)
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS)
+@every_estimator
 def test_batch_normalisation_counts_a_batch_once(estimator: Estimator) -> None:
     torch.manual_seed(0)
     norms = [nn.BatchNorm1d(6), nn.BatchNorm1d(5)]
@@ -116,7 +113,7 @@ def test_batch_normalisation_counts_a_batch_once(estimator: Estimator) -> None:
     assert norms[1].num_batches_tracked == 1
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS)
+@every_estimator
 def test_a_mask_that_is_used_twice(estimator: Estimator) -> None:
     """A tied layer: the same mask in both calls."""
 
@@ -136,7 +133,7 @@ def test_a_mask_that_is_used_twice(estimator: Estimator) -> None:
         assert parameter.grad.isfinite().all(), name
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS)
+@every_estimator
 def test_recurrent_and_time_first_networks(estimator: Estimator) -> None:
     class Classifier(nn.Module):
         def __init__(self) -> None:

@@ -1,6 +1,7 @@
 """Networks that get distributions on their weights."""
 
 import copy
+from functools import partial
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from torch import nn
 
 import dubio
 from dubio import Bayesian, priors, rules
+from prior_cases import Case, every_prior
 
 
 def test_every_layer_of_a_network_without_dropout() -> None:
@@ -23,6 +25,32 @@ def test_every_layer_of_a_network_without_dropout() -> None:
     assert (dubio.predict(found, x, draws=5).std > 0).all()
     assert not any(isinstance(module, Bayesian) for module in net.modules())
     assert torch.equal(dubio.freeze(found)(x), net(x))
+
+
+@every_prior
+def test_convert_fit_and_predict(prior: Case) -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+    x = torch.randn(40, 4)
+    y = x[:, :1].sin()
+    found, again = (dubio.convert(net, rules.bayes(prior(0.5))) for _ in range(2))
+    likelihood = dubio.likelihoods.Gaussian(10.0)
+    seed = torch.Generator().manual_seed(0)
+    elbo = dubio.ELBO(found, likelihood, len(x), generator=seed)
+    adam = partial(torch.optim.Adam, lr=0.02)
+    history = dubio.fit(elbo, (x, y), epochs=60, optimizer=adam, progress=False)
+    assert history[-1].loss < history[0].loss - 1
+    for one, other in zip(found.parameters(), again.parameters(), strict=True):
+        assert one.isfinite().all()
+        assert not torch.equal(one, other)
+    again.load_state_dict(found.state_dict())
+    draws = [
+        dubio.predict(each, x, draws=5, generator=torch.Generator().manual_seed(1)).draws
+        for each in (found, again, copy.deepcopy(found))
+    ]
+    assert draws[0].std(0).min() > 0
+    assert torch.equal(draws[0], draws[1])
+    assert torch.equal(draws[0], draws[2])
 
 
 def test_dropout_gives_way() -> None:

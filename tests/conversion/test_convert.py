@@ -3,25 +3,19 @@
 import copy
 import math
 from collections.abc import Callable
-from functools import partial
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 import dubio
+from mask_cases import Case, every_mask
 from pretrained import NAMES, outputs, pretrained
 from two_samples import critical_value, deviations, with_sums
 
 RULES: dict[str, Callable[..., dubio.rules.Rule]] = {
     "replace": dubio.rules.replace_dropout,
     "mask": dubio.rules.mask_inputs,
-}
-MASKS: dict[str, dubio.rules.MaskMaker] = {
-    "bernoulli": dubio.masks.Bernoulli,
-    "concrete": dubio.masks.Concrete,
-    "learnable": dubio.masks.LearnableBernoulli,
-    "gaussian": partial(dubio.masks.Gaussian, learn=True),
 }
 MASKED = {  # layer -> rate, for replace_dropout
     "mlp": {"3": 0.2, "6": 0.5},
@@ -104,33 +98,35 @@ def test_divergence_by_hand(name: str, rule: str) -> None:
     assert dubio.kl(converted).item() == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.parametrize("mask", MASKS)
+@every_mask
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("name", NAMES)
-def test_one_training_step(name: str, rule: str, mask: str) -> None:
+def test_one_training_step(name: str, rule: str, kind: Case) -> None:
     network, x = pretrained(name)
-    converted = dubio.convert(network, RULES[rule](MASKS[mask]), example=x).train()
+    converted = dubio.convert(network, RULES[rule](kind), example=x).train()
     elbo = dubio.ELBO(converted, dubio.likelihoods.Categorical(), num_data=100)
     before = copy.deepcopy(converted.state_dict())
     elbo(x, torch.tensor([0, 1, 2, 0, 1])).backward()
     for key, parameter in converted.named_parameters():
         assert parameter.grad is not None, key
         assert parameter.grad.isfinite().all(), key
-    rates = [m.mask.logit for m in masked(converted).values() if mask != "bernoulli"]
-    assert all(bool(logit.grad.abs().sum() > 0) for logit in rates)
+    rates = [rate for m in masked(converted).values() for rate in m.mask.parameters()]
+    assert bool(rates) == kind.learned
+    assert all(bool(rate.grad.abs().sum() > 0) for rate in rates)
     torch.optim.SGD(converted.parameters(), lr=0.1).step()
     changed = [k for k, v in converted.state_dict().items() if not torch.equal(v, before[k])]
-    assert len([key for key in changed if key.endswith("logit")]) == len(rates)
+    assert len([key for key in changed if ".mask." in key]) == len(rates)
 
 
+@every_mask
 @pytest.mark.parametrize("name", NAMES)
-def test_every_mask_is_a_site_of_predictions(name: str) -> None:
+def test_every_mask_is_a_site_of_predictions(name: str, kind: Case) -> None:
     network, x = pretrained(name)
-    rule = dubio.rules.mask_inputs(dubio.masks.Bernoulli)
-    converted = dubio.convert(network, rule, example=x)
-    found = [site for site in dubio.sites(converted, x) if site.kind == "Bernoulli"]
+    made = type(kind()).__name__
+    converted = dubio.convert(network, dubio.rules.mask_inputs(kind, per_unit=True), example=x)
+    found = [site for site in dubio.sites(converted, x) if site.kind == made]
     assert {site.name.rpartition(".")[0] for site in found} == set(masked(converted))
-    draws = dubio.predict(converted, x, draws=8, where=lambda site: site.kind == "Bernoulli").draws
+    draws = dubio.predict(converted, x, draws=8, where=lambda site: site.kind == made).draws
     assert len(torch.unique(draws, dim=0)) == 8
 
 

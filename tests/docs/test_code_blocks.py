@@ -1,4 +1,4 @@
-"""The Python blocks of the README and the docs run, each file in one namespace.
+"""The Python blocks of the README, CONTRIBUTING and the docs run, each file in one namespace.
 
 It is empty, but for a page that sends its reader to the names in the examples.
 """
@@ -15,7 +15,7 @@ import dubio
 ROOT = Path(__file__).parents[2]
 INDEX = ROOT / "docs" / "index.md"
 HEADING = "Names in the examples"
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 

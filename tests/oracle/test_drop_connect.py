@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 import dubio
 from dubio import DropConnect
-from dubio.masks import Bernoulli, Concrete, Gaussian, LearnableBernoulli
+from dubio.masks import Bernoulli, Concrete
+from mask_cases import Case, every_mask
 
 LAYERS = {
     "linear": (lambda: nn.Linear(5, 3), (6, 5)),
@@ -96,9 +97,9 @@ def test_kl_has_every_weight_as_a_unit(units: int) -> None:
     assert float(module.kl().detach()) == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.parametrize("kind", [Bernoulli, Concrete, LearnableBernoulli, Gaussian])
+@every_mask
 @pytest.mark.parametrize("name", LAYERS)
-def test_trains(name: str, kind: type[dubio.masks.Mask]) -> None:
+def test_trains(name: str, kind: Case) -> None:
     layer, x = build(name)
     net = First(DropConnect(layer, kind(1, drop=0.2)))
     y = torch.zeros_like(First(layer)(x)).detach()

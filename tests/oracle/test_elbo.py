@@ -1,7 +1,8 @@
 """The objective against its formula done by hand."""
 
 import math
-from typing import Any, get_args
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -10,22 +11,21 @@ from torch import Tensor, nn
 import dubio
 from dubio.layers.masked import Masked
 from dubio.likelihoods import Categorical, Gaussian, Likelihood
-from dubio.masks import Bernoulli, Concrete, LearnableBernoulli, Mask
+from dubio.masks import Concrete, LearnableBernoulli, Mask
 from dubio.masks import Gaussian as GaussianMask
 from dubio.noise.stochastic import kl
 from dubio.objectives.elbo import ELBO
-from dubio.objectives.estimators import Estimator
+from estimator_cases import CASES, FIRST_PASS, every_estimator
+from mask_cases import MASKS, Case, every_mask
 
 N = 50
-KINDS: list[type[Mask]] = [Bernoulli, Concrete, LearnableBernoulli, GaussianMask]
-ESTIMATORS = get_args(Estimator)
 
 
 def seeded(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def build(kind: type[Mask] = Concrete) -> nn.Sequential:
+def build(kind: Callable[..., Mask] = Concrete) -> nn.Sequential:
     torch.manual_seed(0)
     return nn.Sequential(
         nn.Linear(5, 6), nn.ReLU(), Masked(nn.Linear(6, 4), kind(6, drop=0.3), length_scale=0.5),
@@ -60,10 +60,8 @@ def gradients(loss: Tensor, net: nn.Module) -> dict[str, Tensor]:
 
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("likelihood", [Categorical(), Gaussian(2.5)], ids=str)
-@pytest.mark.parametrize("kind", KINDS)
-def test_loss_is_mean_nll_plus_kl_over_n(
-    kind: type[Mask], likelihood: Likelihood, shared: bool
-) -> None:
+@every_mask
+def test_loss_is_mean_nll_plus_kl_over_n(kind: Case, likelihood: Likelihood, shared: bool) -> None:
     net, (x, y) = build(kind), data(likelihood)
     elbo = ELBO(net, likelihood, N, shared=shared, generator=seeded(3), estimator="trapezoid_once")
     loss = elbo(x, y)
@@ -88,30 +86,28 @@ def test_regulariser_of_cross_entropy_has_no_factor_of_two() -> None:
     torch.testing.assert_close(loss, expected)
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS)
+@every_estimator
 def test_value_of_the_loss_for_every_estimator(estimator: Any) -> None:
     """All report the loss of their first pass; the pair reports the mean of its two."""
     net, (x, y) = build(LearnableBernoulli), data(Categorical())
     elbo = ELBO(net, Categorical(), N, estimator=estimator, generator=seeded(3))
     loss = elbo(x, y)
     torch.testing.assert_close(loss.detach(), elbo.nll + elbo.kl / N)
-    if estimator not in ("trapezoid", "corrected"):
+    if CASES[estimator].first_pass:
         nll = nll_by_hand(Categorical(), outputs(net, x), y).mean()
         torch.testing.assert_close(elbo.nll, nll.detach())
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS)
-@pytest.mark.parametrize("kind", [Concrete, GaussianMask])
-def test_other_masks_have_the_gradient_of_their_noise(kind: type[Mask], estimator: Any) -> None:
+@every_estimator
+@pytest.mark.parametrize("kind", [c for c in MASKS.values() if c.make is not LearnableBernoulli])
+def test_other_masks_have_the_gradient_of_their_noise(kind: Case, estimator: Any) -> None:
     net, (x, y) = build(kind), data(Categorical())
     loss = ELBO(net, Categorical(), N, estimator=estimator, generator=seeded(3))(x, y)
     by_hand = nll_by_hand(Categorical(), outputs(net, x), y).mean() + kl(net) / N
     torch.testing.assert_close(gradients(loss, net), gradients(by_hand, net))
 
 
-@pytest.mark.parametrize(
-    "estimator", [e for e in ESTIMATORS if e not in ("trapezoid", "corrected")]
-)
+@pytest.mark.parametrize("estimator", FIRST_PASS)
 def test_weights_have_the_gradient_of_the_first_pass(estimator: Any) -> None:
     net, (x, y) = build(LearnableBernoulli), data(Categorical())
     loss = ELBO(net, Categorical(), N, estimator=estimator, generator=seeded(3))(x, y)
@@ -129,7 +125,7 @@ def test_a_mixture_of_masks_learns_all_rates() -> None:
         Masked(nn.Linear(4, 3), GaussianMask(1, learn=True)),
     ).double()  # fmt: skip
     x, y = data(Categorical())
-    for estimator in ESTIMATORS:
+    for estimator in CASES:
         loss = ELBO(net, Categorical(), N, estimator=estimator)(x, y)
         for name, gradient in gradients(loss, net).items():
             assert gradient.isfinite().all(), name
@@ -179,7 +175,7 @@ def test_schedule_of_the_kl() -> None:
 
 
 @pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("estimator", ESTIMATORS)
+@every_estimator
 def test_plain_dropout_is_sampled_and_has_no_kl(estimator: Any, training: bool) -> None:
     net = nn.Sequential(nn.Linear(5, 6), nn.Dropout(0.5), nn.Linear(6, 3)).double()
     net.train(training)
@@ -191,7 +187,7 @@ def test_plain_dropout_is_sampled_and_has_no_kl(estimator: Any, training: bool) 
     assert not torch.equal(elbo(x, y), loss)
 
 
-@pytest.mark.parametrize("estimator", ["arm", "disarm", "trapezoid", "corrected"])
+@every_estimator
 def test_both_passes_share_the_noise_that_is_not_learned(estimator: Any) -> None:
     """With masks that never drop the passes are one, though there is plain dropout beside them."""
     net = nn.Sequential(

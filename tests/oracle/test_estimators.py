@@ -19,12 +19,12 @@ from dubio.masks import LearnableBernoulli
 from dubio.objectives import estimators
 from dubio.objectives.elbo import ELBO
 from dubio.objectives.passes import Passes
+from estimator_cases import CASES, every_unbiased_estimator
 
-UNBIASED = ["corrected", "disarm_cv", "disarm", "arm", "reinforce_loo"]
 SIZES = (3, 4, 3)  # seven masked units
 ROWS = 3
 FALSE_ALARMS = 1e-6
-TESTS = 20 * 50  # cases times coordinates, rounded up
+TESTS = 10 * len(CASES) * 40  # tests times estimators times coordinates, rounded up
 
 
 class Unscaled(LearnableBernoulli):  # type: ignore[misc]
@@ -135,21 +135,21 @@ def is_unbiased(samples: Tensor, exact: Tensor) -> bool:
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["per row", "shared"])
-@pytest.mark.parametrize("estimator", UNBIASED)
+@every_unbiased_estimator
 def test_unbiased_estimators_with_the_scale(estimator: str, shared: bool) -> None:
     net = build()
     samples = sampled_grads(net, Categorical(), estimator, shared=shared)
     assert is_unbiased(samples, exact_grad(net, Categorical()))
 
 
-@pytest.mark.parametrize("estimator", UNBIASED)
+@every_unbiased_estimator
 def test_unbiased_estimators_without_the_scale(estimator: str) -> None:
     net = build(mask=Unscaled)
     samples = sampled_grads(net, Categorical(), estimator, shared=False)
     assert is_unbiased(samples, exact_grad(net, Categorical(), scaled=False))
 
 
-@pytest.mark.parametrize("estimator", UNBIASED)
+@every_unbiased_estimator
 def test_unbiased_estimators_where_rows_meet(estimator: str) -> None:
     """Batch normalisation behind the mask: a mask acts on the losses of all rows."""
     torch.manual_seed(0)
@@ -189,7 +189,7 @@ class TimeFirst(nn.Module):
         return self.masked(x.T[..., None]).tanh().sum(0)  # (B, 1)
 
 
-@pytest.mark.parametrize("estimator", UNBIASED)
+@every_unbiased_estimator
 def test_unbiased_estimators_when_time_comes_first(estimator: str) -> None:
     net = TimeFirst()
     x = torch.tensor([[1.0, -0.5], [0.3, 2.0]], dtype=torch.float64)  # two examples, two steps
@@ -210,7 +210,7 @@ def test_unbiased_estimators_when_time_comes_first(estimator: str) -> None:
     assert is_unbiased(samples, exact)
 
 
-@pytest.mark.parametrize("estimator", UNBIASED)
+@every_unbiased_estimator
 def test_unbiased_estimators_with_one_rate_for_a_layer(estimator: str) -> None:
     net = build(one_rate=True)
     samples = sampled_grads(net, Categorical(), estimator, shared=False)
@@ -279,7 +279,7 @@ def test_broken_estimators_are_found(
     assert not is_unbiased(samples, exact_grad(net, Categorical()))
 
 
-@pytest.mark.parametrize("estimator", UNBIASED)
+@every_unbiased_estimator
 def test_a_missing_pathwise_term_is_found(estimator: str) -> None:
     net = build(mask=Unaware)
     samples = sampled_grads(net, Categorical(), estimator, shared=False)

@@ -1,6 +1,7 @@
 """Masks and masked layers against the formulas done naively, scipy, and numerical integration.
 
-Moments of multipliers are tested at the level 1e-6 over the whole file (Bonferroni).
+Moments of multipliers and of their gradients are tested at the level 1e-6 over the whole file
+(Bonferroni).
 """
 
 import copy
@@ -18,30 +19,35 @@ from torch import Tensor, nn
 
 import dubio
 from dubio.layers.masked import Masked
-from dubio.masks import Bernoulli, Concrete, Gaussian, LearnableBernoulli, Mask
+from dubio.masks import Bernoulli, Concrete, Gaussian, LearnableBernoulli
 from dubio.masks.mask import learned_bernoulli_kl
 from dubio.noise.stochastic import kl
+from mask_cases import (
+    MASKS,
+    Case,
+    concrete_moment,
+    every_learned_mask,
+    every_mask,
+    multipliers,
+)
 
-KINDS: list[type[Mask]] = [Bernoulli, Concrete, LearnableBernoulli, Gaussian]
 DROPS = [0.01, 0.1, 0.2, 0.5, 0.8]
 SAMPLES = 400_000
-CRITICAL = -NormalDist().inv_cdf(1e-6 / (2 * 2 * len(KINDS) * len(DROPS)))
+UNITS = 40
+COMPARISONS = 4 * len(MASKS) * len(DROPS)  # two moments, and gradients of up to two parameters
+CRITICAL = -NormalDist().inv_cdf(1e-6 / 2 / COMPARISONS)  # of two sides
 
 
 def seeded(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def make(kind: type[Mask], units: int, drop: float = 0.3) -> Mask:
-    return kind(units, drop=drop)
-
-
-def build(kind: type[Mask]) -> nn.Sequential:
+def build(kind: Case) -> nn.Sequential:
     """A masked network in float64: rates by unit, and one for a layer."""
     torch.manual_seed(0)
     return nn.Sequential(
-        nn.Linear(5, 6), nn.ReLU(inplace=True), Masked(nn.Linear(6, 4), make(kind, 6)),
-        nn.Tanh(), Masked(nn.Linear(4, 3), make(kind, 1)),
+        nn.Linear(5, 6), nn.ReLU(inplace=True), Masked(nn.Linear(6, 4), kind(6, drop=0.3)),
+        nn.Tanh(), Masked(nn.Linear(4, 3), kind(1, drop=0.3)),
     ).double()  # fmt: skip
 
 
@@ -49,38 +55,41 @@ def batch(rows: int = 7) -> Tensor:
     return torch.randn(rows, 5, dtype=torch.float64, generator=seeded(1))
 
 
-def concrete_moment(drop: float, power: int, temperature: float = 0.1) -> float:
-    """E[m^power] of a Concrete mask by integration over a logistic variable."""
-    logit = math.log((1 - drop) / drop)
-
-    def integrand(x: float) -> float:
-        soft = scipy.special.expit((logit + x) / temperature)
-        return float((soft / (1 - drop)) ** power * scipy.stats.logistic.pdf(x))
-
-    points = [-60.0, -logit - 2, -logit, -logit + 2, 60.0]
-    parts = itertools.pairwise(points)
-    return sum(scipy.integrate.quad(integrand, a, b, epsabs=1e-12)[0] for a, b in parts)
-
-
 class TestMultipliers:
     @pytest.mark.parametrize("drop", DROPS)
-    @pytest.mark.parametrize("kind", KINDS)
-    def test_mean_and_variance(self, kind: type[Mask], drop: float) -> None:
-        mask = make(kind, 1, drop).double()
-        draw = torch.randn if kind is Gaussian else torch.rand
-        noise = draw(SAMPLES, 1, dtype=torch.float64, generator=seeded())
-        m = mask.multiplier(1, noise).detach()
-        mean, variance = 1.0, drop / (1 - drop)
-        if kind is Concrete:
-            mean = concrete_moment(drop, 1)
-            variance = concrete_moment(drop, 2) - mean**2
+    @every_mask
+    def test_mean_and_variance(self, kind: Case, drop: float) -> None:
+        m = multipliers(kind(1, drop=drop), SAMPLES, seeded()).detach()
+        mean, variance = kind.mean(drop), kind.variance(drop)
         centred = (m - mean).square()
         assert abs(m.mean() - mean) < CRITICAL * m.std() / SAMPLES**0.5 + 1e-12
         assert abs(centred.mean() - variance) < CRITICAL * centred.std() / SAMPLES**0.5 + 1e-12
 
+    @pytest.mark.parametrize("drop", DROPS)
+    @every_learned_mask
+    def test_gradients_are_those_of_the_second_moment(self, kind: Case, drop: float) -> None:
+        """E[∂m²/∂θ] = ∂E[m²]/∂θ, by way of the rate: unbiased for losses quadratic in a mask.
+
+        By a t-test on the means of some units, which are alike.
+        """
+        mask = kind(UNITS, drop=drop).double()
+        step = 1e-4 * drop
+        low, high = (kind.variance(d) + kind.mean(d) ** 2 for d in (drop - step, drop + step))
+        slope = (high - low) / (2 * step)
+        parameters = list(mask.parameters())
+        expected = torch.autograd.grad(slope * (1 - mask.keep).sum(), parameters)
+        m = multipliers(mask, SAMPLES // UNITS, seeded(1))
+        found = torch.autograd.grad(m.square().mean(0).sum(), parameters)
+        critical = scipy.stats.t.isf(1e-6 / 2 / COMPARISONS, UNITS - 1)
+        for one, other in zip(found, expected, strict=True):
+            error = float(one.std()) / UNITS**0.5
+            assert abs(float(one.mean() - other[0])) < critical * error + 1e-5 * float(
+                other[0].abs()
+            )
+
     @pytest.mark.parametrize("kind", [Bernoulli, LearnableBernoulli])
-    def test_bernoulli_masks_are_binary(self, kind: type[Mask]) -> None:
-        mask = make(kind, 1, 0.2).double()
+    def test_bernoulli_masks_are_binary(self, kind: Any) -> None:
+        mask = kind(1, drop=0.2).double()
         m = mask.multiplier(1, torch.rand(1000, 1, dtype=torch.float64))
         torch.testing.assert_close(m.unique(), torch.tensor([0, 1.25], dtype=torch.float64))
 
@@ -88,51 +97,39 @@ class TestMultipliers:
         assert concrete_moment(0.2, 2) == pytest.approx(1.22, abs=5e-3)
 
     @pytest.mark.parametrize("units", [1, 4])
-    def test_concrete_passes_gradcheck_under_fixed_noise(self, units: int) -> None:
-        layer = Masked(nn.Linear(4, 3), Concrete(units, drop=0.3, temperature=0.5)).double()
-        x = torch.randn(5, 4, dtype=torch.float64, requires_grad=True)
+    @every_mask
+    def test_gradcheck_under_fixed_noise(self, kind: Case, units: int) -> None:
+        """Of inputs and weights, and of the mask's parameters where it is smooth in them."""
+        layer = Masked(nn.Linear(4, 3), kind(units, drop=0.3)).double()
+        x = torch.randn(5, 4, dtype=torch.float64, requires_grad=True, generator=seeded())
         noise = dubio.Noise(generator=seeded())
+        chosen = [p for n, p in layer.named_parameters() if kind.smooth or "mask." not in n]
 
-        def outputs(logit: Tensor, weight: Tensor, x: Tensor) -> Tensor:
+        def outputs(x: Tensor, *_: Tensor) -> Tensor:
             with noise[0]:
-                values = {"mask.logit": logit, "layer.weight": weight}
-                return torch.func.functional_call(layer, values, (x,))
+                return layer(x)
 
-        assert torch.autograd.gradcheck(outputs, (layer.mask.logit, layer.layer.weight, x))
-
-
-def naive_kl(squared: list[float], keep: list[float], length_scale: float, entropy: bool) -> float:
-    """Paper 001 eqs. 3–4 with M = W/keep, unit by unit."""
-    total = 0.0
-    for norm, p in zip(squared, keep, strict=True):
-        total += length_scale**2 / 2 * p * norm / p**2
-        if entropy:
-            total -= float(scipy.stats.bernoulli(p).entropy())
-    return total
+        assert torch.autograd.gradcheck(outputs, (x, *chosen))
 
 
 @torch.no_grad()
-def naive_norms(layer: nn.Module) -> list[float]:
-    """Σ of squared weights that see each input, found by which outputs it reaches."""
+def naive_columns(layer: nn.Module) -> list[np.ndarray]:
+    """The weights that see each input, found by which outputs it reaches."""
     if isinstance(layer, nn.LSTM):
         weights = [layer.weight_ih_l0, layer.weight_ih_l0_reverse]
-        return [sum(float((w[:, k] ** 2).sum()) for w in weights) for k in range(layer.input_size)]
+        return [torch.cat([w[:, k] for w in weights]).numpy() for k in range(layer.input_size)]
     if isinstance(layer, nn.MultiheadAttention):
-        weight = layer.in_proj_weight
-        return [float((weight[:, k] ** 2).sum()) for k in range(layer.embed_dim)]
+        return [layer.in_proj_weight[:, k].numpy() for k in range(layer.embed_dim)]
     if isinstance(layer, nn.Linear):
-        return [float((layer.weight[:, k] ** 2).sum()) for k in range(layer.in_features)]
+        return [layer.weight[:, k].numpy() for k in range(layer.in_features)]
     transposed = isinstance(layer, nn.ConvTranspose2d)
     inside, outside = layer.in_channels // layer.groups, layer.out_channels // layer.groups
-    norms = []
+    columns = []
     for k in range(layer.in_channels):
         group, within = divmod(k, inside)
-        if transposed:
-            norms.append(float((layer.weight[k] ** 2).sum()))
-        else:
-            rows = layer.weight[group * outside : (group + 1) * outside, within]
-            norms.append(float((rows**2).sum()))
-    return norms
+        rows = layer.weight[group * outside : (group + 1) * outside]
+        columns.append((layer.weight[k] if transposed else rows[:, within]).flatten().numpy())
+    return columns
 
 
 LAYERS: dict[str, nn.Module] = {
@@ -151,19 +148,34 @@ LAYERS: dict[str, nn.Module] = {
 
 class TestDivergence:
     @pytest.mark.parametrize("units", [1, 6])
-    @pytest.mark.parametrize("kind", KINDS)
+    @every_mask
     @pytest.mark.parametrize("name", LAYERS)
-    def test_formula_done_naively(self, name: str, kind: type[Mask], units: int) -> None:
+    def test_formula_done_naively(self, name: str, kind: Case, units: int) -> None:
         layer = copy.deepcopy(LAYERS[name]).double()
-        mask = make(kind, units).double()
-        if hasattr(mask, "logit"):
-            with torch.no_grad():
-                mask.logit += torch.randn(units, dtype=torch.float64, generator=seeded())
+        mask = kind(units, drop=0.3).double()
+        with torch.no_grad():
+            for parameter in mask.parameters():
+                parameter += 0.5 * torch.randn(units, dtype=torch.float64, generator=seeded())
         masked = Masked(layer, mask, length_scale=0.7)
-        keep = (mask.keep.tolist() * 6)[:6]
-        learned = kind in (Concrete, LearnableBernoulli)
-        expected = naive_kl(naive_norms(layer), keep, 0.7, learned)
+        expected = 0.0
+        for k, column in enumerate(naive_columns(layer)):
+            values = {"keep": mask.keep, **dict(mask.named_parameters())}
+            expected += kind.kl(column, 0.7, **{n: v[k % units].item() for n, v in values.items()})
         assert masked.kl().item() == pytest.approx(expected, rel=1e-6)  # a float32 buffer's rate
+
+    @pytest.mark.parametrize("units", [1, 4])
+    @every_mask
+    def test_gradcheck(self, kind: Case, units: int) -> None:
+        masked = Masked(nn.Linear(4, 3, bias=False), kind(units, drop=0.3), length_scale=0.7)
+        masked.double()
+        assert torch.autograd.gradcheck(lambda *_: masked.kl(), tuple(masked.parameters()))
+        with torch.no_grad():
+            known = masked.kl_slopes()
+        if known is not None:  # those that some masks have at hand are the same
+            torch.testing.assert_close(known.value, masked.kl())
+            assert len(known.tensors) == len(list(masked.parameters()))
+            found = torch.autograd.grad(masked.kl(), known.tensors)
+            torch.testing.assert_close(known.slopes, found)
 
     @pytest.mark.parametrize("logit", [-40.0, -3.0, 0.0, 1.0, 40.0])
     def test_entropy_against_scipy(self, logit: float) -> None:
@@ -206,7 +218,7 @@ class TestDivergence:
         assert actual == pytest.approx(exact, abs=0.01)
 
     def test_sums_over_layers_each_once(self) -> None:
-        net = build(Concrete)
+        net = build(MASKS["concrete"])
         layer = net[2]
         expected = net[2].kl() + net[4].kl()
         net.append(layer)  # a second use is no second layer
@@ -218,16 +230,16 @@ class TestDivergence:
 
 
 class TestNoise:
-    @pytest.mark.parametrize("kind", KINDS)
-    def test_eval_is_the_mean(self, kind: type[Mask]) -> None:
+    @every_mask
+    def test_eval_is_the_mean(self, kind: Case) -> None:
         net, x = build(kind).eval(), batch()
         hidden = net[0](x).relu()
         expected = net[4].layer(net[2].layer(hidden).tanh())
         assert torch.equal(net(x), expected)
 
-    @pytest.mark.parametrize("kind", KINDS)
-    def test_train_is_fresh_for_every_row_and_call(self, kind: type[Mask]) -> None:
-        mask, ones = make(kind, 20, 0.5).train(), torch.ones(4, 3, 20)
+    @every_mask
+    def test_train_is_fresh_for_every_row_and_call(self, kind: Case) -> None:
+        mask, ones = kind(20, drop=0.5).train(), torch.ones(4, 3, 20)
         first, second = mask(ones), mask(ones)
         assert not torch.equal(first, second)
         assert len(first[:, 0].unique(dim=0)) == 4
@@ -235,8 +247,8 @@ class TestNoise:
 
     @pytest.mark.parametrize("training", [False, True])
     @pytest.mark.parametrize("shared", [False, True])
-    @pytest.mark.parametrize("kind", KINDS)
-    def test_a_draw_replays_exactly(self, kind: type[Mask], shared: bool, training: bool) -> None:
+    @every_mask
+    def test_a_draw_replays_exactly(self, kind: Case, shared: bool, training: bool) -> None:
         net, x = build(kind).train(training), batch()
         noise = dubio.Noise(2, shared=shared, generator=seeded())
         outputs = []
@@ -246,15 +258,31 @@ class TestNoise:
         assert torch.equal(outputs[0], outputs[2])
         assert not torch.equal(outputs[0], outputs[1])
 
-    @pytest.mark.parametrize("kind", KINDS)
-    def test_one_pass_one_noise_however_often_a_mask_is_called(self, kind: type[Mask]) -> None:
-        mask, ones = make(kind, 20, 0.5), torch.ones(4, 20)
+    @pytest.mark.parametrize("shared", [False, True])
+    @every_mask
+    def test_a_pass_makes_a_mask_of_the_noises_that_it_declares(
+        self, kind: Case, shared: bool
+    ) -> None:
+        """Those that rows have to themselves are as long as the batch, unless rows share all."""
+        mask, ones = kind(5, drop=0.5).double(), torch.ones(4, 5, dtype=torch.float64)
+        noise = dubio.Noise(shared=shared, generator=seeded())
+        with noise:
+            found = mask(ones)
+        noises = []
+        for call, each in enumerate(mask.noises):
+            shape = torch.Size([4 if each.per_row and not shared else 1, 5])
+            noises.append(getattr(noise.numbers, each.distribution)((0, call), shape, ones)[0])
+        torch.testing.assert_close(found, mask.multiplier(1, *noises).expand(4, 5))
+
+    @every_mask
+    def test_one_pass_one_noise_however_often_a_mask_is_called(self, kind: Case) -> None:
+        mask, ones = kind(20, drop=0.5), torch.ones(4, 20)
         with dubio.Noise(generator=seeded()):
             assert torch.equal(mask(ones), mask(ones))
 
-    @pytest.mark.parametrize("kind", KINDS)
-    def test_shared_rows_agree(self, kind: type[Mask]) -> None:
-        mask, ones = make(kind, 20, 0.5), torch.ones(4, 20)
+    @every_mask
+    def test_shared_rows_agree(self, kind: Case) -> None:
+        mask, ones = kind(20, drop=0.5), torch.ones(4, 20)
         with dubio.Noise(shared=True, generator=seeded()):
             rows = mask(ones)
         assert len(rows.unique(dim=0)) == 1
@@ -272,9 +300,9 @@ class TestNoise:
         assert torch.equal(by_sequence, by_sequence[:, :1].expand(-1, 3, -1))
         assert len(by_sequence[:, 0].unique(dim=0)) > 1
 
-    @pytest.mark.parametrize("kind", KINDS)
-    def test_channels_of_a_convolution(self, kind: type[Mask]) -> None:
-        masked = Masked(nn.Conv2d(6, 4, 3), make(kind, 6, 0.5)).train()
+    @every_mask
+    def test_channels_of_a_convolution(self, kind: Case) -> None:
+        masked = Masked(nn.Conv2d(6, 4, 3), kind(6, drop=0.5)).train()
         seen: list[Tensor] = []
         masked.layer.register_forward_pre_hook(lambda _, args: seen.append(args[0].detach()))
         masked(torch.ones(4, 6, 5, 5))
@@ -296,8 +324,8 @@ class TestNoise:
 
 class TestPredict:
     @pytest.mark.parametrize("shared", [False, True])
-    @pytest.mark.parametrize("kind", KINDS)
-    def test_is_what_the_network_gives_for_any_chunk(self, kind: type[Mask], shared: bool) -> None:
+    @every_mask
+    def test_is_what_the_network_gives_for_any_chunk(self, kind: Case, shared: bool) -> None:
         net, x = build(kind), batch()
         noise = dubio.Noise(9, shared=shared, generator=seeded())
         expected = []
@@ -310,26 +338,26 @@ class TestPredict:
             ).draws
             torch.testing.assert_close(found, torch.stack(expected))
 
-    @pytest.mark.parametrize("kind", KINDS)
-    def test_shared_draws_are_functions_on_batches_of_any_size(self, kind: type[Mask]) -> None:
+    @every_mask
+    def test_shared_draws_are_functions_on_batches_of_any_size(self, kind: Case) -> None:
         net, x = build(kind), batch(7)
         functions = dubio.predict(net, x, draws=5, shared=True, generator=seeded()).draws
         for rows in (1, 3, 4, 5, 6):  # also those as long as a layer is wide
             part = dubio.predict(net, x[:rows], draws=5, shared=True, generator=seeded()).draws
             torch.testing.assert_close(part, functions[:, :rows])
 
-    @pytest.mark.parametrize("kind", KINDS)
-    def test_sites(self, kind: type[Mask]) -> None:
+    @every_mask
+    def test_sites(self, kind: Case) -> None:
         found = dubio.sites(build(kind), batch())
         assert [site.name for site in found] == ["2.mask", "4.mask"]
-        assert [site.kind for site in found] == [kind.__name__] * 2
+        assert [site.kind for site in found] == [type(kind()).__name__] * 2
         assert [site.rate for site in found] == pytest.approx([0.3, 0.3])
 
     @pytest.mark.parametrize("shared", [False, True])
-    @pytest.mark.parametrize("kind", KINDS)
+    @every_mask
     @pytest.mark.parametrize("name", ["conv2d", "transposed"])
-    def test_convolutions(self, name: str, kind: type[Mask], shared: bool) -> None:
-        net = nn.Sequential(Masked(copy.deepcopy(LAYERS[name]), make(kind, 6)), nn.Flatten())
+    def test_convolutions(self, name: str, kind: Case, shared: bool) -> None:
+        net = nn.Sequential(Masked(copy.deepcopy(LAYERS[name]), kind(6, drop=0.3)), nn.Flatten())
         x = torch.randn(6, 6, 5, 5, generator=seeded())  # as many rows as channels
         options = {"draws": 5, "shared": shared}
         one, all_ = (
@@ -340,8 +368,8 @@ class TestPredict:
 
 
 class TestParameters:
-    @pytest.mark.parametrize("kind", [Concrete, LearnableBernoulli])
-    def test_training_behind_relu_in_place(self, kind: type[Mask]) -> None:
+    @every_learned_mask
+    def test_training_behind_relu_in_place(self, kind: Case) -> None:
         net = build(kind).train()
         net(batch()).square().sum().backward()
         for name, parameter in net.named_parameters():
@@ -355,8 +383,8 @@ class TestParameters:
             (mask(torch.ones(5, 3)) * weight).square().sum().backward()
             assert (mask.logit.grad is not None) == learn
 
-    @pytest.mark.parametrize("kind", KINDS)
-    def test_deepcopy_and_state_dict(self, kind: type[Mask]) -> None:
+    @every_mask
+    def test_deepcopy_and_state_dict(self, kind: Case) -> None:
         net = build(kind)
         twin = copy.deepcopy(net)
         other = build(kind)
@@ -370,40 +398,43 @@ class TestParameters:
         with noise:
             assert not torch.equal(twin(batch()), expected)
 
-    @pytest.mark.parametrize("kind", KINDS)
-    def test_rates(self, kind: type[Mask]) -> None:
-        mask = make(kind, 3, 0.2)
+    @every_mask
+    def test_rates(self, kind: Case) -> None:
+        mask = kind(3, drop=0.2)
         torch.testing.assert_close(mask.drop, torch.full((3,), 0.2))
         torch.testing.assert_close(mask.keep, torch.full((3,), 0.8))
         assert "units=3, drop=0.2" in repr(mask)
 
-    @pytest.mark.parametrize("kind", KINDS)
-    def test_one_rate_is_the_default(self, kind: type[Mask]) -> None:
+    @every_mask
+    def test_one_rate_is_the_default_and_learned_if_it_is_to_be(self, kind: Case) -> None:
         assert kind().units == 1
+        assert any(True for _ in kind().parameters()) == kind.learned
 
-    def test_tied_masks_share_the_rate_not_the_noise(self) -> None:
-        mask = LearnableBernoulli(1, drop=0.5)
+    @every_learned_mask
+    def test_tied_masks_share_the_rate_not_the_noise(self, kind: Case) -> None:
+        mask = kind(1, drop=0.5)
         net = nn.Sequential(
             Masked(nn.Linear(20, 20), mask), Masked(nn.Linear(20, 20), mask.tied())
         ).double()
         for twin in (net, copy.deepcopy(net)):
             assert twin[0].mask is not twin[1].mask
-            assert twin[0].mask.logit is twin[1].mask.logit
-            assert sum("logit" in name for name, _ in twin.named_parameters()) == 1
+            pairs = zip(twin[0].mask.parameters(), twin[1].mask.parameters(), strict=True)
+            assert all(one is other for one, other in pairs)
         ones = torch.ones(4, 20, dtype=torch.float64)
         with dubio.Noise(generator=seeded()):
             assert not torch.equal(net[0].mask(ones), net[1].mask(ones))
         kl(net).backward()
-        alone = [torch.autograd.grad(layer.kl(), mask.logit)[0] for layer in net]
-        torch.testing.assert_close(mask.logit.grad, sum(alone))
+        for parameter in mask.parameters():
+            alone = [torch.autograd.grad(layer.kl(), parameter)[0] for layer in net]
+            torch.testing.assert_close(parameter.grad, sum(alone))
 
 
 class TestErrors:
-    @pytest.mark.parametrize("kind", KINDS)
+    @every_mask
     @pytest.mark.parametrize("drop", [-0.1, 0.0, 1.0, 1.5, "x"])
-    def test_rates_lie_between_zero_and_one(self, kind: type[Mask], drop: Any) -> None:
+    def test_rates_lie_between_zero_and_one(self, kind: Case, drop: Any) -> None:
         with pytest.raises(ValueError, match="drop: expected a rate between 0 and 1"):
-            make(kind, 1, drop)
+            kind(1, drop=drop)
 
     def test_units(self) -> None:
         with pytest.raises(ValueError, match="units: expected a whole number from 1"):

@@ -30,7 +30,7 @@ def _train(members: list[nn.Module], **options: Any) -> Any:
     )
 
 
-@pytest.mark.parametrize(("kind", "killed_after"), [("bayes", 3), ("concrete", 33)])
+@pytest.mark.parametrize(("kind", "killed_after"), [("bayes gaussian", 3), ("concrete", 33)])
 def test_the_same_bits_after_a_kill(
     kind: str, killed_after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,7 +31,7 @@ def test_draws_by_hand() -> None:
         torch.testing.assert_close(predictive.draws, expected)
 
 
-@pytest.mark.parametrize("kind", ["concrete", "learnable", "bayes", "bayes local"])
+@pytest.mark.parametrize("kind", ["concrete", "learnable", "bayes gaussian", "bayes local"])
 @pytest.mark.parametrize("shared", [False, True])
 def test_draws_have_the_distribution_of_predict(kind: str, shared: bool) -> None:
     """Means over 2000 draws differ by less than 6 standard errors: two false alarms in 1e9.
@@ -57,7 +57,7 @@ def test_rows_share_their_masks_if_asked() -> None:
         assert predictive.epistemic.min() > 0
 
 
-@pytest.mark.parametrize("kind", ["plain", "bernoulli", "bayes"])
+@pytest.mark.parametrize("kind", ["plain", "bernoulli", "bayes gaussian"])
 def test_scores_are_those_of_the_predictives(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dubio.population.prediction._ROWS_AT_A_TIME", 100)  # many pieces
     x, y = data()

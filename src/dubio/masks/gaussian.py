@@ -25,12 +25,7 @@ class Gaussian(LearnedRate):
     noises = (NORMAL,)
 
     def __init__(self, units: int = 1, *, drop: float = 0.5, learn: bool = False) -> None:
-        super().__init__(units, drop=drop)
-        self.learn = learn
-        if not learn:
-            fixed = self.logit.detach()
-            del self.logit
-            self.register_buffer("logit", fixed)
+        super().__init__(units, drop=drop, learn=learn)
 
     def multiplier(self, axis: int, *noises: Tensor) -> Tensor:
         """1 + √α·ε."""

@@ -162,16 +162,27 @@ class Mask(Noisy, ABC):
 
 
 class LearnedRate(Mask, ABC):
-    """A mask whose rates are learned.
+    """A mask whose rates can be learned.
+
+    Args:
+        units: How many rates: 1, or one for each unit or channel.
+        drop: The dropout rate to start from.
+        learn: Whether the rates are learned.
 
     Attributes:
-        logit: The logit of keeping, by unit: the parameter.
+        learn: Whether the rates are learned, as given.
+        logit: The logit of keeping, by unit: a parameter, or a buffer if it is not learned.
     """
 
-    def __init__(self, units: int = 1, *, drop: float = 0.1) -> None:
+    def __init__(self, units: int = 1, *, drop: float = 0.1, learn: bool = True) -> None:
         super().__init__(units, drop=drop)
+        self.learn = learn
         start = torch.full((units,), 1.0 - drop, dtype=torch.float64).logit()
-        self.logit = nn.Parameter(start.to(torch.get_default_dtype()))
+        start = start.to(torch.get_default_dtype())
+        if learn:
+            self.logit = nn.Parameter(start)
+        else:
+            self.register_buffer("logit", start)
 
     @property
     def keep(self) -> Tensor:
