@@ -64,7 +64,6 @@ class Trunk:
         self, function: Callable[..., Any], arguments: Arguments, results: Sequence[Tensor]
     ) -> None:
         """Put an operation on the tape that was carried out."""
-        depends = any(slot.number in self._from_inputs for slot in arguments.slots)
         if torch.is_grad_enabled():
             self._tape.doubt = "the network takes gradients itself"
         self._put(function, arguments, results)
@@ -72,6 +71,7 @@ class Trunk:
     def _put(
         self, function: Callable[..., Any], arguments: Arguments, results: Sequence[Tensor]
     ) -> None:
+        depends = any(slot.number in self._from_inputs for slot in arguments.slots)
         for result, slot in zip(
             results, self._tape.call(function, arguments, results), strict=True
         ):
