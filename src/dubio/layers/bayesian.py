@@ -132,7 +132,13 @@ class Bayesian(Wrapping):
         for module in modules:
             rho, prior = module._parameters["rho"], module.prior
             whole = module._buffers["kept"] is None and module._buffers["center"] is None
-            if rho is not None and whole and module.sampler == "weights" and len(rho) <= _SMALL:
+            if (
+                rho is not None
+                and rho.requires_grad
+                and whole
+                and module.sampler == "weights"
+                and len(rho) <= _SMALL
+            ):
                 key = (type(prior), prior, prior.mean, rho.dtype, rho.device)
                 groups.setdefault(key, []).append(module)
         for number, group in enumerate(groups.values()):

@@ -124,6 +124,7 @@ class Pass:
         learning: Whether divergences at the noise of this pass will be asked for after it.
         gate: How learnable masks make zeros and ones of their noise; None for their own way.
         again: A pass whose own noise this one has, too.
+        twice: Whether the batch holds all rows twice, which have the same noise both times.
 
     Attributes:
         sites: The sites reached so far.
@@ -148,6 +149,7 @@ class Pass:
         learning: bool = False,
         gate: Any = None,
         again: Self | None = None,
+        twice: bool = False,
     ) -> None:
         self.evaluating = evaluating
         self.watching = watching
@@ -160,6 +162,7 @@ class Pass:
         self.own: dict[nn.Module, OwnSite] = {} if again is None else again.own
         self.memory: dict[nn.Module, Any] = {} if again is None else dict(again.memory)
         self._numbers = numbers
+        self._twice = twice
         self._intercept = intercept
         self._namer = None if roots is None else Namer(roots)
         self._chosen = chosen
@@ -263,6 +266,19 @@ class Pass:
 
         All noises of an owner are one site.
         """
+        if self._twice:
+            noises = self._own_noise(module, tuple(map(_for_half, requests)), x, rate, owner)
+            return None if noises is None else tuple(map(_doubled, noises, requests))
+        return self._own_noise(module, requests, x, rate, owner)
+
+    def _own_noise(
+        self,
+        module: nn.Module,
+        requests: tuple[Request, ...],
+        x: Tensor,
+        rate: Callable[[], float | None],
+        owner: nn.Module,
+    ) -> tuple[Tensor, ...] | None:
         index = self._own_sites.get(owner)
         if index is None:  # also in a pass that has its noise from another
             index = self._own_sites[owner] = self._reach_own(owner, requests[0].shape, x, rate)
@@ -391,3 +407,18 @@ def _for_gradients(noise: Tensor) -> Tensor:
     if noise.is_inference() and not torch.is_inference_mode_enabled():
         return noise.clone()
     return noise
+
+
+def _for_half(request: Request) -> Request:
+    """The same request for half of the rows."""
+    if request.rows is None:
+        return request
+    shape = list(request.shape)
+    shape[request.rows] //= 2
+    return request._replace(shape=torch.Size(shape))
+
+
+def _doubled(noise: Tensor, request: Request) -> Tensor:
+    """The noise of half of the rows, for both halves."""
+    rows = request.rows
+    return noise if rows is None or noise.shape[rows] == 1 else torch.cat([noise, noise], rows)

@@ -20,6 +20,7 @@ from dubio.noise.vectorised import is_vectorised
 from dubio.objectives.divergences import Divergence, add_divergences
 from dubio.objectives.estimators import ESTIMATORS, Estimator, trapezoid_once
 from dubio.objectives.passes import Batch, Batched, Passes, kept_statistics
+from dubio.objectives.rowwise import rows_stay_apart
 
 
 @final
@@ -189,12 +190,20 @@ class ELBO(nn.Module):
             model=self.model,
             x=x,
             select=self.select,
-            losses=lambda outputs: self.likelihood.losses(outputs, y),
+            y=y,
+            losses=self.likelihood.losses,
             rows=inputs.count_rows(x),
             modules=modules,
             intercept=intercept,
             foreign=bool(suspects),
             trunk=self._trunk,
+            apart=(
+                self._parts.apart
+                and not (suspects or self._shared or noise_is_given())
+                and self.select is None
+                and isinstance(x, Tensor)
+                and x.dim() == 2
+            ),
             together={} if noise_is_given() else self._parts.together,
         )
 
@@ -217,6 +226,7 @@ class _Parts:
         self.together: dict[type[Stochastic], list[Stochastic]] = {}
         for module in self.stochastic:
             self.together.setdefault(type(module), []).append(module)
+        self.apart = rows_stay_apart(modules)
         check_apart(self.stochastic)
 
 

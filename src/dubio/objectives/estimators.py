@@ -16,6 +16,7 @@ from dubio.masks.learnable import (
     Gate,
     Gated,
     LearnableBernoulli,
+    trapezoid_gate,
     trapezoid_weight,
 )
 from dubio.noise.derivative import Derivative
@@ -33,7 +34,8 @@ def trapezoid_once(passes: Passes) -> Tensor:
 
 def trapezoid(passes: Passes) -> Tensor:
     """The trapezoid rule, averaged over the antithetic pair u, 1 − u. Both train the weights."""
-    return 0.5 * (passes.first().mean() + passes.again(_trapezoid_reflected).mean())
+    one, other = passes.pair(trapezoid_gate, _trapezoid_reflected, learn=True)
+    return 0.5 * (one.mean() + other.mean())
 
 
 def arm(passes: Passes) -> Tensor:
@@ -122,9 +124,8 @@ def _two_losses(
     """ℓ(z), with the gradient (ℓ(z) − ℓ(z'))·weight(z, z', u, keep) for the logits."""
     zs: dict[LearnableBernoulli, Tensor] = {}
     others: dict[LearnableBernoulli, Tensor] = {}
-    losses = passes.first(_noted(_binary, zs))
-    with torch.no_grad():
-        difference = (losses - passes.again(_noted(other, others))) / len(losses)
+    losses, others_losses = passes.pair(_noted(_binary, zs), _noted(other, others), learn=False)
+    difference = (losses.detach() - others_losses) / losses.shape[0]
     return _with_gradients(
         losses.mean(),
         passes,

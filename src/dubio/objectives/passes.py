@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
-from dubio.masks.learnable import Gate, LearnableBernoulli, trapezoid_gate
+from dubio.masks.learnable import Gate, Gated, LearnableBernoulli, trapezoid_gate
 from dubio.noise import inputs
 from dubio.noise.eager import without_compilation
 from dubio.noise.inputs import Inputs, Select
@@ -17,7 +17,9 @@ from dubio.noise.protocols import RandomNumbers
 from dubio.noise.run import BatchSize, OwnSite, Pass, Plainly, Request, run_pass
 from dubio.noise.stochastic import Stochastic
 from dubio.noise.vectorised import is_vectorised
-from dubio.objectives.trunk import Replay, Trunk, ending
+from dubio.objectives.trunk import TrunkMemory, TrunkReplay, ending
+
+_SMALL = 2**13  # numbers of a batch
 
 Batched: TypeAlias = tuple[LearnableBernoulli, torch.Size, int, tuple[bool, ...]]
 
@@ -30,24 +32,28 @@ class Batch:
         model: The network.
         x: Its inputs.
         select: Which part of the output is meant.
-        losses: The loss of every row, of outputs.  # (B,)
+        y: Its targets.
+        losses: The loss of every row, of outputs and targets.  # (B,)
         rows: How many rows.
         modules: All modules of the network.
         intercept: Whether noise that is not dubio's comes from the numbers of the pass.
         foreign: Whether there may be such noise.
         trunk: Whether there is something to compute before the first learnable mask.
+        apart: Whether rows are known not to meet, and to stay in their order.
         together: Modules with noise of their own that may draw it together, by class.
     """
 
     model: nn.Module
     x: Inputs
     select: Select
-    losses: Callable[[Tensor], Tensor]
+    y: Tensor
+    losses: Callable[[Tensor, Tensor], Tensor]
     rows: int
     modules: Sequence[nn.Module]
     intercept: bool
     foreign: bool
     trunk: bool
+    apart: bool
     together: Mapping[type[Stochastic], Sequence[Stochastic]]
 
 
@@ -82,10 +88,11 @@ class Passes:
         self._by_example = by_example
         self._learning = learning
         self.has_trunk = batch.trunk
-        self._trunk = Trunk() if batch.trunk else None
+        self._trunk = TrunkMemory() if batch.trunk else None
         self._first: Pass | None = None
         self._losses = torch.empty(0)
         self._start: list[Tensor] = []
+        self._twice = False
         self._flags: tuple[bool, ...] | None = None  # train or eval, module by module
         self._generator: torch.Generator | None = None
 
@@ -98,6 +105,10 @@ class Passes:
         if self._batch.foreign and not self._batch.intercept:
             self._start = _states()
         self._losses = self._run(gate, self._trunk)
+        self._note_sites()
+        return self._losses
+
+    def _note_sites(self) -> None:
         assert self._first is not None
         own = self._first.own
         self.sites = {
@@ -105,13 +116,35 @@ class Passes:
             for mask, site in own.items()
             if isinstance(mask, LearnableBernoulli) and mask.logit.requires_grad
         }
-        return self._losses
 
     def again(self, gate: Gate) -> Tensor:  # (B,)
         """Losses of all rows when masks are made of the same noise by another rule."""
-        replay = None if self._trunk is None else Replay(self._trunk)
+        replay = None if self._trunk is None else TrunkReplay(self._trunk)
         with kept_statistics(self._batch.modules), _restarted(self._start):
             return self._run(gate, replay)
+
+    def pair(self, gate: Gate, other: Gate, *, learn: bool) -> tuple[Tensor, Tensor]:  # (B,) each
+        """Losses of all rows for masks that are made of the same noise by two rules.
+
+        Where rows do not meet it is one pass over all rows twice, which takes fewer calls.
+
+        Args:
+            gate: The first rule.
+            other: The second.
+            learn: Whether the second losses are differentiated, too; if not they are detached, and
+                large batches are not doubled, which would cost the way back.
+        """
+        x = self._batch.x
+        small = isinstance(x, Tensor) and (learn or x.numel() <= _SMALL)
+        if self._batch.apart and small and self._batch.rows > 1:
+            self._twice = True
+            losses = self._run(_of_halves(gate, other), None)
+            one, another = losses.chunk(2)
+            self._note_sites()
+            return one, another if learn else another.detach()
+        one = self.first(gate)
+        with torch.set_grad_enabled(learn and torch.is_grad_enabled()):
+            return one, self.again(other)
 
     def recalled(self) -> AbstractContextManager[None]:
         """Let modules ask for their noise in the first pass again."""
@@ -169,6 +202,9 @@ class Passes:
         rows meet, as in batch normalisation, a mask acts on the losses of other rows as well. So
         the losses of the first and of the last row are asked where they come from.
         """
+        if self._twice:
+            (noise,), rows = self.sites[mask].noises, self._request(mask).rows
+            return rows is not None and noise.shape[rows] == self._batch.rows
         key = self._batched(mask)
         if key not in self._by_example:
             rows, (noise,) = self._request(mask).rows, self.sites[mask].noises
@@ -179,7 +215,7 @@ class Passes:
             )
         return self._by_example[key]
 
-    def _run(self, gate: Gate | None, executor: Trunk | Replay | None) -> Tensor:
+    def _run(self, gate: Gate | None, executor: TrunkMemory | TrunkReplay | None) -> Tensor:
         batch = self._batch
         if executor is not None and gate is not None:
             gate = ending(executor, gate)
@@ -192,12 +228,16 @@ class Passes:
             learning=self._learning and self._first is None,
             gate=gate,
             again=self._first,
+            twice=self._twice,
         )
         around = [without_compilation()] if batch.foreign and not batch.intercept else ()
         if self._learning and self._first is None and torch.is_grad_enabled():
             for kind, modules in batch.together.items():
                 kind.draw_together(modules, running)
-        given = inputs.copied(batch.x)
+        given, y = inputs.copied(batch.x), batch.y
+        if self._twice:
+            assert isinstance(given, Tensor)
+            given, y = torch.cat([given, given]), torch.cat([y, y])
         outputs = run_pass(
             lambda: inputs.choose(inputs.apply(batch.model, given), batch.select),
             running,
@@ -206,7 +246,7 @@ class Passes:
         if self._first is None:
             self._first = running
             self.has_trunk = _lies_apart(running.first_input, given)
-        return batch.losses(outputs)
+        return batch.losses(outputs, y)
 
     def _comes_from_row(self, mask: LearnableBernoulli, axis: int, row: int) -> bool:
         """Whether the loss of a row depends on that row alone of what a mask has let through."""
@@ -222,6 +262,17 @@ class Passes:
                 if others.any():
                     return False
         return True
+
+
+def _of_halves(gate: Gate, other: Gate) -> Gate:
+    """One rule for the first half of the rows, another for the second, from the same noise."""
+
+    def both(mask: LearnableBernoulli, keep: Tensor, noise: Tensor, axis: int) -> Gated:
+        half = noise[: noise.shape[0] // 2]
+        one, another = (each(mask, keep, half, axis) for each in (gate, other))
+        return Gated(torch.cat([one.z, another.z]), one.derivative)
+
+    return both
 
 
 def _lies_apart(tensor: Tensor | None, given: Inputs) -> bool:

@@ -18,7 +18,7 @@ from dubio.noise.run import Plainly
 _Result = TypeVar("_Result")
 
 
-class Trunk(Plainly):
+class TrunkMemory(Plainly):
     """Carries functions out and remembers the results, up to the first learnable mask."""
 
     def __init__(self) -> None:
@@ -65,10 +65,10 @@ class Trunk(Plainly):
         return result
 
 
-class Replay(Plainly):
+class TrunkReplay(Plainly):
     """Gives the results of a trunk again as long as the network asks for the same functions."""
 
-    def __init__(self, trunk: Trunk) -> None:
+    def __init__(self, trunk: TrunkMemory) -> None:
         self._results = iter(trunk.results if trunk.intact else ())
 
     def end_of_trunk(self) -> None:
@@ -104,7 +104,7 @@ class Replay(Plainly):
         return None
 
 
-def ending(executor: Trunk | Replay, gate: Gate) -> Gate:
+def ending(executor: TrunkMemory | TrunkReplay, gate: Gate) -> Gate:
     """The same gate, with a word to the executor that the trunk ends there."""
 
     def at_a_mask(mask: LearnableBernoulli, keep: Tensor, noise: Tensor, axis: int) -> Gated:

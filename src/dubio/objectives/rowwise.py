@@ -1,0 +1,29 @@
+"""Networks in which rows of a batch never meet, nor share a mask, as far as is plain to see."""
+
+from collections.abc import Sequence
+
+from torch import nn
+
+from dubio.layers.bayesian import Bayesian
+from dubio.layers.masked import Masked
+from dubio.layers.row_noise import RowNoise
+from dubio.masks import Bernoulli, Concrete, Gaussian, LearnableBernoulli
+
+_ROWWISE = {
+    nn.Sequential, nn.Identity, nn.Linear, nn.LayerNorm, nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU,
+    nn.SELU, nn.GELU, nn.SiLU, nn.Tanh, nn.Sigmoid, nn.Softplus, nn.Hardtanh, nn.Hardswish,
+    Masked, Bayesian, Bernoulli, Concrete, Gaussian, LearnableBernoulli,
+}  # fmt: skip
+
+
+def rows_stay_apart(modules: Sequence[nn.Module]) -> bool:
+    """Whether all modules treat each row of a matrix by itself.
+
+    They are torch's and dubio's own; of others nothing is known, nor of hooks, which are to be
+    looked for at every call.
+    """
+    return all(
+        (type(module) in _ROWWISE or isinstance(module, RowNoise))
+        and (not isinstance(module, nn.LayerNorm) or len(module.normalized_shape) == 1)
+        for module in modules
+    )
