@@ -169,13 +169,23 @@ class TestDivergence:
         masked = Masked(nn.Linear(4, 3, bias=False), kind(units, drop=0.3), length_scale=0.7)
         masked.double()
         assert torch.autograd.gradcheck(lambda *_: masked.kl(), tuple(masked.parameters()))
+
+    @pytest.mark.parametrize("units", [1, 4])
+    @every_mask
+    def test_slopes_that_are_known_are_those_of_autograd(self, kind: Case, units: int) -> None:
+        layers = [
+            Masked(nn.Linear(4, out, bias=False), kind(units, drop=drop), length_scale=0.7).double()
+            for out, drop in ((3, 0.3), (2, 0.1))
+        ]
         with torch.no_grad():
-            known = masked.kl_slopes()
-        if known is not None:  # those that some masks have at hand are the same
-            torch.testing.assert_close(known.value, masked.kl())
-            assert len(known.tensors) == len(list(masked.parameters()))
-            found = torch.autograd.grad(masked.kl(), known.tensors)
-            torch.testing.assert_close(known.slopes, found)
+            known = Masked.kl_slopes(layers)
+        assert bool(known) == (type(layers[0].mask).kl_slopes is not None)
+        for found in known:
+            expected = torch.stack([module.kl() for module in found.modules]).sum()
+            torch.testing.assert_close(found.value, expected.detach())
+            slopes = torch.autograd.grad(expected, list(found.tensors))
+            torch.testing.assert_close(list(found.slopes), list(slopes))
+            assert len(slopes) == sum(len(list(module.parameters())) for module in found.modules)
 
     @pytest.mark.parametrize("logit", [-40.0, -3.0, 0.0, 1.0, 40.0])
     def test_entropy_against_scipy(self, logit: float) -> None:
