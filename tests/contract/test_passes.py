@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+import dubio
 from dubio import ELBO, Masked
 from dubio.likelihoods import Categorical
 from dubio.masks import Concrete, Gaussian, LearnableBernoulli
@@ -176,3 +177,59 @@ def test_a_fixed_gaussian_rate_stays_fixed() -> None:
     mask = Gaussian(3, learn=False)
     assert not list(mask.requires_grad_(True).parameters())
     assert "logit" in mask.state_dict()
+
+
+@pytest.mark.parametrize("estimator", ["trapezoid", "arm", "disarm", "reinforce_loo"])
+def test_a_pair_in_one_pass_is_the_pair_in_two(
+    estimator: Estimator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All rows twice, where rows never meet: the same losses, and the same gradients."""
+    torch.manual_seed(0)
+    net = nn.Sequential(
+        nn.Linear(6, 7), nn.LayerNorm(7), Masked(nn.Linear(7, 6), LearnableBernoulli(7, drop=0.4)),
+        nn.Tanh(), Masked(nn.Linear(6, 6), Concrete(6)), dubio.BayesLinear(6, 5, sampler="local"),
+        Masked(nn.Linear(5, 3), LearnableBernoulli(1, drop=0.4)),
+    ).double()  # fmt: skip
+    x, y = data()
+
+    def loss_and_gradients() -> list[Tensor]:
+        elbo = ELBO(net, Categorical(), 50, estimator=estimator, generator=seeded(3))
+        loss = elbo(x.double(), y)
+        return [loss, *torch.autograd.grad(loss, list(net.parameters()))]
+
+    rows: list[int] = []
+    net[0].register_forward_hook(lambda module, args, output: rows.append(len(output)))
+    hooked = loss_and_gradients()  # of hooks nothing is known
+    net[0]._forward_hooks.clear()
+    assert set(rows) == {len(x)}
+    together = loss_and_gradients()
+    monkeypatch.setattr("dubio.objectives.elbo.rows_stay_apart", lambda modules: False)
+    apart = loss_and_gradients()
+    for one, other in zip(together, apart, strict=True):
+        torch.testing.assert_close(one, other)
+    for one, other in zip(hooked, apart, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize(
+    "layer", [nn.BatchNorm1d(6), nn.LayerNorm((8, 6)), nn.Softmax(0), nn.Dropout(0.5)]
+)
+def test_rows_that_may_meet_are_not_doubled(layer: nn.Module) -> None:
+    seen: list[int] = []
+
+    class Noting(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            seen.append(len(x))
+            return x
+
+    for net in (
+        nn.Sequential(Masked(nn.Linear(6, 6), LearnableBernoulli(6)), layer, nn.Linear(6, 3)),
+        nn.Sequential(Masked(nn.Linear(6, 3), LearnableBernoulli(6)), Noting()),
+    ):
+        hook = net.register_forward_pre_hook(lambda module, args: seen.append(len(args[0])))
+        ELBO(net, Categorical(), 9)(*data())
+        hook.remove()
+        net_without_hook = ELBO(net, Categorical(), 9)
+        net_without_hook(*data())
+        assert not net_without_hook._parts.apart
+    assert set(seen) == {len(data()[0])}

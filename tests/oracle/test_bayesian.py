@@ -763,3 +763,47 @@ def test_an_error_of_the_network_is_told() -> None:
     layer = dubio.BayesLinear(3, 4)
     with pytest.raises(KeyError, match="mine, after 2 rows"):
         dubio.predict(lambda x: fail(layer(x)), torch.randn(2, 3))
+
+
+@pytest.mark.parametrize("prior", [priors.Gaussian(0.7), priors.Laplace(0.4)])
+def test_layers_that_draw_together_have_the_divergence_of_each(prior: priors.Prior) -> None:
+    """Small layers of one prior are sampled at once: KL and gradients are those of all of them."""
+    torch.manual_seed(0)
+    net = nn.Sequential(
+        dubio.BayesLinear(3, 4, prior=prior, deviation=0.1), nn.Tanh(),
+        dubio.BayesLinear(4, 4, prior=prior, deviation=0.2, bias=False), nn.Tanh(),
+        dubio.BayesLinear(4, 1, prior=priors.Gaussian(2.0), deviation=0.3),
+    ).double()  # fmt: skip
+    x, y = torch.randn(5, 3).double(), torch.randn(5, 1).double()
+    flat = dubio.likelihoods.Gaussian(1e-30)  # so that the data say nothing
+    elbo = dubio.ELBO(net, flat, 7, kl_weight=3.0)
+    (2 * elbo(x, y)).backward()
+    expected = dubio.kl(net)
+    assert float(elbo.kl) == pytest.approx(float(expected.detach()), rel=1e-9)
+    slopes = torch.autograd.grad(expected, list(net.parameters()))
+    for parameter, slope in zip(net.parameters(), slopes, strict=True):
+        torch.testing.assert_close(parameter.grad, slope * 6 / 7)
+
+
+def test_layers_that_draw_together_have_independent_weights() -> None:
+    net = nn.Sequential(*(dubio.BayesLinear(2, 2, bias=False, deviation=1.0) for _ in range(2)))
+    for layer in net:
+        nn.init.zeros_(layer.layer.weight)
+    seen: list[Tensor] = []
+
+    class Noting(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            seen.append(x.detach())
+            return x
+
+    eye = torch.eye(2)
+    both = nn.Sequential(net[0], Noting(), net[1], Noting())
+    elbo = dubio.ELBO(both, dubio.likelihoods.Gaussian(1.0), 1)
+    for _ in range(2000):
+        elbo(eye, eye)
+    first = torch.stack(seen[::2])  # W₁ᵀ
+    second = torch.linalg.solve(first, torch.stack(seen[1::2]))  # W₂ᵀ
+    draws = torch.cat([first.flatten(1), second.flatten(1)], 1)  # (2000, 8)
+    correlations = torch.corrcoef(draws.T) - torch.eye(8)
+    # false alarm: 28 correlations of standard error 1/√2000, each beyond 5.6 of them: 6e-7
+    assert correlations.abs().max() < 5.6 / 2000**0.5 + 1e-2
