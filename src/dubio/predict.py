@@ -130,6 +130,10 @@ class Predictor:
             if isinstance(chunk, bool) or not isinstance(chunk, SupportsIndex) or index(chunk) < 1:
                 raise ValueError(f"chunk: expected a positive int or None, got {chunk!r}.")
             chunk = index(chunk)
+        if not callable(model):
+            raise TypeError(
+                f"model: expected an nn.Module or a function, got {type(model).__name__}."
+            )
         self._model = uncompiled(model)
         self._draws = draws
         self._likelihood = likelihood
@@ -161,6 +165,8 @@ class Predictor:
                 )
             return self.once(x, generator)
         batch = cast(Inputs, x)
+        if noise is not None and generator is not None:
+            raise ValueError("noise: expected a generator or noise, got both; leave one out.")
         numbers = self._numbers(generator if noise is None else torch.Generator())
         if noise is not None:
             numbers = self._prepared.given(batch, noise, numbers, self._chunk)

@@ -807,3 +807,34 @@ def test_layers_that_draw_together_have_independent_weights() -> None:
     correlations = torch.corrcoef(draws.T) - torch.eye(8)
     # false alarm: 28 correlations of standard error 1/√2000, each beyond 5.6 of them: 6e-7
     assert correlations.abs().max() < 5.6 / 2000**0.5 + 1e-2
+
+
+@pytest.mark.parametrize("sampler", ["weights", "local", "flipout"])
+def test_second_derivatives_have_the_divergence(sampler: Any) -> None:
+    """For a prior N(0, 1) the second derivative of KL by a mean is one."""
+    layer = dubio.BayesLinear(1, 1, sampler=sampler, bias=False)
+    elbo = dubio.ELBO(nn.Sequential(layer), dubio.likelihoods.Gaussian(1e-9), 1)
+    weight = layer.layer.weight
+    loss = elbo(torch.zeros(2, 1), torch.zeros(2, 1))
+    (slope,) = torch.autograd.grad(loss, weight, create_graph=True)
+    (curvature,) = torch.autograd.grad(slope.sum(), weight)
+    assert float(curvature) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_the_same_seed_gives_the_same_loss_without_gradients() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(*(dubio.BayesLinear(2, 2, deviation=0.3) for _ in range(3)))
+    x, y = torch.randn(5, 2), torch.randn(5, 2)
+
+    def loss() -> float:
+        seed = torch.Generator().manual_seed(4)
+        elbo = dubio.ELBO(net, dubio.likelihoods.Gaussian(1.0), 9, generator=seed)
+        return elbo(x, y).item()
+
+    expected = loss()
+    with torch.no_grad():
+        assert loss() == pytest.approx(expected, rel=1e-6)
+    net[0].requires_grad_(False)
+    assert loss() == pytest.approx(expected, rel=1e-6)
+    net.requires_grad_(False)
+    assert loss() == pytest.approx(expected, rel=1e-6)

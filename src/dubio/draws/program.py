@@ -124,8 +124,10 @@ class _Course(Trunk):
         self._merged |= {_memory(x), _memory(result)}
         return True
 
-    def made(self, x: Tensor, result: Tensor) -> None:
+    def made(self, x: Tensor, result: Tensor, *, seen: bool) -> None:
         """A tensor was made from Python numbers: a constant."""
+        if not seen:
+            self._tape.doubt = "a tensor is made of numbers that cannot be looked at"
         self._made[_memory(result)] = result
 
     def look(self, x: Any) -> None:

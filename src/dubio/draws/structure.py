@@ -3,7 +3,8 @@
 Looked at are, from the network (or the function that calls networks) on:
 
 - every module: its type, its attributes, its parameters, buffers, submodules and hooks;
-- tensors: which they are, their shape, type and device. Their numbers may change at will;
+- tensors: which they are, their shape, strides, type, device, and whether they have gradients.
+  Their numbers may change at will;
 - lists, tuples, sets and dicts, and objects of classes written in Python, as deep as they go;
 - functions and methods, written in Python and not part of a library: the variables around them,
   their defaults, and the globals that they refer to, through functions and modules as well;
@@ -18,7 +19,7 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator
 from enum import Enum
 from functools import partial
-from operator import attrgetter, is_
+from operator import is_
 from types import (
     BuiltinFunctionType,
     CodeType,
@@ -48,8 +49,12 @@ _NAMESPACES = (SimpleNamespace, Namespace)
 # Globals of these types are looked at, although libraries have made the types.
 _LOOKED_AT = (
     Tensor, FunctionType, BuiltinFunctionType, type, dict, list, tuple, set, nn.Module,
-    numpy.ndarray, *_NAMESPACES,
+    numpy.ndarray, partial, *_NAMESPACES,
 )  # fmt: skip
+# Objects of these parts of the standard library have a state that cannot be looked at.
+_WITH_STATE = frozenset(
+    {"collections", "itertools", "contextvars", "_contextvars", "threading", "_thread", "queue"}
+)
 
 
 @final
@@ -71,6 +76,8 @@ class Structure:
         self._cells: list[Any] = []
         self._places: list[tuple[Any, Any]] = []  # containers and where they hold a tensor
         self._typed: list[Any] = []  # containers in which 1, 1.0 and True are not the same
+        self._modules: set[int] = set()  # ids of the attributes of modules
+        self._functions: list[FunctionType] = []
         try:
             self._look(model)
         except RecursionError:
@@ -98,17 +105,20 @@ class Structure:
         for i, (live, frozen) in enumerate(zip(self._live, self._frozen, strict=True)):
             if live == frozen:
                 continue
-            if "training" not in live or {**live, "training": None} != {**frozen, "training": None}:
+            flagged = id(live) in self._modules
+            if not flagged or {**live, "training": None} != {**frozen, "training": None}:
                 return False
             self._frozen[i] = dict(live)
         return True
 
     def _find(self) -> list[Any]:
-        """What names and variables stand for, and all tensors in containers."""
+        """What names and variables stand for, objects in containers, and the code of functions."""
         return [
             *(names.get(name) for names, name in self._names),
             *(_content(cell) for cell in self._cells),
             *(container[key] for container, key in self._places),
+            *(function.__code__ for function in self._functions),
+            *(function.__defaults__ for function in self._functions),
         ]
 
     def _find_types(self) -> list[list[type]]:
@@ -141,6 +151,8 @@ class Structure:
         elif isinstance(thing, ModuleType):
             pass
         elif _is_open(thing):
+            if isinstance(thing, nn.Module):
+                self._modules.add(id(vars(thing)))
             self._look_at_class(type(thing))
             self._look_into(vars(thing), typed=not type(thing).__module__.startswith("torch."))
         else:
@@ -152,7 +164,7 @@ class Structure:
             self._typed.append(container)
         if isinstance(container, (dict, list)):
             entries = container.items() if isinstance(container, dict) else enumerate(container)
-            self._places += [(container, key) for key, x in entries if isinstance(x, Tensor)]
+            self._places += [(container, key) for key, x in entries if not isinstance(x, _PLAIN)]
         for part in list(_values(container)):
             self._look(part)
 
@@ -169,8 +181,11 @@ class Structure:
                 self._look(attribute)
 
     def _look_at_function(self, function: FunctionType) -> None:
+        if hasattr(function, "__wrapped__"):  # a decorator of torch, or of another library
+            self._look(function.__wrapped__)
         if _is_library(function.__globals__.get("__name__", "")):
             return
+        self._functions.append(function)
         for cell in function.__closure__ or ():
             self._cells.append(cell)
             self._look(_content(cell))
@@ -192,6 +207,8 @@ class Structure:
                     self._look_at_names(vars(value), used)
             elif isinstance(value, _LOOKED_AT) or not _is_library(type(value).__module__):
                 self._look(value)
+            elif type(value).__module__ in _WITH_STATE:
+                self.doubt = f"a {type(value).__name__}"
 
 
 def _is_open(thing: Any) -> bool:
@@ -235,7 +252,11 @@ def _values(container: Any) -> Any:
 
 
 def _copy(container: Any) -> Any:
+    if isinstance(container, (tuple, frozenset)):  # which stay as they are
+        return container
     return dict(container) if isinstance(container, dict) else type(container)(container)
 
 
-_form = attrgetter("shape", "dtype", "device")  # of a tensor
+def _form(tensor: Tensor) -> tuple[Any, ...]:
+    strides = tensor.stride() if tensor.layout == torch.strided else None
+    return tensor.shape, strides, tensor.dtype, tensor.device, tensor.requires_grad

@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_leaves
 from dubio.draws.arguments import Arguments, Slot
 from dubio.draws.tape import Tape
 from dubio.draws.traits import traits_of, written
-from dubio.draws.trunk import LOOKS, Trunk
+from dubio.draws.trunk import LOOKS, MAKERS, Trunk
 from dubio.noise.protocols import Perturbation, RandomNumbers
 
 
@@ -109,6 +109,7 @@ class Recorder(TorchDispatchMode):
         self.tape = tape
         self.trunk = trunk
         self.met_unfed_randomness = False
+        self._making = False  # whether a tensor is being made of Python numbers that were looked at
         self._shared = shared
         self._open = True
         self._overwritten: list[Tensor] = []
@@ -144,7 +145,7 @@ class Recorder(TorchDispatchMode):
             trunk.write(written(traits, args, kwargs))
         if func is torch.ops.aten.lift_fresh.default:
             made: Tensor = func(*args, **kwargs)
-            trunk.made(made.clone(), made)
+            trunk.made(made.clone(), made, seen=self._making)
             return made
         arguments = self._arguments(args, kwargs, trunk.operand)
         out = self._carry_out(func, args, kwargs)
@@ -207,13 +208,30 @@ class Recorder(TorchDispatchMode):
         name = getattr(function, "__name__", "")
         if self._overwritten and name not in _METADATA:
             self.check_overwritten((args, kwargs))
-        if self.trunk is not None and name in LOOKS and args:
-            self.trunk.look(args[0])
+        if name in LOOKS and args:
+            self._look(args[0])
+        elif name in MAKERS:
+            for arg in (*args, *kwargs.values()):
+                if isinstance(arg, list | tuple):
+                    for leaf in tree_leaves(arg):
+                        self._look(leaf)
+            self._making = True
+            try:
+                return function(*args, **kwargs)
+            finally:
+                self._making = False
         if name.endswith("_") and args and type(args[0]) is not Traced:
             changed = self._out_of_place(name, args, kwargs)
             if changed is not None:
                 return changed
         return function(*args, **kwargs)
+
+    def _look(self, x: Any) -> None:
+        """Python sees the values of a tensor, if it is one."""
+        if type(x) is Traced:
+            self.tape.obstacle = "Python reads a sampled value"
+        elif self.trunk is not None and isinstance(x, Tensor):
+            self.trunk.look(x)
 
     def _call_whole(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -18,8 +18,10 @@ from dubio.draws.tape import Tape
 # Functions by which Python gets at values without any operation.
 LOOKS = frozenset(
     {"tolist", "numpy", "__array__", "__dlpack__", "data_ptr", "untyped_storage", "storage"}
-    | {"apply_", "map_", "map2_", "__reduce_ex__", "__deepcopy__", "set_", "data"}
+    | {"apply_", "map_", "map2_", "__reduce_ex__", "__deepcopy__", "set_", "data", "__repr__"}
 )
+# Functions that make a tensor of Python numbers, and read those of tensors among them.
+MAKERS = frozenset({"tensor", "as_tensor", "asarray", "new_tensor", "new"})
 _FEW = 1024  # numbers that are kept of a tensor that Python looks at
 
 
@@ -80,8 +82,10 @@ class Trunk:
             if depends:
                 self._from_inputs.add(slot.number)
 
-    def made(self, x: Tensor, result: Tensor) -> None:
+    def made(self, x: Tensor, result: Tensor, *, seen: bool) -> None:
         """A tensor was made from Python numbers; others may write over it, so it is copied."""
+        if not seen:  # by torch.Tensor(...) and its like, which read tensors in C
+            self._tape.doubt = "a tensor is made of numbers that cannot be looked at"
         self.record(torch.clone, Arguments([x], {}), [result])
 
     def look(self, x: Any) -> None:

@@ -132,13 +132,7 @@ class Bayesian(Wrapping):
         for module in modules:
             rho, prior = module._parameters["rho"], module.prior
             whole = module._buffers["kept"] is None and module._buffers["center"] is None
-            if (
-                rho is not None
-                and rho.requires_grad
-                and whole
-                and module.sampler == "weights"
-                and len(rho) <= _SMALL
-            ):
+            if rho is not None and whole and module.sampler == "weights" and len(rho) <= _SMALL:
                 key = (type(prior), prior, prior.mean, rho.dtype, rho.device)
                 groups.setdefault(key, []).append(module)
         for number, group in enumerate(groups.values()):
@@ -149,7 +143,7 @@ class Bayesian(Wrapping):
                 centered = group[0]._centered_prior()
                 weights, total = sample_together(posteriors, noise, centered)
                 for module, own in zip(group, weights, strict=True):
-                    running.memory[module] = Sample(own, total)
+                    running.memory[module] = Sample(own, total, torch.is_grad_enabled())
                     total = total.new_zeros(())  # that of the first is the divergence of all
 
     def posterior(self) -> Posterior:
@@ -197,7 +191,7 @@ class Bayesian(Wrapping):
             running.check_checkpoint("Bayesian")
             known: Sample = running.memory[self]
             # those that were made without gradients are made again where there are some
-            if not torch.is_grad_enabled() or known.weights[0].requires_grad:
+            if known.graph or not torch.is_grad_enabled():
                 return known.weights
         with torch._C.DisableTorchFunction():  # nothing in here is for an interceptor to see
             noise = self._noise()
@@ -207,7 +201,7 @@ class Bayesian(Wrapping):
             if running is not None and running.learning and torch.is_grad_enabled():
                 sample = posterior.sample_with_divergence(noise, self._centered_prior())
             else:
-                sample = Sample(posterior.sample(noise), None)
+                sample = Sample(posterior.sample(noise), None, torch.is_grad_enabled())
         if running is not None:
             running.memory[self] = sample
         return sample.weights

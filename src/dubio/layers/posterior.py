@@ -24,10 +24,17 @@ BLOCK = 2**18
 
 
 class Sample(NamedTuple):
-    """Weights of a draw, and their divergence from the prior if it was asked for."""
+    """Weights of a draw, and their divergence from the prior if it was asked for.
+
+    Attributes:
+        weights: The weights.
+        divergence: The divergence.
+        graph: Whether gradients were on when they were drawn.
+    """
 
     weights: list[Tensor]
     divergence: Tensor | None
+    graph: bool = True
 
 
 class CenteredPrior(NamedTuple):
@@ -166,9 +173,10 @@ class _Gaussian(Derivative):
         return total, *weights
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, of_total: Tensor | None, *of_weights: Tensor | None) -> Any:
         noise, kept, *parameters = ctx.saved_tensors
+        if torch.is_grad_enabled():  # to be differentiated once more
+            return None, None, None, None, None, *_Gaussian._again(ctx, of_total, *of_weights)
         rhos, means = parameters[: ctx.layers], parameters[ctx.layers :]
         rho = rhos[0] if ctx.rho is None else ctx.rho
         if all(g is None for g in of_weights):
@@ -188,6 +196,36 @@ class _Gaussian(Derivative):
             of_rho.mul_(kept)
         of_rhos = [of_rho] if ctx.rho is None else of_rho.split([len(rho) for rho in rhos])
         return None, None, None, None, None, *of_rhos, *_shaped(of_mean, means)
+
+    @staticmethod
+    def _again(
+        ctx: Any, of_total: Tensor | None, *of_weights: Tensor | None
+    ) -> Sequence[Tensor | None]:
+        """The gradients with a graph of their own, by automatic differentiation."""
+        noise, kept, *parameters = ctx.saved_tensors
+        rhos, means = parameters[: ctx.layers], parameters[ctx.layers :]
+        rho = torch.cat(rhos)
+        sigma, mean = F.softplus(rho), _in_a_row(means, rho)
+        outputs: list[tuple[Tensor, Tensor]] = []
+        if of_total is not None:
+            terms = _those(kept, _offset(mean, ctx.center), sigma, noise)
+            outputs.append((ctx.prior.kl(*terms), of_total))
+        if any(g is not None for g in of_weights):
+            row = torch.addcmul(mean, sigma, noise)
+            weights = _shaped(row if kept is None else row * kept, means)
+            pairs = zip(weights, of_weights, strict=True)
+            outputs += [(weight, g) for weight, g in pairs if g is not None]
+        wanted = [p for p in parameters if p.requires_grad]
+        found = iter(
+            torch.autograd.grad(
+                [output for output, _ in outputs],
+                wanted,
+                [g for _, g in outputs],
+                create_graph=True,
+                allow_unused=True,
+            )
+        )
+        return [next(found) if p.requires_grad else None for p in parameters]
 
 
 def _in_a_row(

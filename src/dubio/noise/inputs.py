@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_is_leaf, tree_leaves, tree_map
 
 from dubio.noise.numbers import Numbers
@@ -63,8 +64,14 @@ def _check_module(model: nn.Module, inputs: Inputs) -> None:
                 f"scripted from."
             )
         for tensor in (*module._parameters.values(), *module._buffers.values()):
-            if tensor is not None:
-                homes.add(tensor.device)
+            if tensor is None:
+                continue
+            if is_lazy(tensor):
+                raise ValueError(
+                    f"model: expected a network with weights, got {name or 'one'} "
+                    f"({type(module).__name__}), which has none yet; call it on a batch first."
+                )
+            homes.add(tensor.device)
     for tensor in tensors(inputs):
         if homes and tensor.device not in homes:
             expected = ", ".join(sorted(map(str, homes)))

@@ -41,7 +41,7 @@ class Stochastic(Noisy, ABC):
 
     @classmethod
     def draw_together(cls, modules: Sequence[Self], running: Pass) -> None:
-        """Draw noise for several modules of this class before a pass with gradients."""
+        """Draw noise for several modules of this class before a pass of an objective."""
 
     @abstractmethod
     def kl(self) -> Tensor:

@@ -115,7 +115,9 @@ class ELBO(nn.Module):
     @num_data.setter
     def num_data(self, value: int) -> None:
         if isinstance(value, bool) or not isinstance(value, SupportsIndex) or index(value) < 1:
-            raise ValueError(f"num_data: expected the number of training rows, got {value!r}.")
+            raise ValueError(
+                f"num_data: expected the number of training rows, got {value!r}; try len(x)."
+            )
         self._num_data = index(value)
 
     @property

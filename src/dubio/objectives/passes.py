@@ -93,6 +93,7 @@ class Passes:
         self._losses = torch.empty(0)
         self._start: list[Tensor] = []
         self._twice = False
+        self._agree: bool | None = None
         self._flags: tuple[bool, ...] | None = None  # train or eval, module by module
         self._generator: torch.Generator | None = None
 
@@ -138,8 +139,12 @@ class Passes:
         small = isinstance(x, Tensor) and (learn or x.numel() <= _SMALL)
         if self._batch.apart and small and self._batch.rows > 1:
             self._twice = True
-            losses = self._run(_of_halves(gate, other), None)
-            one, another = losses.chunk(2)
+            try:
+                one, another = self._run(_of_halves(gate, other), None).chunk(2)
+            except (TypeError, ValueError):  # which is to be told of the rows that there are
+                self._twice, self._first = False, None
+                self._run(gate, None)
+                raise
             self._note_sites()
             return one, another if learn else another.detach()
         one = self.first(gate)
@@ -200,7 +205,7 @@ class Passes:
 
         An axis as long as the batch need not be the batch's: it may be that of time. And where
         rows meet, as in batch normalisation, a mask acts on the losses of other rows as well. So
-        the losses of the first and of the last row are asked where they come from.
+        losses are asked where they come from, and outputs whether they depend on who is there.
         """
         if self._twice:
             (noise,), rows = self.sites[mask].noises, self._request(mask).rows
@@ -211,7 +216,8 @@ class Passes:
             self._by_example[key] = (
                 rows is not None
                 and noise.shape[rows] == self._batch.rows
-                and all(self._comes_from_row(mask, rows, row) for row in (0, -1))
+                and self._comes_from_rows(mask, rows)
+                and self._halves_agree()
             )
         return self._by_example[key]
 
@@ -231,7 +237,7 @@ class Passes:
             twice=self._twice,
         )
         around = [without_compilation()] if batch.foreign and not batch.intercept else ()
-        if self._learning and self._first is None and torch.is_grad_enabled():
+        if self._learning and self._first is None:
             for kind, modules in batch.together.items():
                 kind.draw_together(modules, running)
         given, y = inputs.copied(batch.x), batch.y
@@ -248,20 +254,47 @@ class Passes:
             self.has_trunk = _lies_apart(running.first_input, given)
         return batch.losses(outputs, y)
 
-    def _comes_from_row(self, mask: LearnableBernoulli, axis: int, row: int) -> bool:
-        """Whether the loss of a row depends on that row alone of what a mask has let through."""
+    def _comes_from_rows(self, mask: LearnableBernoulli, axis: int) -> bool:
+        """Whether the loss of each row depends on that row alone of what a mask has let through.
+
+        Then the gradient of a weighted sum of losses is that of their sum, times the weights.
+        """
         assert self._first is not None
         masked: tuple[Tensor, ...] = self._first.memory[mask]
+        losses = self._losses
+        weights = 1 + torch.arange(len(losses), device=losses.device) % 7  # neighbours differ
         with torch.enable_grad():
-            loss = self._losses[row]
-        slopes = torch.autograd.grad(loss, masked, retain_graph=True, allow_unused=True)
-        for slope in slopes:
-            if slope is not None:
-                others = slope.abs().movedim(axis, 0).flatten(1).amax(1)  # (B,)
-                others[row] = 0
-                if others.any():
+            both = losses.sum(), (losses * weights.to(losses.dtype)).sum()
+        one, other = (
+            torch.autograd.grad(loss, masked, retain_graph=True, allow_unused=True) for loss in both
+        )
+        for plain, weighted in zip(one, other, strict=True):
+            if plain is not None and weighted is not None:
+                shape = [-1 if i == axis else 1 for i in range(plain.dim())]
+                if not _same(weighted, plain * weights.view(shape).to(plain)):
                     return False
         return True
+
+    def _halves_agree(self) -> bool:
+        """Whether outputs of half the rows, without noise, are what they are among all rows."""
+        if self._agree is None:
+            half = torch.arange(self._batch.rows // 2)
+            try:
+                some, all_of_them = self._watch(half), self._watch(torch.arange(self._batch.rows))
+                self._agree = _same(some, all_of_them[: len(half)])
+            except Exception:  # then losses are not told apart: noisier, and as unbiased
+                self._agree = False
+        return self._agree
+
+    def _watch(self, rows: Tensor) -> Tensor:
+        """Outputs of a pass without noise over some rows."""
+        batch = self._batch
+        watching = Pass(self._numbers, roots=None, batch=BatchSize(len(rows)), watching=True)
+        with torch.no_grad(), kept_statistics(batch.modules):
+            return run_pass(
+                lambda: inputs.choose(inputs.call(batch.model, batch.x, rows), batch.select),
+                watching,
+            )
 
 
 def _of_halves(gate: Gate, other: Gate) -> Gate:
@@ -283,6 +316,14 @@ def _lies_apart(tensor: Tensor | None, given: Inputs) -> bool:
         return False
     own = tensor.untyped_storage().data_ptr()
     return all(own != x.untyped_storage().data_ptr() for x in inputs.tensors(given))
+
+
+def _same(one: Tensor, other: Tensor) -> bool:
+    """Whether tensors differ by no more than rounding."""
+    if one.shape != other.shape:
+        return False
+    tolerance = {4: 1e-5, 8: 1e-10}.get(one.dtype.itemsize, 1e-2) * float(other.abs().amax())
+    return bool(((one - other).abs() <= tolerance).all())
 
 
 def _states() -> list[Tensor]:
