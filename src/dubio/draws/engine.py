@@ -22,8 +22,9 @@ from dubio.draws.traced import Recorder, Traced, UnshareableError
 from dubio.draws.trunk import Trunk
 from dubio.noise.gates import find_gates, gates, watch
 from dubio.noise.layout import BatchAxis, Probe
+from dubio.noise.plainly import Plainly
 from dubio.noise.protocols import RandomNumbers
-from dubio.noise.run import BatchSize, Pass, Plainly, outside_of_passes, run_pass
+from dubio.noise.run import BatchSize, Pass, outside_of_passes, run_pass
 from dubio.noise.sites import Site, Sites
 
 logger = logging.getLogger("dubio")

@@ -12,7 +12,8 @@ from dubio.layers.posterior import CenteredPrior, Posterior, Sample, sample_toge
 from dubio.layers.row_noise import Flipout, LocalNoise, RowNoise, has_rows, is_linear
 from dubio.layers.substitution import call_with
 from dubio.layers.wrapping import Wrapping
-from dubio.noise.run import Pass, Request, current_pass
+from dubio.noise.requests import Request
+from dubio.noise.run import Pass, current_pass
 from dubio.noise.stochastic import Stochastic, check_apart, own_noise
 from dubio.noise.vectorised import is_vectorised
 from dubio.priors import Gaussian, Prior

@@ -14,7 +14,7 @@ from torch.nn.modules.conv import _ConvNd
 
 from dubio.layers.posterior import Posterior
 from dubio.layers.substitution import substitute
-from dubio.noise.run import Request
+from dubio.noise.requests import Request
 from dubio.noise.stochastic import Noisy, own_noise
 
 Linear = nn.Linear | _ConvNd

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from dubio.noise.derivative import Derivative
 from dubio.noise.protocols import Distribution
-from dubio.noise.run import Request, current_pass
+from dubio.noise.requests import Request
+from dubio.noise.run import current_pass
 from dubio.noise.stochastic import Noisy, own_noise
 
 

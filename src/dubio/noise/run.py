@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -14,34 +14,12 @@ from dubio.noise.interceptor import Interceptor
 from dubio.noise.layout import BatchAxis, Layout, Probe, likely_batch_axis
 from dubio.noise.modes import sampling_mode
 from dubio.noise.perturbations import Draw
-from dubio.noise.protocols import Distribution, Executor, Perturbation, RandomNumbers
+from dubio.noise.plainly import Plainly
+from dubio.noise.protocols import Executor, Perturbation, RandomNumbers
+from dubio.noise.requests import OwnSite, Request, doubled, for_half
 from dubio.noise.sites import Namer, Site, Sites, inside_checkpoint, rows_of_outermost_call
 
 _Result = TypeVar("_Result")
-
-
-class Request(NamedTuple):
-    """Noise that a module asks for.
-
-    Attributes:
-        distribution: What to draw.
-        shape: Its shape for one draw, without sharing.
-        rows: The axis of the batch; None for noise that all rows have in common.
-        units: The axis of the units.
-    """
-
-    distribution: Distribution
-    shape: torch.Size
-    rows: int | None
-    units: int
-
-
-class OwnSite(NamedTuple):
-    """The name of a module with noise of its own, what it asked for and what it was given."""
-
-    name: str
-    requests: tuple[Request, ...]
-    noises: tuple[Tensor, ...]
 
 
 @dataclass(frozen=True)
@@ -56,29 +34,6 @@ class BatchSize:
         if site < len(self.probes) and self.probes[site].forwards.dim() == len(shape):
             return self.probes[site].batch_axis(shape, self.rows)
         return likely_batch_axis(shape, self.rows)
-
-
-class Plainly:
-    """Carries functions out as they are, for one draw."""
-
-    def perturb(self, perturbation: Perturbation, numbers: RandomNumbers, x: Tensor) -> Tensor:
-        """Apply the noise of the one draw."""
-        return perturbation(numbers, x)[0]
-
-    def perturb_in_place(
-        self, perturbation: Perturbation, numbers: RandomNumbers, x: Tensor
-    ) -> Tensor:
-        """Apply the noise of the one draw to x itself."""
-        return x.copy_(perturbation(numbers, x)[0])
-
-    def call(
-        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
-        """Call the function."""
-        return function(*args, **kwargs)
-
-    def own_randomness(self, name: str) -> None:
-        """Nothing to note: the next draw calls the network again."""
 
 
 _PLAINLY = Plainly()
@@ -267,8 +222,8 @@ class Pass:
         All noises of an owner are one site.
         """
         if self._twice:
-            noises = self._own_noise(module, tuple(map(_for_half, requests)), x, rate, owner)
-            return None if noises is None else tuple(map(_doubled, noises, requests))
+            noises = self._own_noise(module, tuple(map(for_half, requests)), x, rate, owner)
+            return None if noises is None else tuple(map(doubled, noises, requests))
         return self._own_noise(module, requests, x, rate, owner)
 
     def _own_noise(
@@ -407,18 +362,3 @@ def _for_gradients(noise: Tensor) -> Tensor:
     if noise.is_inference() and not torch.is_inference_mode_enabled():
         return noise.clone()
     return noise
-
-
-def _for_half(request: Request) -> Request:
-    """The same request for half of the rows."""
-    if request.rows is None:
-        return request
-    shape = list(request.shape)
-    shape[request.rows] //= 2
-    return request._replace(shape=torch.Size(shape))
-
-
-def _doubled(noise: Tensor, request: Request) -> Tensor:
-    """The noise of half of the rows, for both halves."""
-    rows = request.rows
-    return noise if rows is None or noise.shape[rows] == 1 else torch.cat([noise, noise], rows)

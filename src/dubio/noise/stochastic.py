@@ -7,7 +7,8 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor, nn
 
-from dubio.noise.run import Pass, Request, current_pass
+from dubio.noise.requests import Request
+from dubio.noise.run import Pass, current_pass
 
 
 class Noisy(nn.Module):

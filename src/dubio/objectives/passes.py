@@ -13,8 +13,10 @@ from dubio.masks.learnable import Gate, Gated, LearnableBernoulli, trapezoid_gat
 from dubio.noise import inputs
 from dubio.noise.eager import without_compilation
 from dubio.noise.inputs import Inputs, Select
+from dubio.noise.plainly import Plainly
 from dubio.noise.protocols import RandomNumbers
-from dubio.noise.run import BatchSize, OwnSite, Pass, Plainly, Request, run_pass
+from dubio.noise.requests import OwnSite, Request
+from dubio.noise.run import BatchSize, Pass, run_pass
 from dubio.noise.stochastic import Stochastic
 from dubio.noise.vectorised import is_vectorised
 from dubio.objectives.trunk import TrunkMemory, TrunkReplay, ending

@@ -12,8 +12,8 @@ from torch.utils._pytree import tree_leaves
 
 from dubio.masks.learnable import Gate, Gated, LearnableBernoulli
 from dubio.noise.perturbations import Draw
+from dubio.noise.plainly import Plainly
 from dubio.noise.protocols import Perturbation, RandomNumbers
-from dubio.noise.run import Plainly
 
 _Result = TypeVar("_Result")
 

@@ -1,0 +1,47 @@
+"""Noise that modules ask for, and what they were given."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from dubio.noise.protocols import Distribution
+
+
+class Request(NamedTuple):
+    """Noise that a module asks for.
+
+    Attributes:
+        distribution: What to draw.
+        shape: Its shape for one draw, without sharing.
+        rows: The axis of the batch; None for noise that all rows have in common.
+        units: The axis of the units.
+    """
+
+    distribution: Distribution
+    shape: torch.Size
+    rows: int | None
+    units: int
+
+
+class OwnSite(NamedTuple):
+    """The name of a module with noise of its own, what it asked for and what it was given."""
+
+    name: str
+    requests: tuple[Request, ...]
+    noises: tuple[Tensor, ...]
+
+
+def for_half(request: Request) -> Request:
+    """The same request for half of the rows."""
+    if request.rows is None:
+        return request
+    shape = list(request.shape)
+    shape[request.rows] //= 2
+    return request._replace(shape=torch.Size(shape))
+
+
+def doubled(noise: Tensor, request: Request) -> Tensor:
+    """The noise of half of the rows, for both halves."""
+    rows = request.rows
+    return noise if rows is None or noise.shape[rows] == 1 else torch.cat([noise, noise], rows)
