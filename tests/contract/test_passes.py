@@ -201,7 +201,7 @@ def test_a_pair_in_one_pass_is_the_pair_in_two(
     net[0].register_forward_hook(lambda module, args, output: rows.append(len(output)))
     hooked = loss_and_gradients()  # of hooks nothing is known
     net[0]._forward_hooks.clear()
-    assert set(rows) == {len(x)}
+    assert max(rows) == len(x)
     together = loss_and_gradients()
     monkeypatch.setattr("dubio.objectives.elbo.rows_stay_apart", lambda modules: False)
     apart = loss_and_gradients()

@@ -109,7 +109,7 @@ class Recorder(TorchDispatchMode):
         self.tape = tape
         self.trunk = trunk
         self.met_unfed_randomness = False
-        self._making = False  # whether a tensor is being made of Python numbers that were looked at
+        self._calling = False  # whether a torch function is at work, whose arguments were looked at
         self._shared = shared
         self._open = True
         self._overwritten: list[Tensor] = []
@@ -145,7 +145,7 @@ class Recorder(TorchDispatchMode):
             trunk.write(written(traits, args, kwargs))
         if func is torch.ops.aten.lift_fresh.default:
             made: Tensor = func(*args, **kwargs)
-            trunk.made(made.clone(), made, seen=self._making)
+            trunk.made(made.clone(), made, seen=self._calling)
             return made
         arguments = self._arguments(args, kwargs, trunk.operand)
         out = self._carry_out(func, args, kwargs)
@@ -211,20 +211,23 @@ class Recorder(TorchDispatchMode):
         if name in LOOKS and args:
             self._look(args[0])
         elif name in MAKERS:
-            for arg in (*args, *kwargs.values()):
-                if isinstance(arg, list | tuple):
-                    for leaf in tree_leaves(arg):
-                        self._look(leaf)
-            self._making = True
-            try:
-                return function(*args, **kwargs)
-            finally:
-                self._making = False
+            self._look_into((*args, *kwargs.values()))
         if name.endswith("_") and args and type(args[0]) is not Traced:
             changed = self._out_of_place(name, args, kwargs)
             if changed is not None:
                 return changed
-        return function(*args, **kwargs)
+        self._calling = True
+        try:
+            return function(*args, **kwargs)
+        finally:
+            self._calling = False
+
+    def _look_into(self, things: Sequence[Any]) -> None:
+        """Torch makes a tensor of the numbers in lists, and reads those of tensors among them."""
+        for thing in things:
+            if isinstance(thing, list | tuple):
+                for leaf in tree_leaves(thing):
+                    self._look(leaf)
 
     def _look(self, x: Any) -> None:
         """Python sees the values of a tensor, if it is one."""
