@@ -186,3 +186,12 @@ def test_wrong_arguments(what: str) -> None:
     act, kind, message = WRONG[what]
     with pytest.raises(kind, match=message):
         act()
+
+
+def test_weights_written_over_before_backward_are_an_error() -> None:
+    model = nn.Sequential(Masked(nn.Linear(6, 3), LearnableBernoulli(6)))
+    loss = ELBO(model, Categorical(), 9, estimator="trapezoid_once")(*data())
+    with torch.no_grad():
+        model[0].layer.weight.add_(1.0)
+    with pytest.raises(RuntimeError, match=r"written over before backward"):
+        loss.backward()

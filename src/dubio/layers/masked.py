@@ -108,10 +108,10 @@ class Masked(Wrapping):
             weights: list[Any] = [module.layer.weight for module in group]
             logits: list[Any] = [module.mask.logit for module in group]
             found = slopes(weights, logits, length_scale)
-            tensors = [*weights, *logits]
-            known.append(
-                KnownSlopes(group, found.value, tensors, [*found.by_weights, *found.by_logits])
-            )
+            by_weights = zip([weight.detach() for weight in weights], found.scales, strict=True)
+            by_logits = [(slope,) for slope in found.by_logits]
+            slopes_of_all = [*by_weights, *by_logits]
+            known.append(KnownSlopes(group, found.value, [*weights, *logits], slopes_of_all))
         return known
 
 

@@ -28,10 +28,16 @@ class MaskNoise(NamedTuple):
 
 
 class Slopes(NamedTuple):
-    """A divergence of some layers, and its derivatives by their weights and by their logits."""
+    """A divergence of some layers, and its derivatives.
+
+    Attributes:
+        value: The divergence.
+        scales: Its derivatives by the weights of a layer are the weights times these, by feature.
+        by_logits: Its derivatives by the logits.
+    """
 
     value: Tensor
-    by_weights: list[Tensor]
+    scales: list[Tensor]
     by_logits: list[Tensor]
 
 
@@ -247,10 +253,9 @@ def learned_bernoulli_slopes(
     value = (of_norms - entropy).sum()
     by_logit = (kept - of_norms) * torch.sigmoid(-logit)
     if alone:
-        return Slopes(value, [weights[0] * scale], [by_logit])
+        return Slopes(value, [scale], [by_logit])
     sizes = [each.shape[0] for each in logits]
-    by_weights = [w * part for w, part in zip(weights, scale.split(sizes), strict=True)]
-    return Slopes(value, by_weights, list(by_logit.split(sizes)))
+    return Slopes(value, list(scale.split(sizes)), list(by_logit.split(sizes)))
 
 
 class _LearnedBernoulliKL(Derivative):
@@ -261,7 +266,7 @@ class _LearnedBernoulliKL(Derivative):
     @staticmethod
     def forward(weights: Tensor, logit: Tensor, length_scale: float | Tensor) -> tuple[Tensor, ...]:
         found = learned_bernoulli_slopes([weights], [logit], length_scale)
-        return found.value, *found.by_weights, *found.by_logits
+        return found.value, *found.scales, *found.by_logits
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
@@ -273,10 +278,10 @@ class _LearnedBernoulliKL(Derivative):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> tuple[Tensor | None, Tensor | None, None]:
-        weights, logit, given, by_weights, by_logit = ctx.saved_tensors
+        weights, logit, given, scale, by_logit = ctx.saved_tensors
         g = gradients[0]
         if torch.is_grad_enabled():  # to be differentiated once more
             length_scale = ctx.length_scale if given is None else given
             again = learned_bernoulli_slopes([weights], [logit], length_scale)
-            (by_weights,), (by_logit,) = again.by_weights, again.by_logits
-        return g * by_weights if ctx.needs_input_grad[0] else None, g * by_logit, None
+            (scale,), (by_logit,) = again.scales, again.by_logits
+        return weights * (g * scale) if ctx.needs_input_grad[0] else None, g * by_logit, None

@@ -20,12 +20,19 @@ class Noisy(nn.Module):
 
 
 class KnownSlopes(NamedTuple):
-    """The divergence of some modules without a graph, and its derivatives by some tensors."""
+    """The divergence of some modules without a graph, and its derivatives by some tensors.
+
+    Attributes:
+        modules: The modules.
+        value: The divergence.
+        tensors: By what it can be differentiated.
+        slopes: The derivatives, each as factors to be multiplied, the smallest last.
+    """
 
     modules: Sequence["Stochastic"]
     value: Tensor
     tensors: Sequence[Tensor]
-    slopes: Sequence[Tensor]
+    slopes: Sequence[tuple[Tensor, ...]]
 
 
 class Stochastic(Noisy, ABC):

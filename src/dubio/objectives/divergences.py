@@ -79,23 +79,38 @@ class _Sum(Derivative):
         ctx.factor, ctx.known = factor / draws, known
         ctx.shape = len(inputs) - sum([len(found.tensors) for found in known])
         ctx.devices = [tensor.device for tensor in inputs[: ctx.shape]]
+        ctx.versions = [_version(factors[0]) for found in known for factors in found.slopes]
         return nll + kl * factor
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
         (g,) = gradients
         scaled = g * ctx.factor
+        if ctx.versions != [_version(f[0]) for found in ctx.known for f in found.slopes]:
+            raise RuntimeError(
+                "ELBO: expected weights as they were when the loss was computed, got others, which "
+                "were written over before backward(); call backward() before the optimizer's step."
+            )
         of_tensors = [scaled.to(device) for device in ctx.devices]
         slopes: list[Tensor] = []
         for found in ctx.known:
             each = found.slopes
             if torch.is_grad_enabled():  # to be differentiated once more
                 total = torch.stack([module.kl() for module in found.modules]).sum()
-                each = torch.autograd.grad(total, found.tensors, create_graph=True)
-            slopes += [_scaled(slope, scaled) for slope in each]
+                again = torch.autograd.grad(total, found.tensors, create_graph=True)
+                each = [(slope,) for slope in again]
+            slopes += [_product(factors, scaled) for factors in each]
         return None, None, None, None, g, *of_tensors, *slopes
 
 
-def _scaled(slope: Tensor, factor: Tensor) -> Tensor:
-    same = slope.dtype == factor.dtype and slope.device == factor.device
-    return slope * (factor if same else factor.to(slope.device, slope.dtype))
+def _product(factors: tuple[Tensor, ...], scale: Tensor) -> Tensor:
+    *large, last = factors
+    same = last.dtype == scale.dtype and last.device == scale.device
+    product = last * (scale if same else scale.to(last.device, last.dtype))
+    for factor in large:
+        product = factor * product
+    return product
+
+
+def _version(tensor: Tensor) -> int:
+    return 0 if tensor.is_inference() else tensor._version
