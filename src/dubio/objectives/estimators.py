@@ -40,7 +40,13 @@ def trapezoid(passes: Passes) -> Tensor:
 
 def arm(passes: Passes) -> Tensor:
     """(ℓ(z(1−u)) − ℓ(z(u)))·(u − ½): paper 000 eq. 7. Unbiased."""
-    return _two_losses(passes, _binary_reflected, lambda z, other, u, keep: 0.5 - u)
+    losses, others = passes.pair(_bits, _bits_reflected, learn=False)
+    difference = (losses.detach() - others) / losses.shape[0]
+    return _with_gradients(
+        losses.mean(),
+        passes,
+        lambda mask, u, keep: passes.sum_over_rows(mask, difference, 0.5 - u),
+    )
 
 
 def disarm(passes: Passes) -> Tensor:
@@ -92,8 +98,18 @@ ESTIMATORS: dict[str, Callable[[Passes], Tensor]] = {
 assert tuple(ESTIMATORS) == get_args(Estimator)
 
 
+def _bits(mask: LearnableBernoulli, keep: Tensor, noise: Tensor, axis: int) -> Gated:
+    """The mask z = 1[u < keep] as bits, without a derivative."""
+    return Gated(noise < keep)
+
+
+def _bits_reflected(mask: LearnableBernoulli, keep: Tensor, noise: Tensor, axis: int) -> Gated:
+    """The same for the noise 1 − u."""
+    return Gated(noise > 1 - keep)
+
+
 def _binary(mask: LearnableBernoulli, keep: Tensor, noise: Tensor, axis: int) -> Gated:
-    """The mask z = 1[u < keep], without a derivative."""
+    """The same in numbers to reckon with."""
     return Gated((noise < keep).to(noise.dtype))
 
 
