@@ -83,7 +83,6 @@ class Pass:
 
     Attributes:
         sites: The sites reached so far.
-        noise_shapes: The shape of the noise at each of them, before any sharing.
         tensors: What noise would have acted on at the sites that were not chosen.
         own: What modules with noise of their own have drawn.
         memory: What modules have computed once for all of their calls in this pass.
@@ -112,7 +111,6 @@ class Pass:
         self.gate = gate
         self.first_input: Tensor | None = None
         self.sites = Sites()
-        self.noise_shapes: list[torch.Size] = []
         self.tensors: list[Tensor] = []
         self.own: dict[nn.Module, OwnSite] = {} if again is None else again.own
         self.memory: dict[nn.Module, Any] = {} if again is None else dict(again.memory)
@@ -181,7 +179,6 @@ class Pass:
         kind: str,
         x: Tensor,
         rate: float | None,
-        noise_shape: torch.Size | None = None,
         owner: nn.Module | None = None,
     ) -> Site | None:
         """Note that a site is reached; None if it was not chosen to be noisy."""
@@ -189,7 +186,6 @@ class Pass:
         name, module = (kind, owner) if self._namer is None else self._namer.name(kind, owner)
         site = Site(len(self.sites), name, kind, rate, tuple(x.shape), module)
         self.sites.append(site)
-        self.noise_shapes.append(x.shape if noise_shape is None else noise_shape)
         if not self.watching and (self._chosen is None or self._chosen(site)):
             return site
         self.tensors.append(x)
@@ -236,7 +232,7 @@ class Pass:
     ) -> tuple[Tensor, ...] | None:
         index = self._own_sites.get(owner)
         if index is None:  # also in a pass that has its noise from another
-            index = self._own_sites[owner] = self._reach_own(owner, requests[0].shape, x, rate)
+            index = self._own_sites[owner] = self._reach_own(owner, x, rate)
         known = self.own.get(module)
         if known is not None:
             self.check_checkpoint(known.name)
@@ -260,15 +256,13 @@ class Pass:
         known = self.own[module] = OwnSite(name, requests, tuple(noises))
         return known.noises
 
-    def _reach_own(
-        self, owner: nn.Module, shape: torch.Size, x: Tensor, rate: Callable[[], float | None]
-    ) -> int:
+    def _reach_own(self, owner: nn.Module, x: Tensor, rate: Callable[[], float | None]) -> int:
         """The number of a module's own site; negative if it was not chosen to be noisy."""
         if self._unseen:
             self.check_checkpoint(type(owner).__name__)
             return len(self._own_sites)
         known_rate = None if self._namer is None else rate()
-        site = self.reach(type(owner).__name__, x, known_rate, shape, owner)
+        site = self.reach(type(owner).__name__, x, known_rate, owner)
         return -1 if site is None else site.index
 
     def check_checkpoint(self, kind: str) -> None:

@@ -68,7 +68,7 @@ def _dropout(
             raise ValueError(f"{kind}: expected a dropout probability in [0, 1], got {rate}.")
     span = spanned(x.dim())
     shape = torch.Size([*x.shape[: x.dim() - span], *(1,) * span])
-    site = running.reach(kind, x, rate, shape)
+    site = running.reach(kind, x, rate)
     if site is None:
         return x
     perturbation = make(site.index, rate, running.layout(site, shape, x))
