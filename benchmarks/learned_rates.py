@@ -1,7 +1,7 @@
 """Where learned dropout rates end: from several starts, with more data, and in wider networks.
 
-Networks learn y = 2x + 8 + N(0, 1) (paper 001, section 4.1) until their rates stand still. See
-README.md in this folder.
+Networks learn y = 2x + 8 + N(0, 1) (Gal et al. 2017, section 4.1) until their rates stand still.
+See README.md in this folder.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """How long networks of the MNIST studies take to learn, epoch by epoch.
 
-784-h-h-10 by `dubio.fit`, with the recipe of the studies of paper 004: bytes made into numbers
-batch by batch, fused Adam, test error after each epoch. Methods take turns, an epoch each. Wall
-time, the fastest epoch; and how long so many epochs take at that pace. Needs MNIST, see
+784-h-h-10 by `dubio.fit`, with the recipe of the studies of Clark et al. 2022: bytes made into
+numbers batch by batch, fused Adam, test error after each epoch. Methods take turns, an epoch each.
+Wall time, the fastest epoch; and how long so many epochs take at that pace. Needs MNIST, see
 docs/data.md.
 """
 

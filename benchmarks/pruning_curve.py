@@ -1,4 +1,4 @@
-"""Accuracy against the share of pruned weights (paper 004, figures 20 and 21).
+"""Accuracy against the share of pruned weights (Clark et al. 2022, figures 20 and 21).
 
 A network with Gaussian weights is trained on MNIST or on the digits of scikit-learn, then more and
 more of its weights are set to zero by signal-to-noise ratio. Accuracy is that of the predictive

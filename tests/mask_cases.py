@@ -55,7 +55,7 @@ class Case:
 
 
 def learned_bernoulli_kl(column: np.ndarray, length_scale: float, keep: float, **_: float) -> float:
-    """Paper 001 eqs. 3–4, with the entropy by scipy."""
+    """Gal et al. 2017, eqs. 3–4, with the entropy by scipy."""
     return expected_norm(column, length_scale, keep) - float(scipy.stats.bernoulli(keep).entropy())
 
 

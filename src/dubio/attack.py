@@ -63,11 +63,13 @@ def fgsm(
     bounds: Bounds = (0.0, 1.0),
     select: Select = None,
 ) -> Tensor:
-    """The fast gradient sign method: x + ε·sign ∇L(x) (paper 004 eq. 21; Goodfellow et al. 2015).
+    """The fast gradient sign method: x + ε·sign ∇L(x).
+
+    Clark et al. 2022, eq. 21; Goodfellow et al. 2015.
 
     Args:
         model: The network whose gradient is followed; nothing in it is changed. If it is another
-            than the one that is to be fooled, the attack is transferred, as in paper 004.
+            than the one that is to be fooled, the attack is transferred, as in Clark et al. 2022.
         x: A batch.
         y: Its targets.
         epsilon: The largest change of an entry.

@@ -32,7 +32,9 @@ def predict(
     select: Select = None,
     keep_draws: bool = True,
 ) -> Predictive:
-    """The predictive distribution of a network with noise in it (paper 002, eqs. 10–13).
+    """The predictive distribution of a network with noise in it.
+
+    Gal & Ghahramani 2016, eqs. 10–13.
 
     Every dropout of the network is sampled, in whatever mode the network is; nothing in it is
     changed. The part before the first noise runs once; the rest for many draws at a time.

@@ -74,7 +74,10 @@ def test_loss_is_mean_nll_plus_kl_over_n(kind: Case, likelihood: Likelihood, sha
 
 
 def test_regulariser_of_cross_entropy_has_no_factor_of_two() -> None:
-    """With mean cross-entropy: weights by ℓ²/(2N), entropy by 1/N (paper 001's code, halved)."""
+    """With mean cross-entropy: weights by ℓ²/(2N), entropy by 1/N.
+
+    Gal et al. 2017's code, halved.
+    """
     net, (x, y) = build(), data(Categorical())
     loss = ELBO(net, Categorical(), N, generator=seeded(3))(x, y)
     expected = nn.functional.cross_entropy(outputs(net, x), y)

@@ -118,7 +118,7 @@ def test_parametrized_layers() -> None:
 
 
 def test_mc_dropout_by_hand() -> None:
-    """The formulas written out, with masks 1[u < keep]/keep and the KL of paper 002 eq. 9."""
+    """The formulas written out: masks 1[u < keep]/keep, the KL of Gal & Ghahramani 2016, eq. 9."""
     x, y = data()
     members = objectives("bernoulli")
     population = dubio.Population(members, range(MEMBERS))

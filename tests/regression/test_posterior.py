@@ -1,4 +1,4 @@
-"""The posterior of paper 003 against enumerated masks, integration, and models that it contains."""
+"""Herlau et al. 2022's posterior against enumerated masks, integration, and special cases."""
 
 import numpy as np
 import pytest

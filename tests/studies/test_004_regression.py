@@ -1,4 +1,4 @@
-"""The regression of paper 004: its curve, its numbers against other ways to them, its rules."""
+"""The regression of Clark et al. 2022: its curve, numbers against other ways to them, rules."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""Curves of paper 002: Caffe by hand, the process by its equations, and rules that can fail."""
+"""Gal & Ghahramani 2016's curves: Caffe by hand, the process by its equations, rules that fail."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Section 4.2 of paper 004: numbers against scikit-learn and scipy, shared networks, rules."""
+"""Clark et al. 2022, section 4.2: numbers against scikit-learn and scipy, shared networks."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

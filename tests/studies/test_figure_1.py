@@ -1,4 +1,4 @@
-"""Figure 1 of paper 000: its truth against other ways to it, and its rules against made-up rows."""
+"""Boluki et al. 2020, figure 1: truth against other ways to it, rules against made-up rows."""
 
 import pytest
 import torch

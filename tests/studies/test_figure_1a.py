@@ -1,4 +1,4 @@
-"""Figure 1a of paper 003: paths against other ways to them, rules against made-up rows."""
+"""Herlau et al. 2022, figure 1a: paths against other ways to them, rules against made-up rows."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Figure 1b of paper 003: batches against the estimator one by one, rules against made-up rows."""
+"""Herlau et al. 2022, figure 1b: batches against single estimators, rules against made-up rows."""
 
 from typing import Any
 

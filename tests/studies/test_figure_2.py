@@ -1,4 +1,4 @@
-"""Figure 2 of paper 003: error rates against the estimator, rules against made-up rows."""
+"""Herlau et al. 2022, figure 2: error rates against the estimator, rules against made-up rows."""
 
 from pathlib import Path
 from typing import Any

@@ -21,8 +21,9 @@ class PrecisionScaling(Fitted):
 
         Σ_i log 1/S Σ_t N(y_i; f_t(x_i), σ_t²(x_i) / c)
 
-    Paper 002 chooses τ on validation data by this criterion (eq. 13), from a few values; here it is
-    the optimum. Draws and mean stay as they are. With one draw, a Gaussian, it is in closed form:
+    Gal & Ghahramani 2016 chooses τ on validation data by this criterion (eq. 13), from a few
+    values; here it is the optimum. Draws and mean stay as they are. With one draw, a Gaussian, it
+    is in closed form:
 
         c = n / Σ_i (y_i − f_i)² / σ_i².
 

@@ -1,4 +1,4 @@
-"""Amino acids (QSPR), the small regression of paper 003."""
+"""Amino acids (QSPR), the small regression of Herlau et al. 2022."""
 
 import csv
 from dataclasses import dataclass

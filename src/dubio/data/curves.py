@@ -1,4 +1,4 @@
-"""CO2 and solar irradiance: as paper 002 used them (section 5.1), and as they were measured."""
+"""CO2 and solar irradiance: as in Gal & Ghahramani 2016, section 5.1, and as measured."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,7 +114,7 @@ DATASETS = (_CO2, _MONTHLY, _SOLAR, _YEARLY)
 
 
 def co2() -> Extrapolation:
-    """CO2 as in paper 002, figure 2: 272 months, 1000 inputs to the right of them.
+    """CO2 as in Gal & Ghahramani 2016, figure 2: 272 months, 1000 inputs to the right of them.
 
     Inputs are standardised, targets linearly detrended and standardised. The file of the test
     inputs also holds labels, all of one value: placeholders, which are left out here.
@@ -125,7 +125,7 @@ def co2() -> Extrapolation:
 
 
 def solar() -> Interpolation:
-    """Solar irradiance as in paper 002: 275 years, and five gaps of 20 years with 100 more.
+    """Solar irradiance as in Gal & Ghahramani 2016: 275 years, five gaps of 20 years with 100 more.
 
     Inputs and targets are standardised over all 375 years.
     """

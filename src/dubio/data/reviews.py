@@ -1,4 +1,4 @@
-"""Amazon reviews in four domains, as counts of words and of pairs of words: paper 003, figure 2."""
+"""Amazon reviews in four domains, as counts of words and word pairs (Herlau et al. 2022)."""
 
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, final

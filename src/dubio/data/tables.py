@@ -1,4 +1,4 @@
-"""UCI regression, with the splits of Hernández-Lobato and Adams (2015): paper 002, table 1."""
+"""UCI regression with Hernández-Lobato and Adams' splits (Gal & Ghahramani 2016, table 1)."""
 
 import hashlib
 from dataclasses import dataclass

@@ -28,7 +28,10 @@ DOTTED = (0, (2, 3))
 
 @house_style()
 def draw_band(answer: CurveAnswer, curve: Curve, size: Size) -> Figure:
-    """Mean and two standard deviations; every shade is half of one (paper 002, figure 2)."""
+    """Mean and two standard deviations; every shade is half of one.
+
+    Gal & Ghahramani 2016, figure 2.
+    """
     figure, axes = curve_axes(answer, size)
     for half_deviations in (4, 3, 2, 1):
         reach = half_deviations / 2 * answer.std
@@ -69,7 +72,10 @@ def draw_split(answer: CurveAnswer, curve: Curve, size: Size) -> Figure:
 
 @house_style()
 def draw_rotation(answer: RotationAnswer, size: Size) -> Figure:
-    """Class scores of a turning digit before and after the softmax (paper 002, figure 4)."""
+    """Class scores of a turning digit before and after the softmax.
+
+    Gal & Ghahramani 2016, figure 4.
+    """
     columns = np.arange(len(ANGLES), dtype=np.float64)
     colours = dict(zip(leading_classes(answer, len(CLASS_COLOURS)), CLASS_COLOURS, strict=True))
     width, height = size

@@ -29,20 +29,20 @@ _TOGETHER = -4  # in the place of a site
 class Bayesian(Wrapping):
     """A layer each of whose weights, biases included, is Gaussian: N(μ, softplus(ρ)²).
 
-    Bayes by Backprop (paper 004; Blundell et al. 2015). The means μ are the parameters of the layer
-    itself, so that a trained layer starts from what it has learned, and in eval mode, without any
-    noise around, it is the layer as it was. In a pass under `dubio.ELBO`, `dubio.predict` or
-    `dubio.Noise` there is one draw of weights, however often the layer is called and for all time
-    steps of a sequence.
+    Bayes by Backprop (Clark et al. 2022; Blundell et al. 2015). The means μ are the parameters of
+    the layer itself, so that a trained layer starts from what it has learned, and in eval mode,
+    without any noise around, it is the layer as it was. In a pass under `dubio.ELBO`,
+    `dubio.predict` or `dubio.Noise` there is one draw of weights, however often the layer is called
+    and for all time steps of a sequence.
 
     The samplers differ in their cost and in the variance of gradients, and agree in the
     distribution of the outputs of one position of a row:
 
     - ``weights`` draws w = μ + σε. A draw is one function of the input. For all layers.
-    - ``local`` draws the outputs instead, N(xμ, x²σ²), for every row by itself (paper 004 eqs.
-      16–18; Kingma et al. 2015). Positions of a convolution, or of a linear layer on sequences,
-      have noise of their own, so that only the distribution of each position is that of the
-      weights. For Linear, Conv and ConvTranspose.
+    - ``local`` draws the outputs instead, N(xμ, x²σ²), for every row by itself (Clark et al. 2022,
+      eqs. 16–18; Kingma et al. 2015). Positions of a convolution, or of a linear layer on
+      sequences, have noise of their own, so that only the distribution of each position is that of
+      the weights. For Linear, Conv and ConvTranspose.
     - ``flipout`` draws w once for the batch and flips signs of the deviations for every row (Wen
       et al. 2018), so that each row has weights of its own that are right for all positions. For
       Linear, Conv and ConvTranspose.

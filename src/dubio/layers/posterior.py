@@ -1,6 +1,6 @@
 """Gaussian weights: their sample, their divergence from the prior, and the gradients of both.
 
-A weight is w = μ + σε with σ = softplus(ρ) and ε ~ N(0, 1) (paper 004 eq. 8). All work is
+A weight is w = μ + σε with σ = softplus(ρ) and ε ~ N(0, 1) (Clark et al. 2022, eq. 8). All work is
 elementwise, so it is done in blocks that stay in a processor's cache, forwards and backwards, and
 for a sample and its divergence at once, as they share σ. Automatic differentiation would write
 every intermediate result to memory.
@@ -137,7 +137,7 @@ class _Gaussian(Derivative):
 
         ∂/∂μ = g + γ·∂KL/∂μ,  ∂/∂ρ = (g·ε + γ·∂KL/∂σ)·sigmoid(ρ)
 
-    (paper 004 eqs. 10–11).
+    (Clark et al. 2022, eqs. 10–11).
     """
 
     @staticmethod

@@ -57,9 +57,9 @@ def prune(model: nn.Module, fraction: float, *, per_layer: bool = False) -> Prun
     """Set the weights with the lowest signal-to-noise ratio |μ|/σ to zero, for good.
 
     Their means and their deviations become zero, so that they are zero in every draw, get no
-    gradient and have no part in the KL (paper 004 section 4.2; Blundell et al. 2015 section 5.1;
-    the replication says Dirac delta, and means one at zero). The network itself is changed. What
-    was pruned before stays pruned and counts.
+    gradient and have no part in the KL (Clark et al. 2022, section 4.2; Blundell et al. 2015
+    section 5.1; the replication says Dirac delta, and means one at zero). The network itself is
+    changed. What was pruned before stays pruned and counts.
 
     Args:
         model: A network with `Bayesian` layers.

@@ -53,7 +53,7 @@ class RowNoise(Noisy, ABC):
 class LocalNoise(RowNoise):
     """Outputs are drawn from what weights would make of them, N(Wx, W_σ²x²).
 
-    Paper 004 eqs. 16–18, after Kingma, Salimans and Welling (2015).
+    Clark et al. 2022, eqs. 16–18, after Kingma, Salimans and Welling (2015).
     """
 
     needs_weights = False

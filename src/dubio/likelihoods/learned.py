@@ -15,7 +15,7 @@ from dubio.likelihoods.normal import Gaussian, Homoscedastic, check_precision
 class GammaPrior:
     """A Gamma prior on a precision: p(τ) = rate^shape τ^(shape − 1) exp(−rate·τ) / Γ(shape).
 
-    Paper 001 (appendix D) takes Gamma(0.1, 0.01) and does not say whether 0.01 is a rate or a
+    Gal et al. 2017 (appendix D) takes Gamma(0.1, 0.01) and does not say whether 0.01 is a rate or a
     scale; a rate makes that prior wide, with mean 10 and standard deviation 32.
 
     Attributes:
@@ -46,7 +46,7 @@ class LearnedGaussian(nn.Module, Homoscedastic):
 
     ``elbo.parameters()`` contains its logarithm, so that any optimiser learns it with the network;
     `dubio.m_step` sets it to its optimum given the network. Without a prior that is maximum
-    likelihood, with one MAP (paper 001, appendix D).
+    likelihood, with one MAP (Gal et al. 2017, appendix D).
 
     The maximum of a density depends on what it is a density of: MAP here is the mode of τ, whose
     logarithm is only the parameter that is trained. The mode of log τ would have shape in place

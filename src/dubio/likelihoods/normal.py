@@ -29,7 +29,7 @@ class _Normal(Likelihood):
         """Standard deviation, broadcasting to `(S, B, *E)`."""
 
     def log_prob(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """Log density of D = prod(*E) elements, the summand of paper 002, eq. 13.
+        """Log density of D = prod(*E) elements, the summand of Gal & Ghahramani 2016, eq. 13.
 
         log N(y; f, tau^-1 I) = -tau/2 |y - f|^2 - D/2 log 2 pi + D/2 log tau. The paper prints
         the constants for D = 1.
@@ -52,7 +52,10 @@ class _Normal(Likelihood):
 
 
 class Homoscedastic(_Normal):
-    """Outputs are the mean; the noise has one precision everywhere (paper 002, section 4)."""
+    """Outputs are the mean; the noise has one precision everywhere.
+
+    Gal & Ghahramani 2016, section 4.
+    """
 
     @abstractmethod
     def _precision(self, like: Tensor) -> Tensor:

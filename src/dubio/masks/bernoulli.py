@@ -10,7 +10,10 @@ from dubio.masks.mask import Mask, along, bernoulli_kl
 
 @final
 class Bernoulli(Mask):
-    """Dropout with a fixed rate: z/keep with z ~ Bernoulli(keep) (paper 002 eqs. 6–7)."""
+    """Dropout with a fixed rate: z/keep with z ~ Bernoulli(keep).
+
+    Gal & Ghahramani 2016, eqs. 6–7.
+    """
 
     def __init__(self, units: int = 1, *, drop: float = 0.5) -> None:
         super().__init__(units, drop=drop)

@@ -14,7 +14,7 @@ from dubio.masks.mask import (
 
 @final
 class Concrete(LearnedRate):
-    """Concrete dropout: σ((φ + logit u)/t)/keep, u ~ U(0, 1) (paper 001 eq. 5, for keeping).
+    """Concrete dropout: σ((φ + logit u)/t)/keep, u ~ U(0, 1) (Gal et al. 2017, eq. 5, for keeping).
 
     Differentiable in φ, at the price of a bias: at t = 0.1 the mask's second moment is 1.22 where
     that of Bernoulli(0.8) is 1.25.
@@ -44,5 +44,5 @@ class Concrete(LearnedRate):
         return soft * torch.sigmoid(logit).reciprocal()
 
     def kl(self, weights: Tensor, length_scale: float) -> Tensor:
-        """Σ_k ℓ²‖W_k‖²/(2·keep_k) − H(keep_k) (paper 001 eqs. 3–4)."""
+        """Σ_k ℓ²‖W_k‖²/(2·keep_k) − H(keep_k) (Gal et al. 2017, eqs. 3–4)."""
         return learned_bernoulli_kl(weights, self.logit, length_scale)

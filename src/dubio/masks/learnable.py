@@ -33,7 +33,9 @@ Gate: TypeAlias = Callable[["LearnableBernoulli", Tensor, Tensor, int], Gated]
 
 @final
 class LearnableBernoulli(LearnedRate):
-    """Dropout with learned rates: z/keep, z = 1[u < keep], keep = σ(φ) (paper 000 section 2.1).
+    """Dropout with learned rates: z/keep, z = 1[u < keep], keep = σ(φ).
+
+    Boluki et al. 2020, section 2.1.
 
     In any training loop ``loss.backward()`` gives φ a gradient: by the trapezoid rule, see
     `trapezoid_gate`, and exactly through the scale 1/keep. `dubio.ELBO` offers unbiased estimators.
@@ -65,7 +67,10 @@ class LearnableBernoulli(LearnedRate):
         return masked
 
     def kl(self, weights: Tensor, length_scale: float) -> Tensor:
-        """Σ_k ℓ²‖W_k‖²/(2·keep_k) − H(keep_k) (paper 000 section 2.2, with keep_k = σ(α_k))."""
+        """Σ_k ℓ²‖W_k‖²/(2·keep_k) − H(keep_k).
+
+        Boluki et al. 2020, section 2.2, with keep_k = σ(α_k).
+        """
         return learned_bernoulli_kl(weights, self.logit, length_scale)
 
 

@@ -213,14 +213,17 @@ def along(values: Tensor, noise: Tensor, axis: int) -> Tensor:
 def bernoulli_kl(weights: Tensor, keep: Tensor, length_scale: float) -> Tensor:
     """Expected squared norm of masked weights under the prior: Σ_k ℓ²‖W_k‖² / (2·keep_k).
 
-    Paper 001 eq. 3 (paper 002 eq. 9) has keep·ℓ²/2·‖M_k‖² for unscaled masks; with inverse scaling
-    M = W/keep.
+    Gal et al. 2017, eq. 3 (Gal & Ghahramani 2016, eq. 9) has keep·ℓ²/2·‖M_k‖² for unscaled masks;
+    with inverse scaling M = W/keep.
     """
     return 0.5 * length_scale**2 * (weights.square().sum(0) / keep).sum()
 
 
 def learned_bernoulli_kl(weights: Tensor, logit: Tensor, length_scale: float) -> Tensor:
-    """Σ_k ℓ²‖W_k‖²/(2·keep_k) − H(keep_k), keep = σ(φ) (paper 001 eqs. 3–4, 000 section 2.2)."""
+    """Σ_k ℓ²‖W_k‖²/(2·keep_k) − H(keep_k), keep = σ(φ).
+
+    Gal et al. 2017, eqs. 3–4; Boluki et al. 2020, section 2.2.
+    """
     divergence: Tensor = _LearnedBernoulliKL.apply(weights, logit, length_scale)[0]
     return divergence
 

@@ -73,7 +73,7 @@ def classwise_reliability(
     """A reliability curve for the probabilities of every class: `(K, M)`.
 
     `pooled()` joins them; its `rmse` is the calibration RMSE over all classes and pixels that
-    Kendall and Gal (2017) and paper 001, table 2, report.
+    Kendall and Gal (2017) and Gal et al. 2017, table 2, report.
     """
     sums = _class_sums(prediction, target, bins, void)
     return ReliabilityCurve(*bin_means(sums, "classwise_reliability"))

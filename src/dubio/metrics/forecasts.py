@@ -34,7 +34,7 @@ class Mixture:
     std: Tensor
 
     def log_prob(self, target: Tensor) -> Tensor:
-        """Log 1/S sum_t N(y; f_t, s_t^2): paper 002, eq. 13, and paper 004, eq. 20."""
+        """Log 1/S sum_t N(y; f_t, s_t^2), Gal & Ghahramani 2016, eq. 13."""
         logs = Normal(self.mean, self.std, validate_args=False).log_prob(target)
         joint = logs.reshape(*logs.shape[:2], -1).sum(-1)  # (S, B)
         total: Tensor = joint.logsumexp(0)

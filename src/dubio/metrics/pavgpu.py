@@ -1,7 +1,7 @@
 """PAvgPU: is the network accurate where it is certain, and uncertain where it errs?
 
-Mukhoti and Gal (2018); paper 000, eq. 9. With n_ac predictions that are accurate and certain, n_au
-accurate and uncertain, n_ic inaccurate and certain, n_iu inaccurate and uncertain,
+Mukhoti and Gal (2018); Boluki et al. 2020, eq. 9. With n_ac predictions that are accurate and
+certain, n_au accurate and uncertain, n_ic inaccurate and certain, n_iu inaccurate and uncertain,
 
     PAvgPU = (n_ac + n_iu) / (n_ac + n_au + n_ic + n_iu).
 
@@ -108,8 +108,8 @@ def pavgpu(
     Patches: the entropy of a patch is the mean, and it is accurate if more than half of its pixels
     are; void pixels do not count, and patches without others are left out. Patches at the right and
     lower edge may be smaller. Their entropies are those of single images, and windows have two
-    dimensions: the published code of paper 000 sums entropies over a batch of images, and takes
-    rows for columns.
+    dimensions: the published code of Boluki et al. 2020 sums entropies over a batch of images, and
+    takes rows for columns.
 
     `bounds` are the smallest and largest entropy, of validation data or, if not given, of these;
     `points` values of t are equally spaced from 0 to 1. Patches have `window` x `window` pixels, 1

@@ -97,7 +97,7 @@ def draw_entropies(
 
 @house_style()
 def draw_pavgpu(curves: Mapping[str, PAvgPUCurve], size: Size = (11.0, 3.8)) -> Figure:
-    """PAvgPU over t and its two parts (paper 000, figure 2); in a column if narrow."""
+    """PAvgPU over t and its two parts (Boluki et al. 2020, figure 2); in a column if narrow."""
     figure = Figure(figsize=size, layout="constrained")
     narrow = size[0] < 8
     panels = figure.subplots(*((3, 1) if narrow else (1, 3)), sharex=True, sharey=True)

@@ -26,7 +26,7 @@ def rmse(prediction: Forecastable, target: Tensor) -> Tensor:
 
 
 def lppd(prediction: Forecastable, target: Tensor) -> Tensor:
-    """The mean over points of log 1/S sum_t p(y | x, omega_t): paper 004, eq. 20.
+    """The mean over points of log 1/S sum_t p(y | x, omega_t): Clark et al. 2022, eq. 20.
 
     The mixture over draws is within the logarithm and is taken point by point; a point is a row,
     jointly over its elements. Eq. 19 of the paper (and Gelman et al.) sums over points instead:

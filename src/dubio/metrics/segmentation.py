@@ -67,7 +67,7 @@ def mean_iou(
 def image_iou(
     prediction: Classifiable, target: Tensor, num_classes: int, *, void: int | None = None
 ) -> Tensor:
-    """The mean over images of the mean IoU of each, as the code of paper 000 has it.
+    """The mean over images of the mean IoU of each, as the code of Boluki et al. 2020 has it.
 
     It differs from `mean_iou`: a class counts in the images where it is, and there as much as any
     other. Images that are all void are left out.

@@ -25,8 +25,9 @@ class Dropout:
 
     With mask z ~ Bernoulli(keep):  z·(scale·x + shift) + (1 − z)·fill.
 
-    Plain dropout has scale = 1/keep and shift = fill = 0 (paper 002 eq. 7, with the usual inverse
-    scaling); `alpha_dropout` makes the values that preserve mean and variance of SELU units.
+    Plain dropout has scale = 1/keep and shift = fill = 0 (Gal & Ghahramani 2016, eq. 7, with the
+    usual inverse scaling); `alpha_dropout` makes the values that preserve mean and variance of SELU
+    units.
     """
 
     site: int

@@ -25,7 +25,9 @@ from dubio.objectives.rowwise import rows_stay_apart
 
 @final
 class ELBO(nn.Module):
-    """The negative evidence lower bound per example, as a loss (paper 002 eq. 9, 000 eq. 3).
+    """The negative evidence lower bound per example, as a loss.
+
+    Gal & Ghahramani 2016, eq. 9; Boluki et al. 2020, eq. 3.
 
         loss = −1/B Σ_b log p(y_b | x_b, masks_b) + (kl_weight · KL − log p(τ)) / num_data
 

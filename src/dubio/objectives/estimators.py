@@ -39,7 +39,7 @@ def trapezoid(passes: Passes) -> Tensor:
 
 
 def arm(passes: Passes) -> Tensor:
-    """(ℓ(z(1−u)) − ℓ(z(u)))·(u − ½): paper 000 eq. 7. Unbiased."""
+    """(ℓ(z(1−u)) − ℓ(z(u)))·(u − ½): Boluki et al. 2020, eq. 7. Unbiased."""
     losses, others = passes.pair(_bits, _bits_reflected, learn=False)
     difference = (losses.detach() - others) / losses.shape[0]
     return _with_gradients(

@@ -26,7 +26,7 @@ def m_step(
 
     The network stays as it is, so nothing is left to iterate: this is what gradient steps on the
     precision alone converge to. Call it in between epochs for EM, or once after training, as the
-    last M-step of paper 001 (appendix D, ``CDropoutM``). Predictions made before keep the
+    last M-step of Gal et al. 2017 (appendix D, ``CDropoutM``). Predictions made before keep the
     precision they were made with.
 
     Args:

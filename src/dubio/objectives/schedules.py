@@ -15,9 +15,9 @@ def warm_up(steps: int) -> Callable[[int], float]:
 def minibatch_weights(batches: int) -> Callable[[int], float]:
     """Blundell's weights, π_i = 2^{M−i}/(2^M − 1) for the i-th of M minibatches of an epoch.
 
-    They load the KL on the first batches; the π_i sum to one over an epoch (paper 004 section 2.3).
-    They weigh the KL against the sum over a minibatch, while the objective has the mean and divides
-    the KL by ``num_data``. So the weights here are M·π_i, whose mean is one.
+    They load the KL on the first batches; the π_i sum to one over an epoch (Clark et al. 2022,
+    section 2.3). They weigh the KL against the sum over a minibatch, while the objective has the
+    mean and divides the KL by ``num_data``. So the weights here are M·π_i, whose mean is one.
     """
     if batches < 1:
         raise ValueError(f"batches: expected a positive int, got {batches}.")

@@ -1,7 +1,8 @@
 """The predictive distribution: an equal mixture over draws of p(y | x, omega_t).
 
-q(y | x) = 1/S sum_t p(y | x, omega_t) is paper 002, eq. 10, by Monte Carlo. `Predictive` is what
-`predict` returns; the draws come from a `DrawSource`, kept in memory or played again.
+q(y | x) = 1/S sum_t p(y | x, omega_t) is Gal & Ghahramani 2016, eq. 10, by Monte Carlo.
+`Predictive` is what `predict` returns; the draws come from a `DrawSource`, kept in memory or played
+again.
 """
 
 import math
@@ -134,7 +135,7 @@ class Predictive:
         """Var[y | x], `(B, *E)`, by the law of total variance: epistemic + aleatoric.
 
         For a Gaussian likelihood this is the diagonal of the predictive variance in section 4 of
-        paper 002. Without a likelihood it is the epistemic variance alone.
+        Gal & Ghahramani 2016. Without a likelihood it is the epistemic variance alone.
         """
         return self.epistemic + self.aleatoric if self.likelihood.noisy else self.epistemic
 
@@ -162,8 +163,8 @@ class Predictive:
     def variation_ratio(self) -> Tensor:
         """1 - the share of draws that prefer the modal class: `(B, ...)`.
 
-        Paper 002, section 5.2, samples a label from every draw instead of taking its likeliest;
-        with many draws that ratio tends to 1 - max(mean).
+        Gal & Ghahramani 2016, section 5.2, samples a label from every draw instead of taking its
+        likeliest; with many draws that ratio tends to 1 - max(mean).
         """
         modal = self.summary.votes.amax(-1)
         return 1 - modal.to(self.mean.dtype) / self.num_draws
@@ -202,7 +203,7 @@ class Predictive:
         """The log density of every row, joint over its event dimensions: `(B,)`.
 
         log 1/S sum_t p(y | x, omega_t) = logsumexp_t log p(y | x, omega_t) - log S, which for a
-        Gaussian likelihood is paper 002, eq. 13.
+        Gaussian likelihood is Gal & Ghahramani 2016, eq. 13.
 
         Args:
             y: One target per row, `(B, *E)`; integer class labels for `Categorical`.

@@ -68,13 +68,13 @@ class Summary:
 
     @property
     def mean(self) -> Tensor:
-        """Mean over draws of E[y | x, omega], `(B, *E)`: paper 002, eq. 11."""
+        """Mean over draws of E[y | x, omega], `(B, *E)`: Gal & Ghahramani 2016, eq. 11."""
         mean = self._read("first") + self._read("shift")
         return mean.clamp(0, 1) if self.likelihood.discrete else mean  # rounding may pass 1
 
     @property
     def epistemic(self) -> Tensor:
-        """Variance over draws of E[y | x, omega], `(B, *E)`, divided by S as in paper 002."""
+        """Variance over draws of E[y | x, omega], `(B, *E)`, over S (Gal & Ghahramani 2016)."""
         return self._read("spread") / self.num_draws
 
     @property

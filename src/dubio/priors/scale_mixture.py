@@ -14,7 +14,9 @@ from dubio.priors.prior import Mean, Prior, finite, log, positive, shown, square
 @final
 @dataclass(frozen=True, repr=False)
 class ScaleMixture(Prior):
-    """Every weight is π·N(mean, σ1²) + (1 − π)·N(mean, σ2²) beforehand (paper 004 section 2.4).
+    """Every weight is π·N(mean, σ1²) + (1 − π)·N(mean, σ2²) beforehand.
+
+    Clark et al. 2022, section 2.4.
 
     There is no closed form. The divergence is estimated at the weights w = μ + σε of a draw,
 

@@ -1,4 +1,4 @@
-"""Linear regression with dropout integrated out: the exact posterior of paper 003.
+"""Linear regression with dropout integrated out: the exact posterior of Herlau et al. 2022.
 
 Data flow one way: rows become a `design`, a `solver` or a `factor` gives the mean, the `posterior`
 holds what is known about the weights, and `evidence` and `cross_validation` choose the two numbers

@@ -133,7 +133,9 @@ class DropoutRegression(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
 
 @final
 class BayesianDropoutRegression(DropoutRegression):
-    """Linear regression under the constraint that features are dropped at random (paper 003).
+    """Linear regression under the constraint that features are dropped at random.
+
+    Herlau et al. 2022.
 
     The posterior is that of a conjugate linear model in which every feature has a prior precision
     that grows with its size, so that no weight may rely on another one being there:

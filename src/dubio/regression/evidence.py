@@ -26,7 +26,7 @@ class Evidence:
 
 
 def log_marginal_likelihood(posterior: Posterior) -> float:
-    """The evidence of the model that has eq. 14 of paper 003 for its posterior.
+    """The evidence of the model that has Herlau et al. 2022, eq. 14 for its posterior.
 
     The dropout term of eq. 13 is taken for what it does: it makes the prior of the weights
     N(0, σ²P⁻¹), P = λ0 I + f(1 − f) diag(XᵀX). With weights, intercept and noise integrated out,

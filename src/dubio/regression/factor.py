@@ -1,8 +1,8 @@
 """The posterior precision Λ, factorised: for whatever needs more than the mean.
 
-Λ = λ0 I + f(1 − f) diag(XᵀX) + (1 − f)² AᵀA = P + (1 − f)² AᵀA (paper 003, eq. 14, with the
-centred rows A in place of X where there is an intercept). With no more features than rows Λ itself
-is factorised, else the kernel K = I + (1 − f)² A P⁻¹ Aᵀ, which has the size of the rows.
+Λ = λ0 I + f(1 − f) diag(XᵀX) + (1 − f)² AᵀA = P + (1 − f)² AᵀA (Herlau et al. 2022, eq. 14, with
+the centred rows A in place of X where there is an intercept). With no more features than rows Λ
+itself is factorised, else the kernel K = I + (1 − f)² A P⁻¹ Aᵀ, which has the size of the rows.
 """
 
 from abc import ABC, abstractmethod

@@ -1,4 +1,4 @@
-"""The posterior of weights and noise under the dropout constraint (paper 003, eq. 14)."""
+"""The posterior of weights and noise under the dropout constraint (Herlau et al. 2022, eq. 14)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

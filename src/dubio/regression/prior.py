@@ -47,7 +47,7 @@ class Prior:
         return self.drop == 0 and self.precision == 0
 
     def penalty(self, squares: Array) -> Array:
-        """λ0 + f(1 − f) c_d, the diagonal that paper 003 adds to (1 − f)² XᵀX in eq. 14.
+        """λ0 + f(1 − f) c_d, the diagonal that Herlau et al. 2022 adds to (1 − f)² XᵀX in eq. 14.
 
         Args:
             squares: c_d = Σ_i x_id², the diagonal of XᵀX: `(D,)`.

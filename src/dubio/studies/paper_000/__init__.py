@@ -1,1 +1,1 @@
-"""Studies of paper 000: Learnable Bernoulli Dropout for Bayesian Deep Learning."""
+"""Studies of Boluki et al. 2020: Learnable Bernoulli Dropout for Bayesian Deep Learning."""

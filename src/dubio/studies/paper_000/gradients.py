@@ -86,7 +86,7 @@ def toy_layers(width: int, seed: int) -> tuple[nn.Linear, nn.Linear, Tensor, Ten
 
 
 def bare_toy(keep: Sequence[float], seed: int) -> Problem:
-    """Paper 000 section 3.1: E[(y − f(x; W, z))²] with z ~ Bernoulli(σ(α)), without 1/keep.
+    """E[(y − f(x; W, z))²] with z ~ Bernoulli(σ(α)), no 1/keep (Boluki et al. 2020, section 3.1).
 
     The truth is the derivative of the sum over all masks of their probability times their loss.
     """

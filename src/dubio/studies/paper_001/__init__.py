@@ -1,1 +1,1 @@
-"""Studies of paper 001: Concrete Dropout."""
+"""Studies of Gal et al. 2017: Concrete Dropout."""

@@ -1,1 +1,1 @@
-"""Studies of paper 002: Dropout as a Bayesian Approximation."""
+"""Studies of Gal & Ghahramani 2016: Dropout as a Bayesian Approximation."""

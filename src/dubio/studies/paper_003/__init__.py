@@ -1,1 +1,1 @@
-"""Studies of paper 003: Bayesian Dropout."""
+"""Studies of Herlau et al. 2022: Bayesian Dropout."""

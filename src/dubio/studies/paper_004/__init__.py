@@ -1,1 +1,1 @@
-"""Studies of paper 004: Weight Uncertainty in Neural Networks, a replication."""
+"""Studies of Clark et al. 2022: Weight Uncertainty in Neural Networks, a replication."""

@@ -1,1 +1,1 @@
-"""UCI regression as papers 001 and 002 compare on it."""
+"""UCI regression as Gal et al. 2017 and Gal & Ghahramani 2016 compare on it."""

@@ -173,7 +173,8 @@ def tuned_precisions(
 ) -> tuple[Tensor, Tensor]:  # (M,), (M,)
     """The noise precision of each network that is best on its validation rows.
 
-    It maximises the mean log predictive density, eq. 13 of paper 002, and is not bound to a grid.
+    It maximises the mean log predictive density, Gal & Ghahramani 2016, eq. 13, and is not bound to
+    a grid.
 
     Args:
         predictives: Predictions for the rows, with a noise precision of one.

@@ -1,4 +1,4 @@
-"""Figure 1 of paper 000: gradients for dropout rates in a toy network, and at larger widths."""
+"""Boluki et al. 2020, figure 1: gradients for dropout rates in a toy network and wider ones."""
 
 from dubio.studies.paper_000.figure_1.claims import CLAIMS
 from dubio.studies.paper_000.figure_1.computation import Config, pieces, run
@@ -36,8 +36,8 @@ STUDY = Study(
         "nor their distribution: ours are N(0, 1), those of the output divided by √width, and the "
         "inputs N(0, 1). Other networks are compared too, since the outcome depends on them.",
         "Grid, learning rate, start and length of the descent are ours; the paper gives none.",
-        "The temperature of Concrete is not given: 0.1 as in paper 001. The authors' code for "
-        "classification has 0.67; try --temperature 0.67.",
+        "The temperature of Concrete is not given: 0.1 as in Gal et al. 2017. The authors' code "
+        "for classification has 0.67; try --temperature 0.67.",
         "The panels use bare masks z, as the paper's objective does; the library's masks z/keep "
         "are used in the sequel.",
         "Maps replace the paper's three-dimensional histograms.",

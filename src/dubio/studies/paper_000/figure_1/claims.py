@@ -1,4 +1,4 @@
-"""What paper 000 says of its figure 1, and rules that decide whether our rows agree."""
+"""What Boluki et al. 2020 says of its figure 1."""
 
 import math
 from statistics import fmean, median

@@ -1,4 +1,4 @@
-"""Figure 1 of paper 001: uncertainties and rates against the number of data."""
+"""Gal et al. 2017, figure 1: uncertainties and rates against the number of data."""
 
 from dubio.studies.paper_001.figure_1.claims import CLAIMS
 from dubio.studies.paper_001.figure_1.computation import Config, pieces, run

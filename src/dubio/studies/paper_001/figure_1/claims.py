@@ -1,4 +1,4 @@
-"""What paper 001 says of its figure 1, and rules that decide whether our rows agree."""
+"""What Gal et al. 2017 says of its figure 1."""
 
 from itertools import pairwise
 from statistics import fmean

@@ -1,4 +1,4 @@
-"""Section 4.3 of paper 001: rates against data and width, and the prior, on MNIST."""
+"""Gal et al. 2017, section 4.3: rates against data and width, and the prior, on MNIST."""
 
 from dubio.studies.paper_001.mnist.claims import CLAIMS
 from dubio.studies.paper_001.mnist.computation import Config, pieces, run
@@ -43,7 +43,7 @@ STUDY = Study(
         "0.5, are common values that were not tuned; for narrow networks they are too strong.",
         "The paper does not give its optimiser. With Adam at 10⁻³ a logit moves by at most 10⁻³ a "
         "step; here logits have a learning rate of their own.",
-        "Pixels are divided by 126, so that they lie between 0 and 2 as in paper 004.",
+        "Pixels are divided by 126, so that they lie between 0 and 2 as in Clark et al. 2022.",
         "The sizes and widths of figures 5 and 6 can only be read off them; ours are rounded.",
         "The paper says that the ELBO tells the best l. Its KL leaves out a term, −log l for each "
         "weight, without which values at different l cannot be compared; that is not tested here.",

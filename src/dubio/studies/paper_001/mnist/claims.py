@@ -1,4 +1,4 @@
-"""What paper 001 says of MNIST, and rules that decide whether our rows agree."""
+"""What Gal et al. 2017 says of MNIST."""
 
 from collections.abc import Callable, Iterable
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""Tables 3 and 4 of paper 001: Concrete dropout on UCI regression, with figures 2 to 4."""
+"""Gal et al. 2017, tables 3 and 4: Concrete dropout on UCI regression, with figures 2 to 4."""
 
 from dubio.studies.paper_001.tables_3_4.claims import CLAIMS
 from dubio.studies.paper_001.tables_3_4.computation import Config, pieces, run

@@ -1,4 +1,4 @@
-"""What paper 001 says of its UCI tables, and rules that decide whether our rows agree."""
+"""What Gal et al. 2017 says of its UCI tables."""
 
 from dubio.studies.paper_001.tables_3_4.published import LOG_LIKELIHOOD, RMSE, Published
 from dubio.studies.rows import Rows

@@ -9,7 +9,7 @@ from dubio.studies.uci.tables import Value
 class Published(NamedTuple):
     """A row of table 3 or 4."""
 
-    dropout: Value  # two layers, by the authors of paper 002
+    dropout: Value  # two layers, by the authors of Gal & Ghahramani 2016
     concrete: Value  # before the last M-step
     m_step: Value  # after it
     deep_gp: Value

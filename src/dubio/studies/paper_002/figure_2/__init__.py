@@ -1,4 +1,4 @@
-"""Figure 2 of paper 002: CO2 extrapolated by dropout networks and a Gaussian process."""
+"""Gal & Ghahramani 2016, figure 2: CO2 extrapolated by dropout networks and a Gaussian process."""
 
 from dubio.studies.paper_002.curves import DEVIATIONS, SCALES
 from dubio.studies.paper_002.figure_2.claims import CLAIMS

@@ -1,4 +1,4 @@
-"""Figure 3 of paper 002: CO2 extrapolated by MC dropout with ten draws."""
+"""Gal & Ghahramani 2016, figure 3: CO2 extrapolated by MC dropout with ten draws."""
 
 from dataclasses import replace
 

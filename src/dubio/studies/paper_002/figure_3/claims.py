@@ -1,4 +1,4 @@
-"""What paper 002 says of its figure 3, and a rule that decides whether our rows agree."""
+"""What Gal & Ghahramani 2016 says of its figure 3."""
 
 from statistics import fmean
 

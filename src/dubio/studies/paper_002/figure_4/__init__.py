@@ -1,4 +1,4 @@
-"""Figure 4 of paper 002: a digit 1, turned, and the softmax of a dropout LeNet."""
+"""Gal & Ghahramani 2016, figure 4: a digit 1, turned, and the softmax of a dropout LeNet."""
 
 from dubio.studies.paper_002.figure_4.claims import CLAIMS
 from dubio.studies.paper_002.figure_4.computation import Config, backdrop, pieces, run

@@ -1,4 +1,4 @@
-"""What paper 002 says of its figure 4, and rules that decide whether our rows agree."""
+"""What Gal & Ghahramani 2016 says of its figure 4."""
 
 from statistics import fmean
 

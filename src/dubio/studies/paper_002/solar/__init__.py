@@ -1,4 +1,4 @@
-"""Solar irradiance, appendix D.1 of paper 002: five gaps interpolated."""
+"""Solar irradiance, Gal & Ghahramani 2016, appendix D.1: five gaps interpolated."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What the solar study is to show, and rules that decide whether our rows agree."""
+"""What the solar study is to show."""
 
 from dubio.studies.restarts import with_error
 from dubio.studies.rows import Rows

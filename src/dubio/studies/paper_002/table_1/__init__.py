@@ -1,4 +1,4 @@
-"""Table 1 of paper 002: MC dropout on UCI regression."""
+"""Gal & Ghahramani 2016, table 1: MC dropout on UCI regression."""
 
 from dubio.studies.paper_002.table_1.claims import CLAIMS
 from dubio.studies.paper_002.table_1.computation import Config, pieces, run

@@ -1,4 +1,4 @@
-"""What paper 002 says of its table 1, and rules that decide whether our rows agree."""
+"""What Gal & Ghahramani 2016 says of its table 1."""
 
 import math
 from collections.abc import Sequence

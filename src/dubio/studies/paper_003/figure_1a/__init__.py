@@ -1,4 +1,4 @@
-"""Figure 1a of paper 003: paths of coefficients on the amino acids (QSPR)."""
+"""Herlau et al. 2022, figure 1a: paths of coefficients on the amino acids (QSPR)."""
 
 from dubio.studies.paper_003.figure_1a.claims import CLAIMS
 from dubio.studies.paper_003.figure_1a.computation import Config, pieces, run

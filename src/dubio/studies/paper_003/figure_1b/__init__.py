@@ -1,4 +1,4 @@
-"""Figure 1b of paper 003: dropout and ridge regression when the model is misspecified."""
+"""Herlau et al. 2022, figure 1b: dropout and ridge regression when the model is misspecified."""
 
 from dubio.studies.paper_003.figure_1b.claims import CLAIMS
 from dubio.studies.paper_003.figure_1b.computation import Config, pieces, run

@@ -1,4 +1,4 @@
-"""Figure 2 of paper 003: opinions in Amazon reviews, with and without dropout."""
+"""Herlau et al. 2022, figure 2: opinions in Amazon reviews, with and without dropout."""
 
 from dubio.studies.paper_003.figure_2.claims import CLAIMS
 from dubio.studies.paper_003.figure_2.computation import Config, pieces, run

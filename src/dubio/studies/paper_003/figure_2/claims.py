@@ -1,4 +1,4 @@
-"""What paper 003 says of its figure 2, and rules that decide whether our rows agree."""
+"""What Herlau et al. 2022 says of its figure 2."""
 
 from statistics import fmean
 

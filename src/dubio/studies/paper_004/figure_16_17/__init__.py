@@ -1,4 +1,4 @@
-"""Figures 16 and 17 of paper 004: how trained weights are distributed, by method and prior."""
+"""Clark et al. 2022, figures 16 and 17: trained weights, by method and prior."""
 
 from dubio.studies.paper_004.deviations import DEVIATIONS
 from dubio.studies.paper_004.digits import PAPER, SMALL, SMOKE, NetworksByWidth

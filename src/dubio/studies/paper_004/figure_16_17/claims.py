@@ -1,4 +1,4 @@
-"""What paper 004 says of its figures 16 and 17, and rules that decide whether our rows agree."""
+"""What Clark et al. 2022 says of its figures 16 and 17."""
 
 from collections.abc import Callable
 from statistics import fmean

@@ -1,4 +1,4 @@
-"""Figure 18 of paper 004: test error on MNIST while networks learn."""
+"""Clark et al. 2022, figure 18: test error on MNIST while networks learn."""
 
 from dubio.studies.paper_004.deviations import DEVIATIONS
 from dubio.studies.paper_004.digits import PAPER, SMALL, SMOKE, NetworksByWidth

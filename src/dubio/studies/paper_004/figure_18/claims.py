@@ -1,4 +1,4 @@
-"""What paper 004 says of its figure 18, and rules that decide whether our rows agree."""
+"""What Clark et al. 2022 says of its figure 18."""
 
 from collections.abc import Callable, Sequence
 from statistics import fmean

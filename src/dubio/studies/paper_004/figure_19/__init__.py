@@ -1,4 +1,4 @@
-"""Figure 19 of paper 004: whether what networks are sure of comes true."""
+"""Clark et al. 2022, figure 19: whether what networks are sure of comes true."""
 
 from dubio.studies.paper_004.deviations import DEVIATIONS
 from dubio.studies.paper_004.digits import PAPER, SMALL, SMOKE

@@ -1,4 +1,4 @@
-"""Figures 20 and 21 of paper 004: how many weights a Bayesian network can do without."""
+"""Clark et al. 2022, figures 20 and 21: how many weights a Bayesian network can do without."""
 
 from dubio.studies.paper_004.deviations import DEVIATIONS
 from dubio.studies.paper_004.digits import PAPER, SMALL, SMOKE, NetworksByWidth

@@ -1,4 +1,4 @@
-"""What paper 004 says of pruning, and rules that decide whether our rows agree."""
+"""What Clark et al. 2022 says of pruning."""
 
 from statistics import fmean
 

@@ -96,7 +96,7 @@ def error_table(rows: Rows) -> Table:
         ],
         f"Of {cases:,} test images; an error without pruning has a standard error of {noise:.2f} "
         "points from their choice alone. ± is a standard error over restarts, if there are "
-        "several. Paper 004 draws its values: about 1.5 % up to 95 %.",
+        "several. Clark et al. 2022 draws its values: about 1.5 % up to 95 %.",
     )
 
 

@@ -1,4 +1,4 @@
-"""Figure 22 of paper 004: networks on images that were changed to deceive."""
+"""Clark et al. 2022, figure 22: networks on images that were changed to deceive."""
 
 from dubio.studies.paper_004.deviations import DEVIATIONS
 from dubio.studies.paper_004.digits import PAPER, SMALL, SMOKE

@@ -1,4 +1,4 @@
-"""What paper 004 says of adversarial images, and rules that decide whether our rows agree."""
+"""What Clark et al. 2022 says of adversarial images."""
 
 from statistics import fmean
 

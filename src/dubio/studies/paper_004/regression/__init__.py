@@ -1,4 +1,4 @@
-"""The regression of paper 004: figures 1 and 7 to 15, tables 1 and 2."""
+"""The regression of Clark et al. 2022: figures 1 and 7 to 15, tables 1 and 2."""
 
 from dubio.studies.paper_004.regression.claims import CLAIMS
 from dubio.studies.paper_004.regression.computation import Config, pieces, run

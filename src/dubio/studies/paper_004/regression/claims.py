@@ -1,4 +1,4 @@
-"""What paper 004 says of its regression, and rules that decide whether our rows agree."""
+"""What Clark et al. 2022 says of its regression."""
 
 from collections.abc import Mapping
 from statistics import fmean

@@ -1,4 +1,4 @@
-"""The curve of paper 004 (eq. 22), where it is observed and evaluated, and the paper's networks."""
+"""Clark et al. 2022, eq. 22: the curve, where it is observed and evaluated, and the networks."""
 
 import math
 

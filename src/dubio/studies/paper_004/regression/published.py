@@ -1,4 +1,4 @@
-"""What paper 004 says about its regression: where the curve was seen, and its numbers."""
+"""What Clark et al. 2022 says about its regression: where the curve was seen, and its numbers."""
 
 OBSERVED = (0.0, 0.5)
 EVALUATED = (-0.5, 1.5)  # three quarters of it are extrapolation

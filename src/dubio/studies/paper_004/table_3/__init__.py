@@ -1,4 +1,4 @@
-"""Table 3 of paper 004: how often Bayesian, dropout and plain networks err on MNIST."""
+"""Clark et al. 2022, table 3: how often Bayesian, dropout and plain networks err on MNIST."""
 
 from dubio.studies.paper_004.deviations import DEVIATIONS
 from dubio.studies.paper_004.digits import PAPER, SMALL, SMOKE

@@ -1,4 +1,4 @@
-"""What paper 004 says of its table 3, and rules that decide whether our rows agree."""
+"""What Clark et al. 2022 says of its table 3."""
 
 from functools import partial
 from statistics import fmean

@@ -1,4 +1,4 @@
-"""Table 3 of paper 004: test error in percent, by method and units of a hidden layer."""
+"""Clark et al. 2022, table 3: test error in percent, by method and units of a hidden layer."""
 
 AUTHORS = {
     "gaussian": {400: 1.31, 800: 1.19, 1200: 1.35},
