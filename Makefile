@@ -4,20 +4,24 @@ BIN := .venv/bin
 READY := .venv/.ready
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 
-.PHONY: setup demo test lint types imports unit bench picture clean
+.PHONY: setup demo report test lint types imports unit bench picture clean
 
 setup: $(READY)
 
 # torch goes in first and by its pin, so that nothing else chooses its build.
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml studies/pyproject.toml constraints.txt
 	@echo "Setting up .venv (torch is a large download the first time)"
 	@$(PYTHON) -m venv .venv
 	@$(PIP) install "$$(grep '^torch==' constraints.txt)"
-	@$(PIP) install --constraint constraints.txt --editable '.[dev]'
+	@$(PIP) install --constraint constraints.txt --editable '.[dev]' --editable ./studies
 	@touch $@
 
 demo: $(READY)
-	@$(BIN)/python -m dubio.demo --output demo.html
+	@$(BIN)/python -m dubio_studies.demo --output demo.html
+
+# Pages about all stored runs.
+report: $(READY)
+	@$(BIN)/dubio report
 
 test: lint types imports unit
 
@@ -40,8 +44,8 @@ bench: $(READY)
 
 # The picture in the README.
 picture: $(READY)
-	@$(BIN)/python -m dubio.demo --output demo.html --picture docs/images/regression.png
+	@$(BIN)/python -m dubio_studies.demo --output demo.html --picture docs/images/regression.png
 
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist demo.html
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist demo.html report
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

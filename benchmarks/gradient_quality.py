@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from dubio import ELBO, Masked
 from dubio.likelihoods import Categorical
 from dubio.masks import LearnableBernoulli
-from dubio.studies.paper_000.gradients import (
+from dubio_studies.boluki2020.gradients import (
     GROUPS,
     METHODS,
     Problem,

@@ -13,8 +13,8 @@ import torch
 from torch.optim import Adam
 
 import dubio
-from dubio.studies.mnist.training import wrong
-from dubio.studies.paper_004.digits import BAYESIAN, Method, Networks
+from dubio_studies.clark2022.digits import BAYESIAN, Method, Networks
+from dubio_studies.mnist.training import wrong
 
 TARGET = 15.0  # minutes for 100 epochs of the Gaussian prior with 400 units on two threads
 

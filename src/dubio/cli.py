@@ -1,4 +1,8 @@
-"""The command line: ``dubio list | run | report | evaluate | demo | data``.
+"""The command line: ``dubio evaluate | data``, and what other packages add.
+
+A package adds a command by an entry point of the group ``dubio.commands``: a function that takes
+the words behind the command and returns an exit code. The first line of its docstring is its help.
+`dubio-studies` adds ``list``, ``run``, ``report`` and ``demo``.
 
 Exit codes: 0 all is well, 1 something failed, 2 the command was wrong, 130 interrupted.
 """
@@ -9,17 +13,27 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 import dubio
-from dubio.studies import catalogue
-from dubio.studies.catalogue import FAMILIES, Entry, UnknownStudyError, find
-from dubio.studies.options import add_options, configure
-from dubio.studies.study import SCALES
 
-RESULTS = Path("results")
-EXTRAS = {"joblib", "matplotlib", "sklearn", "filelock", "threadpoolctl", "pooch"}
+EXTRAS = {
+    "filelock": "studies",
+    "joblib": "studies",
+    "matplotlib": "evaluate",
+    "pooch": "data",
+    "sklearn": "evaluate",
+    "threadpoolctl": "studies",
+}
+STUDIES = {
+    "list": "List every table and figure of the papers.",
+    "run": "Run a study, or go on with it.",
+    "report": "Write pages about all runs.",
+    "demo": "Train two small networks and write a page about what they do not know.",
+}
+"""What `dubio-studies` adds, for those who do not have it."""
 
 Command = Callable[[Sequence[str]], int]
 
@@ -32,9 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Do what the command line says; the result is the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        parser = root_parser()
-        command = parser.parse_args(words[:1]).command
-        return COMMANDS[command](words[1:])
+        known = bool(words) and words[0] in command_names()
+        name = words[0] if known else root_parser().parse_args(words[:1]).command
+        return load_command(name)(words[1:])
     except SystemExit as exit_:  # argparse has said why
         return exit_.code if isinstance(exit_.code, int) else 2
     except Failure as failure:
@@ -42,7 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except ImportError as error:
         if error.name in EXTRAS:
-            print(f"dubio: this needs {error.name}; pip install 'dubio[studies]'.", file=sys.stderr)
+            extra = EXTRAS[error.name]
+            print(f"dubio: this needs {error.name}; pip install 'dubio[{extra}]'.", file=sys.stderr)
         elif str(error).startswith("dubio."):  # the library has said which extra
             print(f"dubio: {error}", file=sys.stderr)
         else:
@@ -56,18 +71,39 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
 
 
+def load_command(name: str) -> Command:
+    """The function behind a command: our own, or of a package that adds it."""
+    if name in COMMANDS:
+        return COMMANDS[name]
+    for point in entry_points(group="dubio.commands", name=name):
+        command: Command = point.load()
+        return command
+
+    def missing(words: Sequence[str]) -> int:
+        raise Failure(f"'dubio {name}' comes with the studies; pip install 'dubio[studies]'.")
+
+    missing.__doc__ = f"{STUDIES[name]} [pip install 'dubio[studies]']"
+    return missing
+
+
+def command_names() -> list[str]:
+    """Of all commands, those of other packages last."""
+    added = [point.name for point in entry_points(group="dubio.commands")]
+    return list(dict.fromkeys([*COMMANDS, *STUDIES, *added]))
+
+
 def root_parser() -> argparse.ArgumentParser:
     """Knows the names of the commands; each of them parses the rest by itself."""
     parser = argparse.ArgumentParser(
         prog="dubio",
-        description="Networks that know what they do not know: regenerate every table and figure.",
-        epilog="'dubio COMMAND --help' tells more, as does 'dubio run STUDY --help'.",
+        description="Networks that know what they do not know.",
+        epilog="'dubio COMMAND --help' says more.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"dubio {dubio.__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name, command in COMMANDS.items():
-        summary = (command.__doc__ or "").partition("\n")[0]
+    for name in command_names():
+        summary = (load_command(name).__doc__ or "").partition("\n")[0]
         commands.add_parser(name, help=summary, add_help=False, prefix_chars="\0")
     return parser
 
@@ -78,114 +114,6 @@ def subparser(command: Command, name: str, **options: Any) -> argparse.ArgumentP
     return argparse.ArgumentParser(
         prog=f"dubio {name}", description=description, allow_abbrev=False, **options
     )
-
-
-def list_studies(words: Sequence[str]) -> int:
-    """List every table and figure of the papers: what there is, scales and cost."""
-    parser = subparser(list_studies, "list")
-    parser.add_argument("--json", action="store_true", help="as JSON, for scripts")
-    if parser.parse_args(words).json:
-        print_json([entry.as_dict() for entry in catalogue.ENTRIES])
-        return 0
-    width = max(len(entry.id) for entry in catalogue.ENTRIES)
-    indent = f"  {'':<{width}}  {'':<11}  "
-    for family, title in FAMILIES.items():
-        print(f"\n{family}  {title}")
-        for entry in catalogue.ENTRIES:
-            if entry.family == family:
-                print(f"  {entry.id:<{width}}  {entry.status:<11}  {entry.title}")
-                print(f"{indent}{', '.join(entry.covers)}: {entry.about}")
-                if entry.cost:
-                    cost = ", ".join(f"{scale} {entry.cost[scale]}" for scale in SCALES)
-                    print(f"{indent}takes about: {cost}")
-    print("\n'dubio run STUDY' runs one, 'dubio report' makes pages of all that was run.")
-    return 0
-
-
-def run_study(words: Sequence[str]) -> int:
-    """Run a study, or go on with it: finished pieces are never computed again."""
-    parser = subparser(run_study, "run", usage="dubio run STUDY [options]")
-    add = parser.add_argument
-    add("study", metavar="STUDY", help="such as 000/figure-1; see 'dubio list'")
-    scales = "smoke: seconds; small: minutes on two cores; paper: the full protocol [small]"
-    add("--scale", choices=SCALES, default="small", help=scales)
-    add("--jobs", type=positive, default=1, metavar="N", help="processes [1]")
-    add("--seed", type=natural, default=0, metavar="N", help="of all noise [0]")
-    engines = "local, dask, ray (on this machine), dask=ADDRESS or ray=ADDRESS [local]"
-    add("--engine", default="local", metavar="ENGINE", help=engines)
-    add("--output", type=Path, default=RESULTS, metavar="DIR", help=f"for the rows [{RESULTS}]")
-    add("--json", action="store_true", help="say what was done as JSON")
-    entry = entry_of(words, parser)
-    study = entry.load() if entry else None
-    if study is not None:
-        add_options(parser, study.scales)
-    options = parser.parse_args(words)
-    assert study is not None  # else parse_args has shown help or an error
-
-    from dubio.studies.engine import Engine, EngineError
-    from dubio.studies.running import PiecesFailed, run
-    from dubio.studies.store import StoreError
-
-    try:
-        config = configure(study.scales[options.scale], options)
-        engine = Engine.parse(options.engine)
-    except ValueError as error:
-        parser.error(str(error))
-    where = {"root": options.output, "engine": engine, "jobs": options.jobs}
-    try:
-        done = run(study, options.scale, config, seed=options.seed, **where)
-    except (StoreError, EngineError, PiecesFailed) as error:
-        raise Failure(error) from error
-    if options.json:
-        counts = {"rows": len(done.rows), "computed": done.computed, "stored": done.stored}
-        print(json.dumps({"study": study.id, "folder": str(done.folder), **counts}))
-    else:
-        print(
-            f"{study.id}: {len(done.rows)} rows in {done.folder} "
-            f"({done.computed} pieces computed, {done.stored} were stored)"
-        )
-    return 0
-
-
-def entry_of(words: Sequence[str], parser: argparse.ArgumentParser) -> Entry | None:
-    """The study that is asked for; it comes first, since its options depend on it."""
-    if not words or words[0].startswith("-"):
-        if not {"-h", "--help"} & set(words):
-            parser.error("expected a study first, such as 'dubio run 000/figure-1'.")
-        return None
-    try:
-        entry = find(words[0])
-        if entry.status == "planned":
-            entry.load()
-    except UnknownStudyError as error:
-        parser.error(str(error))
-    return entry
-
-
-def write_report(words: Sequence[str]) -> int:
-    """Write a site of pages about all runs, from their stored rows alone."""
-    parser = subparser(write_report, "report")
-    add = parser.add_argument
-    add("--rows", type=Path, default=RESULTS, metavar="DIR", help=f"the runs [{RESULTS}]")
-    pages = "for the pages ['report' in that of the runs]"
-    add("--output", type=Path, metavar="DIR", help=pages)
-    add("--json", action="store_true", help="the verdicts as JSON")
-    options = parser.parse_args(words)
-
-    from dubio.studies.report.site import write_site
-    from dubio.studies.store import StoreError
-
-    try:
-        site = write_site(options.rows, options.output or options.rows / "report")
-    except StoreError as error:
-        raise Failure(error) from error
-    if options.json:
-        print_json(site.as_dict())
-    else:
-        print(f"open {site.index.resolve().as_uri()}")
-    for problem in site.problems:
-        print(f"dubio: {problem}", file=sys.stderr)
-    return 1 if site.problems else 0
 
 
 def evaluate_network(words: Sequence[str]) -> int:
@@ -251,14 +179,6 @@ def evaluate_network(words: Sequence[str]) -> int:
     return 0
 
 
-def show_demo(words: Sequence[str]) -> int:
-    """Train two small networks and write a page about what they do not know."""
-    from dubio.demo.__main__ import main as demo
-
-    demo(words, prog="dubio demo")
-    return 0
-
-
 def show_data(words: Sequence[str]) -> int:
     """List the data sets: what is there, where it comes from, how to get the rest."""
     parser = subparser(show_data, "data")
@@ -293,11 +213,4 @@ def natural(text: str, least: int = 0) -> int:
     return number
 
 
-COMMANDS: dict[str, Command] = {
-    "list": list_studies,
-    "run": run_study,
-    "report": write_report,
-    "evaluate": evaluate_network,
-    "demo": show_demo,
-    "data": show_data,
-}
+COMMANDS: dict[str, Command] = {"evaluate": evaluate_network, "data": show_data}

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import torch
 
-from dubio.demo import answers, page, train
-from dubio.demo.figures import draw_band
 from dubio.report import ink
+from dubio_studies.demo import answers, page, train
+from dubio_studies.demo.figures import draw_band
 
 
 @dataclass(frozen=True, repr=False)
@@ -110,7 +110,7 @@ def test_the_command_line(tmp_path: Path) -> None:
     output = tmp_path / "page.html"
     finished = subprocess.run(
         [
-            *(sys.executable, "-W", "error", "-m", "dubio.demo", "--output", str(output)),
+            *(sys.executable, "-W", "error", "-m", "dubio_studies.demo", "--output", str(output)),
             *("--steps", "20", "--epochs", "1"),
         ],
         capture_output=True,

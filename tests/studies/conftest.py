@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import practice
-from dubio.studies import catalogue
+from dubio_studies import catalogue
 
 
 @pytest.fixture(autouse=True)

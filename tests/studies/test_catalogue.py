@@ -8,27 +8,56 @@ import pytest
 
 import practice
 from dubio.data.inventory import DATASETS
-from dubio.studies import catalogue
-from dubio.studies.catalogue import ENTRIES, FAMILIES, Entry
-from dubio.studies.options import explanations
-from dubio.studies.report.pages import study_page
-from dubio.studies.report.results import choose
-from dubio.studies.running import run
-from dubio.studies.study import SCALES
+from dubio_studies import catalogue
+from dubio_studies.catalogue import ENTRIES, FAMILIES, Entry
+from dubio_studies.framework.options import explanations
+from dubio_studies.framework.running import run
+from dubio_studies.framework.study import SCALES
+from dubio_studies.report.pages import study_page
+from dubio_studies.report.results import choose, runs_of
 
-FIGURES_AND_TABLES = {"000": (2, 2), "001": (11, 4), "002": (6, 1), "003": (2, 0), "004": (27, 3)}
+FIGURES_AND_TABLES = {
+    "boluki2020": (2, 2),
+    "gal2017": (11, 4),
+    "gal2016": (6, 1),
+    "herlau2022": (2, 0),
+    "clark2022": (27, 3),
+}
 IMPLEMENTED = [entry for entry in ENTRIES if entry.status == "implemented"]
 NAMED_ELSEWHERE = {
-    *("000/figure-1", "001/figure-1", "001/tables-3-4", "001/mnist", "002/figure-2"),
-    *("002/figure-3", "002/solar", "002/table-1", "002/figure-4", "003/figure-1a"),
-    *("003/figure-1b", "003/figure-2", "004/regression", "004/table-3", "004/figure-16-17"),
-    *("004/figure-18", "004/figure-19", "004/figure-20-21", "004/figure-22"),
+    *(
+        "boluki2020/figure-1",
+        "gal2017/figure-1",
+        "gal2017/tables-3-4",
+        "gal2017/mnist",
+        "gal2016/figure-2",
+    ),
+    *(
+        "gal2016/figure-3",
+        "gal2016/solar",
+        "gal2016/table-1",
+        "gal2016/figure-4",
+        "herlau2022/figure-1a",
+    ),
+    *(
+        "herlau2022/figure-1b",
+        "herlau2022/figure-2",
+        "clark2022/regression",
+        "clark2022/table-3",
+        "clark2022/figure-16-17",
+    ),
+    *(
+        "clark2022/figure-18",
+        "clark2022/figure-19",
+        "clark2022/figure-20-21",
+        "clark2022/figure-22",
+    ),
 }
 
 
 @pytest.mark.parametrize("paper", FIGURES_AND_TABLES)
 def test_every_table_and_figure_is_there_once(paper: str) -> None:
-    covered = [item for e in ENTRIES if e.paper == paper for item in e.covers]
+    covered = [item for e in ENTRIES if e.family == paper for item in e.card.covers]
     assert max(Counter(covered).values()) == 1
     numbers = {re.sub(r"[ab]$", "", item) for item in covered if not item.startswith("appendix")}
     figures, tables = FIGURES_AND_TABLES[paper]
@@ -46,32 +75,35 @@ def test_ids_are_unique_and_belong_to_a_family() -> None:
 @pytest.mark.parametrize("entry", IMPLEMENTED, ids=lambda entry: entry.id)
 def test_smoke(entry: Entry, tmp_path: Path) -> None:
     """From config to page; a second run computes nothing; settings are documented."""
-    for name in entry.data:
+    for name in entry.card.data:
         if DATASETS[name].here() is None:
             pytest.skip(f"{name}: not here, neither in DUBIO_DATA nor in the cache")
     study = entry.load()
     assert study.id == entry.id
-    assert tuple(study.scales) == SCALES == tuple(entry.cost)
-    assert explanations(type(study.scales["small"]))
-    config = study.scales["smoke"]
+    computation = study.computation
+    assert tuple(computation.scales) == SCALES == tuple(entry.card.cost)
+    assert explanations(type(computation.scales["small"]))
+    config = computation.scales["smoke"]
     first = run(study, "smoke", config, root=tmp_path)
-    assert first.computed == len(study.pieces(config))
+    assert first.computed == len(computation.pieces(config))
     assert run(study, "smoke", config, root=tmp_path).computed == 0
     problems: list[str] = []
-    shown = choose(entry, tmp_path, problems)
-    assert shown is not None
+    result = choose(entry, study, runs_of(entry, tmp_path), problems)
     assert not problems
-    assert shown.findings
-    page = study_page(entry, shown)
+    assert result.shown is not None
+    assert {ruling.verdict for ruling in result.shown.rulings} == {"undecided"}
+    page = study_page(result, result.shown)
     assert "$" not in page
-    for claim in study.claims:
+    for claim in study.page.claims:
         assert claim.rule
     assert page.count('role="img"') == page.count("<svg")
 
 
 def test_near_names_are_offered() -> None:
-    with pytest.raises(catalogue.UnknownStudyError, match="did you mean 000/figure-1"):
-        catalogue.find("000/figur-1")
+    with pytest.raises(catalogue.UnknownStudyError, match="did you mean boluki2020/figure-1"):
+        catalogue.find("boluki2020/figur-1")
+    with pytest.raises(catalogue.UnknownStudyError, match="now called gal2016/table-1"):
+        catalogue.find("002/table-1")
     with pytest.raises(catalogue.UnknownStudyError, match="dubio list"):
         catalogue.find("~~~~~~")
     assert catalogue.find(practice.ID) is practice.ENTRY

@@ -9,7 +9,7 @@ import pytest
 
 import practice
 from dubio import cli, data
-from dubio.demo import __main__ as demo
+from dubio_studies.demo import __main__ as demo
 
 
 def refuse(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
@@ -27,18 +27,18 @@ def test_list_for_scripts(capsys: pytest.CaptureFixture[str]) -> None:
     for entry in entries:
         assert {"id", "family", "paper", "title", "status", "scales"} <= set(entry)
         assert entry["id"].startswith(entry["family"] + "/")
-        assert entry["paper"] == (None if entry["family"] == "uncertainty" else entry["family"])
+        assert (entry["paper"] is None) == (entry["family"] == "uncertainty")
         assert entry["status"] in ("implemented", "planned")
         wanted = ["smoke", "small", "paper"] if entry["status"] == "implemented" else []
         assert entry["scales"] == wanted
     by_id = {entry["id"]: entry for entry in entries}
-    assert by_id["000/figure-1"]["status"] == "implemented"
+    assert by_id["boluki2020/figure-1"]["status"] == "implemented"
 
 
 def test_list_for_readers(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["list"]) == 0
     text = capsys.readouterr().out
-    for word in ("000/figure-1", "004/table-3", "planned", "takes about"):
+    for word in ("boluki2020/figure-1", "clark2022/table-3", "planned", "takes about"):
         assert word in text
 
 
@@ -49,8 +49,10 @@ def test_list_for_readers(capsys: pytest.CaptureFixture[str]) -> None:
         (["dance"], "invalid choice"),
         (["run"], "expected a study first"),
         (["run", "--scale", "small"], "expected a study first"),
-        (["run", "000/figur-1"], "did you mean 000/figure-1"),
-        (["run", "000/table-2"], "planned"),
+        (["run", "boluki2020/figur-1"], "did you mean boluki2020/figure-1"),
+        (["run", "002/table-1"], "the study is now called gal2016/table-1"),
+        (["report", "000/figure-1"], "the study is now called boluki2020/figure-1"),
+        (["run", "boluki2020/table-2"], "planned"),
         (["run", practice.ID, "--scale", "huge"], "invalid choice: 'huge'"),
         (["run", practice.ID, "--jobs", "0"], "expected a whole number from 1, got '0'"),
         (["run", practice.ID, "--seed", "-1"], "expected a whole number from 0"),
@@ -100,7 +102,7 @@ def test_a_missing_extra_is_named(
     monkeypatch.setitem(sys.modules, "ray", None)
     words = ["run", practice.ID, "--output", str(tmp_path), "--engine", "ray"]
     assert cli.main(words) == 1
-    assert "pip install 'dubio[ray]'" in capsys.readouterr().err
+    assert "pip install 'dubio-studies[ray]'" in capsys.readouterr().err
 
 
 def test_data(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -138,4 +140,4 @@ def test_as_a_module_and_light_to_import() -> None:
         [sys.executable, "-W", "error", "-c", check], capture_output=True, text=True
     )
     assert finished.returncode == 0, finished.stderr
-    assert json.loads(finished.stdout)[0]["id"] == "000/figure-1"
+    assert json.loads(finished.stdout)[0]["id"] == "boluki2020/figure-1"

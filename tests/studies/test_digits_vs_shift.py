@@ -12,11 +12,12 @@ from torch.nn import functional as F
 
 import dubio
 from dubio.masks import Bernoulli, Concrete, LearnableBernoulli, Mask
-from dubio.studies.rows import Rows
-from dubio.studies.study import Plot, Seed
-from dubio.studies.uncertainty.digits_vs_shift import STUDY, computation
-from dubio.studies.uncertainty.digits_vs_shift.claims import CLAIMS, NAMES
-from dubio.studies.uncertainty.digits_vs_shift.computation import (
+from dubio.report.exhibits import Plot
+from dubio_studies.framework.rows import Rows
+from dubio_studies.framework.study import Seed
+from dubio_studies.uncertainty.digits_vs_shift import computation
+from dubio_studies.uncertainty.digits_vs_shift.claims import CLAIMS, NAMES
+from dubio_studies.uncertainty.digits_vs_shift.computation import (
     Config,
     Method,
     Predictor,
@@ -25,7 +26,9 @@ from dubio.studies.uncertainty.digits_vs_shift.computation import (
     pieces,
     run,
 )
-from dubio.studies.uncertainty.digits_vs_shift.images import load
+from dubio_studies.uncertainty.digits_vs_shift.images import load
+from dubio_studies.uncertainty.digits_vs_shift.page import PAGE
+from verdicts import said
 
 TINY = Config(
     source="digits", restarts=1, images=300, test_images=120, width=8, epochs=2, draws=3, members=2
@@ -117,7 +120,7 @@ def test_a_run_without_data_sets_has_everything_and_repeats(rows: Rows) -> None:
     assert rows.distinct("method") == list(get_args(Method))
     for claim in CLAIMS:
         assert claim.judge(rows).ours
-    for exhibit in STUDY.exhibits(rows):
+    for exhibit in PAGE.exhibits(rows):
         if isinstance(exhibit, Plot):
             assert exhibit.draw(exhibit.wide)
         else:
@@ -161,8 +164,8 @@ def made_up(**better: float) -> Rows:
     ],
 )
 def test_rules_can_fail(change: dict[str, float], failing: set[int]) -> None:
-    verdicts = [claim.judge(made_up(**change)).verdict for claim in CLAIMS]
-    assert {k for k, verdict in enumerate(verdicts) if verdict == "worse"} == failing
+    verdicts = [said(claim.judge(made_up(**change))) for claim in CLAIMS]
+    assert {k for k, verdict in enumerate(verdicts) if verdict == "fails"} == failing
 
 
 def test_what_cannot_be_computed_is_refused() -> None:

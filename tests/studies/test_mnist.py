@@ -8,9 +8,9 @@ from torch import nn
 
 import dubio
 from dubio.masks import Concrete
-from dubio.studies.mnist.images import AVAILABLE, CLASSES, PIXELS, Digits, Scaled, load
-from dubio.studies.mnist.training import REVISION, Training, trained
-from dubio.studies.recipe import digest
+from dubio_studies.framework.recipe import digest
+from dubio_studies.mnist.images import AVAILABLE, CLASSES, PIXELS, Digits, Scaled, load
+from dubio_studies.mnist.training import REVISION, Training, trained
 
 
 @pytest.fixture(scope="module")

@@ -13,10 +13,10 @@ import pytest
 
 import practice
 from dubio import cli
-from dubio.studies import catalogue
-from dubio.studies.rows import Rows
-from dubio.studies.running import run
-from dubio.studies.study import Claim, Finding
+from dubio_studies import catalogue
+from dubio_studies.framework.claims import Claim, Finding
+from dubio_studies.framework.rows import Rows
+from dubio_studies.framework.running import run
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 VOID = {"meta", "link", "br", "img", "hr", "input", "use", "path", "rect", "line", "stop"}
@@ -54,22 +54,27 @@ class Page(HTMLParser):
             assert self._open.pop() == tag
 
 
+def report(root: Path) -> list[str]:
+    """The command that writes the pages beside the rows."""
+    return ["report", "--rows", str(root), "--output", str(root / "report")]
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The report of smoke runs of the first study and of the practice study."""
     root = tmp_path_factory.mktemp("results")
-    figure = catalogue.find("000/figure-1").load()
+    figure = catalogue.find("boluki2020/figure-1").load()
     for study in (figure, practice.STUDY):
-        run(study, "smoke", study.scales["smoke"], root=root)
+        run(study, "smoke", study.computation.scales["smoke"], root=root)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(catalogue, "ENTRIES", [*catalogue.ENTRIES, practice.ENTRY])
-        assert cli.main(["report", "--rows", str(root)]) == 0
+        assert cli.main(report(root)) == 0
     return root / "report"
 
 
 def test_pages_are_whole_and_need_nothing_else(site: Path) -> None:
     names = {path.name for path in site.iterdir()}
-    assert names == {"index.html", "000-figure-1.html", "000-practice.html"}
+    assert names == {"index.html", "boluki2020-figure-1.html", "gal2016-practice.html"}
     for path in site.iterdir():
         text = path.read_text(encoding="utf-8")
         page = Page(text)
@@ -88,19 +93,19 @@ def test_the_overview_shows_every_entry(site: Path) -> None:
     for entry in catalogue.ENTRIES:
         assert entry.id.replace("/", "-") in page.ids
         assert entry.id in text
-    for word in ("planned", "reproduces", "scale: smoke"):
+    for word in ("planned", "undecided", "scale: smoke"):
         assert word in text
 
 
 def test_a_study_page_tells_claim_command_scale_and_deviations(site: Path) -> None:
-    text = (site / "000-figure-1.html").read_text(encoding="utf-8")
-    study = catalogue.find("000/figure-1").load()
-    assert "dubio run 000/figure-1 --scale smoke --seed 0" in text
+    text = (site / "boluki2020-figure-1.html").read_text(encoding="utf-8")
+    study = catalogue.find("boluki2020/figure-1").load()
+    assert "dubio run boluki2020/figure-1 --scale smoke --seed 0" in text
     assert "samples: 20 instead of 200" in text
     for part in ("has no bias", "panels (a) to (f)", "not public", "scale: smoke", "torch 2."):
         assert part in text
-    assert text.count('class="claim ') == len(study.claims)
-    practice_page = (site / "000-practice.html").read_text(encoding="utf-8")
+    assert text.count('class="claim ') == len(study.page.claims)
+    practice_page = (site / "gal2016-practice.html").read_text(encoding="utf-8")
     assert "Dice &lt;roll&gt;." in practice_page
     assert "Dice &lt;&amp;&gt;" in practice_page
     assert "<td><b>2</b></td>" in practice_page
@@ -113,14 +118,14 @@ def test_verdicts_for_scripts(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert cli.main([*words, "--size", "2"]) == 0
     assert cli.main(words) == 0
     capsys.readouterr()
-    assert cli.main(["report", "--rows", str(tmp_path), "--json"]) == 0
+    assert cli.main([*report(tmp_path), "--json"]) == 0
     studies = {s["id"]: s for s in json.loads(capsys.readouterr().out)["studies"]}
-    assert studies["000/figure-1"]["status"] == "not run"
-    assert studies["004/figure-23-27"]["status"] == "planned"
-    assert studies[practice.ID]["status"] == "reproduces"
+    assert studies["boluki2020/figure-1"]["status"] == "not run"
+    assert studies["clark2022/figure-23-27"]["status"] == "planned"
+    assert studies[practice.ID]["status"] == "holds"
     # the largest scale, as it comes
     assert studies[practice.ID]["command"] == f"dubio run {practice.ID} --scale small --seed 0"
-    page = (tmp_path / "report" / "000-practice.html").read_text(encoding="utf-8")
+    page = (tmp_path / "report" / "gal2016-practice.html").read_text(encoding="utf-8")
     for other in ("--scale smoke --seed 0", "--seed 3", "--size 2"):
         assert other in page
 
@@ -131,7 +136,7 @@ def test_damaged_rows_are_named_and_the_rest_is_shown(
     assert cli.main(["run", practice.ID, "--output", str(tmp_path)]) == 0
     (rows,) = tmp_path.rglob("rows.jsonl")
     rows.write_text("garbage\n")
-    assert cli.main(["report", "--rows", str(tmp_path)]) == 1
+    assert cli.main(report(tmp_path)) == 1
     assert str(rows) in capsys.readouterr().err
     assert rows.read_text() == "garbage\n"  # a report changes nothing
     assert (tmp_path / "report" / "index.html").exists()
@@ -144,31 +149,31 @@ def test_rows_that_do_not_fit_cost_their_own_page_alone(
     monkeypatch: pytest.MonkeyPatch,
     part: str,
 ) -> None:
-    for study in (catalogue.find("000/figure-1").load(), practice.STUDY):
-        run(study, "smoke", study.scales["smoke"], root=tmp_path)
+    for study in (catalogue.find("boluki2020/figure-1").load(), practice.STUDY):
+        run(study, "smoke", study.computation.scales["smoke"], root=tmp_path)
 
     def fails(rows: Rows) -> Finding:
         raise KeyError("a method that is new")
 
     changes = {"exhibits": fails, "claims": [Claim("", "", "", fails)]}
-    changed = dataclasses.replace(practice.STUDY, **{part: changes[part]})
-    monkeypatch.setattr(practice, "STUDY", changed)
-    assert cli.main(["report", "--rows", str(tmp_path)]) == 1
+    changed = dataclasses.replace(practice.STUDY.page, **{part: changes[part]})
+    monkeypatch.setattr(practice.page, "PAGE", changed)
+    assert cli.main(report(tmp_path)) == 1
     message = capsys.readouterr().err
     assert f"{practice.ID}: its rows do not fit its code" in message
     assert "a method that is new" in message
     names = {path.name for path in (tmp_path / "report").iterdir()}
-    assert names == {"index.html", "000-figure-1.html"}
+    assert names == {"index.html", "boluki2020-figure-1.html"}
 
 
 def test_a_report_of_nothing(tmp_path: Path) -> None:
-    assert cli.main(["report", "--rows", str(tmp_path / "none")]) == 0
+    assert cli.main(report(tmp_path / "none")) == 0
     assert "not run" in (tmp_path / "none" / "report" / "index.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
 @pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("name", ["index.html", "000-figure-1.html"])
+@pytest.mark.parametrize("name", ["index.html", "boluki2020-figure-1.html"])
 def test_in_a_browser(name: str, width: int, site: Path, tmp_path: Path) -> None:
     """No message on the console, nothing wider than the screen, drawings with an area."""
     probe = tmp_path / "probe.html"

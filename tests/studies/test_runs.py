@@ -18,11 +18,12 @@ import torch
 
 import practice
 from dubio import cli
-from dubio.studies import catalogue, store
-from dubio.studies.engine import Engine
-from dubio.studies.recipe import Recipe, piece_key
-from dubio.studies.running import PiecesFailed, Run, run
-from dubio.studies.store import Store, StoreError, read_rows
+from dubio_studies import catalogue
+from dubio_studies.framework import store
+from dubio_studies.framework.engine import Engine
+from dubio_studies.framework.recipe import Recipe, piece_key
+from dubio_studies.framework.running import PiecesFailed, Run, run
+from dubio_studies.framework.store import Store, StoreError, read_rows
 
 SMALL = practice.Config()
 
@@ -115,7 +116,9 @@ def test_killed_ten_times_at_random_moments(
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["practice", "dubio.studies.running", "joblib", "filelock"])
+    context.set_forkserver_preload(
+        ["practice", "dubio_studies.framework.running", "joblib", "filelock"]
+    )
     log = tmp_path / "log"
     log.touch()
     config = practice.Config(size=100, pause=0.02, log=str(log))
@@ -320,9 +323,10 @@ def test_interrupted_runs_are_clean(
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), [1], torch.tensor(1.0)])
 def test_values_that_are_no_numbers_are_refused(value: object, tmp_path: Path) -> None:
-    study = dataclasses.replace(
-        practice.STUDY, run=lambda config, piece, seed: [{"metric": "m", "value": value}]
+    computation = dataclasses.replace(
+        practice.STUDY.computation, run=lambda *_: [{"metric": "m", "value": value}]
     )
+    study = dataclasses.replace(practice.STUDY, computation=computation)
     with pytest.raises(PiecesFailed, match="finite number"):
         run(study, "small", SMALL, root=tmp_path)
 

@@ -9,16 +9,9 @@ from torch import nn
 
 import dubio
 from dubio.data import DataError, uci
-from dubio.studies.paper_001.tables_3_4 import STUDY as CONCRETE
-from dubio.studies.paper_001.tables_3_4.computation import Candidate, Penalised, objective
-from dubio.studies.paper_002.table_1 import STUDY as DROPOUT
-from dubio.studies.paper_002.table_1.claims import (
-    beats_others,
-    clean_is_as_good,
-    is_capped,
-    reproduces_dropout,
-)
-from dubio.studies.paper_002.table_1.computation import (
+from dubio_studies.framework.claims import Finding
+from dubio_studies.framework.rows import Row, Rows
+from dubio_studies.gal2016.table_1.computation import (
     CONSTANTS,
     DROPS,
     Config,
@@ -26,11 +19,19 @@ from dubio.studies.paper_002.table_1.computation import (
     members,
     pieces,
 )
-from dubio.studies.paper_002.table_1.published import LOG_LIKELIHOOD, RMSE
-from dubio.studies.rows import Row, Rows
-from dubio.studies.study import Finding
-from dubio.studies.uci.splits import Splits, tuned_precisions, with_precisions
-from dubio.studies.uci.tables import TABLES, Value
+from dubio_studies.gal2016.table_1.page import (
+    PAGE,
+    beats_others,
+    clean_is_as_good,
+    is_capped,
+    reproduces_dropout,
+)
+from dubio_studies.gal2016.table_1.published import LOG_LIKELIHOOD, RMSE
+from dubio_studies.gal2017.tables_3_4.computation import COMPUTATION as CONCRETE
+from dubio_studies.gal2017.tables_3_4.computation import Candidate, Penalised, objective
+from dubio_studies.uci.splits import Splits, tuned_precisions, with_precisions
+from dubio_studies.uci.tables import TABLES, Value
+from verdicts import said
 
 
 @pytest.fixture(scope="module")
@@ -132,23 +133,23 @@ def made_rows(gain: float) -> Iterator[Row]:
                 yield {**row, "metric": "length scale", "value": 0.01}
 
 
-@pytest.mark.parametrize(("gain", "verdicts"), [(0.0, "rw"), (1.0, "bb"), (-1.0, "ww")])
+@pytest.mark.parametrize(("gain", "verdicts"), [(0.0, "af"), (1.0, "bb"), (-1.0, "ff")])
 def test_verdicts_follow_the_rows(gain: float, verdicts: str) -> None:
     rows = Rows(list(made_rows(gain)))
-    found = [judge(rows).verdict for judge in (reproduces_dropout, clean_is_as_good)]
+    found = [said(judge(rows)) for judge in (reproduces_dropout, clean_is_as_good)]
     assert "".join(verdict[0] for verdict in found) == verdicts
-    assert is_capped(rows).verdict == "reproduces"
-    assert DROPOUT.exhibits(rows)
+    assert said(is_capped(rows)) == "agrees"
+    assert PAGE.exhibits(rows)
 
 
 @pytest.mark.parametrize("judge", [reproduces_dropout, beats_others, is_capped, clean_is_as_good])
 def test_a_claim_about_tables_that_were_not_run_is_not_met(judge: Callable[..., Finding]) -> None:
     rows = list(made_rows(1.0))
-    assert judge(Rows(rows)).verdict != "worse"
+    assert said(judge(Rows(rows))) != "fails"
     finding = judge(Rows([row for row in rows if row["table"] != "naval"]))
-    assert finding.verdict == "worse"
+    assert said(finding) == "fails"
     assert "not all was run: naval missing" in finding.ours
-    assert judge(Rows([])).verdict == "worse"
+    assert said(judge(Rows([]))) == "fails"
 
 
 def test_the_grid_bounds_nothing_where_its_largest_precision_was_not_chosen() -> None:
@@ -159,13 +160,13 @@ def test_the_grid_bounds_nothing_where_its_largest_precision_was_not_chosen() ->
         for row in made_rows(0.0)
     ]
     finding = is_capped(Rows(rows))
-    assert finding.verdict == "worse"
+    assert said(finding) == "fails"
     assert "energy 0% of splits" in finding.ours
 
 
 def test_ties_with_other_methods_are_not_losses() -> None:
     """PBP's column itself: behind nothing, ahead of nothing."""
-    assert beats_others(Rows(list(made_rows(-1.0)))).verdict == "worse"
+    assert said(beats_others(Rows(list(made_rows(-1.0))))) == "fails"
     rows = [
         {**row, "value": published[str(row["table"])].pbp.mean - 0.004}
         for row in made_rows(0.0)
@@ -173,7 +174,7 @@ def test_ties_with_other_methods_are_not_losses() -> None:
         if row["metric"] == metric
     ]
     finding = beats_others(Rows(rows))
-    assert finding.verdict == "reproduces"
+    assert said(finding) == "agrees"
     assert "behind one of them: none" in finding.ours
 
 
@@ -188,4 +189,3 @@ def test_values() -> None:
     assert Value.of([]) is None
     assert Value.of([1.0, 3.0]) == (2.0, 1.0)
     assert Value(1.0, 0.3).margin(Value(2.0, 0.4)) == pytest.approx(1.005)
-    assert CONCRETE.id == "001/tables-3-4"

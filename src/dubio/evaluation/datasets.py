@@ -117,15 +117,15 @@ def _tensor(array: np.ndarray[Any, Any]) -> Tensor:
 
 def _digits(name: str, part: str) -> Data:
     """500 to train on, 300 to validate, 997 to test: few to train on, so that doubt has reason."""
-    from dubio.demo.train import split_digits
+    from sklearn.datasets import load_digits
 
-    digits = split_digits(train_size=800)
-    x, y = {
-        "train": (digits.train_images[:500], digits.train_labels[:500]),
-        "validation": (digits.train_images[500:], digits.train_labels[500:]),
-        "test": (digits.test_images, digits.test_labels),
-    }[part]
-    return Data(name, x, y, f"digits of scikit-learn, {part}")
+    bundle = load_digits()
+    images = torch.tensor(bundle.images, dtype=torch.float32).unsqueeze(1) / 16  # (N, 1, 8, 8)
+    order = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))
+    train, validation, test = order.split((500, 300, len(order) - 800))
+    rows = {"train": train, "validation": validation, "test": test}[part]
+    labels = torch.tensor(bundle.target)
+    return Data(name, images[rows], labels[rows], f"digits of scikit-learn, {part}")
 
 
 def _images(name: str, part: str) -> Data:

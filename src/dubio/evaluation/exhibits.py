@@ -7,7 +7,7 @@ from functools import partial
 from dubio.evaluation.evaluate import Evaluation
 from dubio.evaluation.scores import MEASURES, LabelScores, NumberScores
 from dubio.metrics import plots
-from dubio.studies.study import Plot, Table
+from dubio.report.exhibits import Plot, Table
 
 PHONE = (5.0, 4.6)
 

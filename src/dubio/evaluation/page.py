@@ -16,9 +16,9 @@ from dubio.data.files import digest
 from dubio.evaluation.errors import EvaluationError
 from dubio.evaluation.evaluate import Evaluation
 from dubio.evaluation.exhibits import plots_of, table_of, title_of
+from dubio.report.html import document, plot_html, settings_html, table_html
 from dubio.report.ink import to_png
 from dubio.report.tables import table
-from dubio.studies.report.pages import document, plot_html, table_html
 
 
 def prepare(output: Path) -> None:
@@ -80,10 +80,7 @@ def page_of(evaluation: Evaluation, settings: Mapping[str, str], command: str) -
             table=table_html(table_of(evaluation)),
             plots="".join(plot_html(plot, "evaluation") for plot in plots_of(evaluation)),
             command=escape(command),
-            settings="".join(
-                f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>"
-                for name, value in settings.items()
-            ),
+            settings=settings_html(settings),
             versions=", ".join(f"{name} {number}" for name, number in versions().items()),
         ),
     )

@@ -1,0 +1,10 @@
+"""Boluki et al. 2020, figure 1: gradients for dropout rates in a toy network and wider ones."""
+
+from dubio_studies.framework.study import Card
+
+CARD = Card(
+    title="Gradients for dropout rates in a toy network",
+    about="Bias, deviation and error of gradient estimates against the truth; error against width.",
+    covers=("figure 1",),
+    cost={"smoke": "5 s", "small": "5 min", "paper": "12 min"},
+)

@@ -1,0 +1,92 @@
+"""Weights of trained networks: their histogram, how wide it is, and how heavy its tails are."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+import dubio
+from dubio_studies.clark2022.deviations import DEVIATIONS
+from dubio_studies.clark2022.digits import BAYESIAN, PAPER, SMALL, SMOKE, Method, NetworksByWidth
+from dubio_studies.framework.study import Computation, Measurement, Piece, Seed
+
+METHODS: tuple[Method, ...] = (*BAYESIAN, "dropout", "plain")
+BINS = 81  # an odd number: zero is in the middle of one
+SHOWN = 0.999  # of the weights are within the bins
+MIDDLE = 0.9  # of the weights are within the width
+
+
+def pieces(config: NetworksByWidth) -> list[Piece]:
+    """A piece for each network."""
+    return config.pieces(METHODS)
+
+
+def run(config: NetworksByWidth, piece: Piece, seed: Seed) -> Iterator[Measurement]:
+    """Measures of the weights and, for the first restart, their histogram."""
+    network = config.of(piece, seed).network.requires_grad_(False)
+    found = {"means" if piece["method"] in BAYESIAN else "trained": weights(network)}
+    if piece["method"] in BAYESIAN:
+        found["drawn"] = drawn_weights(network, torch.Generator().manual_seed(seed.own))
+    for which, values in found.items():
+        for row in measures(values):
+            yield {"weights": which, **row}
+        if piece["restart"] == 1:
+            for row in histogram(values):
+                yield {"weights": which, **row}
+
+
+def weights(network: nn.Module) -> Tensor:  # -> (weights,)
+    """Those of all linear layers; of Bayesian ones, which keep them in the layer, the means."""
+    return torch.cat([m.weight.flatten() for m in network.modules() if isinstance(m, nn.Linear)])
+
+
+def drawn_weights(network: nn.Module, generator: torch.Generator) -> Tensor:  # -> (weights,)
+    """One draw of a Bayesian network's."""
+    layers = [module for module in network.modules() if isinstance(module, dubio.Bayesian)]
+    deviations = torch.cat([layer.deviations()["weight"].flatten() for layer in layers])
+    noise = torch.randn(len(deviations), generator=generator)
+    return torch.addcmul(weights(network), deviations, noise)
+
+
+def measures(values: Tensor) -> Iterator[Measurement]:
+    """Deviation, width and excess kurtosis, which is 0 for a Gaussian."""
+    values = values.double()
+    deviation, mean = torch.std_mean(values, correction=0)
+    tail = (1 - MIDDLE) / 2
+    low, high = values.quantile(torch.tensor([tail, 1 - tail], dtype=values.dtype)).tolist()
+    kurtosis = ((values - mean) / deviation).pow(4).mean() - 3
+    yield {"metric": "deviation", "value": float(deviation)}
+    yield {"metric": "width", "value": high - low}
+    yield {"metric": "kurtosis", "value": float(kurtosis)}
+
+
+def histogram(values: Tensor) -> Iterator[Measurement]:
+    """Densities in bins of equal width around zero, by which outliers are not seen."""
+    limit = float(values.abs().quantile(SHOWN))
+    counts = torch.histc(values, BINS, -limit, limit)
+    step = 2 * limit / BINS
+    for number, density in enumerate((counts / (len(values) * step)).tolist()):
+        yield {"metric": "density", "left": number * step - limit, "value": density}
+
+
+COMPUTATION = Computation(
+    protocol="The weights, without biases, of all three layers of the networks of table 3, slow "
+    "and cold variants included, and of one more with a Laplace prior: those of the plain network "
+    "and of dropout as they are, those of Bayes by Backprop as one draw of the posterior and as "
+    "its means.",
+    scales={
+        "smoke": NetworksByWidth(**SMOKE, widths=(16,)),
+        "small": NetworksByWidth(**SMALL, widths=(400,)),
+        "paper": NetworksByWidth(**PAPER),
+    },
+    pieces=pieces,
+    run=run,
+    revision=2,
+    deviations=(
+        *DEVIATIONS,
+        "The paper does not say whether its Bayesian weights are drawn, as those of Blundell et "
+        "al. are, or means; here are both, and claims are judged by the drawn ones.",
+        "Weights of the first layer depend on the unit of pixels: for the same outputs they are "
+        "about half of those for pixels from 0 to 1.",
+    ),
+)

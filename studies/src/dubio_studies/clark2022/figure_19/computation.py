@@ -1,0 +1,150 @@
+"""How sure networks are, and how often they are right, image by image and bin by bin."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from statistics import stdev
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from dubio import metrics
+from dubio.likelihoods import Categorical
+from dubio.predictive.predictive import Predictive, StoredDraws
+from dubio_studies.clark2022.deviations import DEVIATIONS
+from dubio_studies.clark2022.digits import PAPER, SMALL, SMOKE, Loss, Method, Networks
+from dubio_studies.clark2022.reading import read, readings
+from dubio_studies.framework.study import Computation, Measurement, Piece, Seed
+from dubio_studies.mnist import checks
+
+NETWORKS: tuple[tuple[Method, Loss], ...] = (
+    ("mixture", "cross-entropy"),
+    ("cold mixture", "cross-entropy"),
+    ("gaussian", "cross-entropy"),
+    ("slow gaussian", "cross-entropy"),
+    ("cold gaussian", "cross-entropy"),
+    ("gaussian", "double softmax"),
+    ("dropout", "cross-entropy"),
+    ("dropout", "double softmax"),
+    ("plain", "cross-entropy"),
+    ("plain", "double softmax"),
+)  # those that take longest first
+
+
+@dataclass(frozen=True)
+class Config(Networks):
+    """Settings of the calibration.
+
+    Attributes:
+        width: Units of a hidden layer.
+        resamples: Resamples of the test images for the standard error of ECE.
+    """
+
+    width: int = 1200
+    resamples: int = 200
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be computed."""
+        super().__post_init__()
+        checks.at_least(1, width=self.width)
+        checks.at_least(2, resamples=self.resamples)
+
+
+def pieces(config: Config) -> list[Piece]:
+    """A piece for each network."""
+    return [
+        {"method": method, "loss": loss, "restart": restart}
+        for method, loss in NETWORKS
+        for restart in range(1, config.restarts + 1)
+    ]
+
+
+def run(config: Config, piece: Piece, seed: Seed) -> Iterator[Measurement]:
+    """Read a network in all ways, and compare its confidence with its hits."""
+    method, loss = cast(Method, piece["method"]), cast(Loss, piece["loss"])
+    digits = config.digits()
+    restart = cast(int, piece["restart"])
+    trained = config.trained(method, config.width, restart, seed.given, loss)
+    twice = loss == "double softmax"
+    network = cast(nn.Sequential, trained.network)
+    scores = network[:-1] if twice else network  # logits: their probabilities never underflow
+    for reading in readings(method):
+        once = read(scores, digits.test, reading, config.draws, seed)
+        for softmaxes, predictive in enumerate([once, softened(once)] if twice else [once], 1):
+            for row in measured(predictive, digits.test_labels, config.resamples):
+                yield {"reading": reading, "softmaxes": softmaxes, **row}
+
+
+def softened(predictive: Predictive) -> Predictive:
+    """The same draws after another softmax, as the authors' loss reads them."""
+    return Predictive(Categorical(), StoredDraws(predictive.draws.softmax(-1)))
+
+
+def measured(predictive: Predictive, labels: Tensor, resamples: int) -> Iterator[Measurement]:
+    """Scores, calibration errors, and the bins behind them."""
+    curve = metrics.reliability(predictive, labels)
+    claimed, predicted = predictive.mean.max(-1)
+    excess = claimed.double() - (predicted == labels).double()  # (B,)
+    yield {"metric": "accuracy", "value": float(metrics.accuracy(predictive, labels))}
+    yield {"metric": "nll", "value": float(metrics.nll(predictive, labels))}
+    yield {"metric": "brier", "value": float(metrics.brier(predictive, labels))}
+    yield {"metric": "ace", "value": float(metrics.ace(predictive, labels))}
+    yield {
+        "metric": "ece",
+        "value": float(curve.expected_error),
+        "error": bootstrap_error(predictive.mean, labels, resamples),
+        "cases": len(labels),
+    }
+    yield {
+        "metric": "overconfidence",
+        "value": float(excess.mean()),
+        "error": float(excess.std() / len(excess) ** 0.5),
+    }
+    for number, (confidence, accuracy, cases) in enumerate(
+        zip(*(part.tolist() for part in curve), strict=True)
+    ):
+        yield {
+            "metric": "reliability",
+            "bin": number,
+            "confidence": confidence if cases else None,
+            "value": accuracy if cases else None,
+            "cases": int(cases),
+        }
+
+
+def bootstrap_error(probabilities: Tensor, labels: Tensor, resamples: int) -> float:
+    """The standard error of ECE from the choice of images: (B, K), (B,) -> its deviation."""
+    count = len(labels)
+
+    def resampled() -> float:
+        rows = torch.randint(count, (count,))
+        return float(metrics.ece(probabilities[rows], labels[rows]))
+
+    return stdev(resampled() for _ in range(resamples))
+
+
+COMPUTATION = Computation(
+    protocol="Networks with two hidden layers learn MNIST by maximum likelihood, with dropout, and "
+    "by Bayes by Backprop with a Gaussian and a mixture prior, and, as a variant that is called "
+    "cold, with less weight on the KL. All test images are put in 15 bins of equal width by the "
+    "probability of the likeliest class, and its mean is compared with the share of images that "
+    "are recognised. Networks with dropout are read twice: by one pass "
+    "without noise, which is the standard, and averaged over draws. An earlier state of the "
+    "authors' code has a softmax in the network and another in the loss; networks that were "
+    "trained so are a variant of their own.",
+    scales={
+        "smoke": Config(**SMOKE, width=16, resamples=5),
+        "small": Config(**SMALL, width=400),
+        "paper": Config(**PAPER),
+    },
+    pieces=pieces,
+    run=run,
+    revision=2,
+    deviations=(
+        *DEVIATIONS,
+        "The paper does not say whether the probabilities of all classes are put in bins or that "
+        "of the likeliest alone, nor how many bins there are: here it is the likeliest, and 15.",
+        "All test images count; the earlier state of the authors' code leaves the last incomplete "
+        "batch out.",
+    ),
+)

@@ -1,0 +1,11 @@
+"""Gal & Ghahramani 2016, figure 4: a digit 1, turned, and the softmax of a dropout LeNet."""
+
+from dubio_studies.framework.study import Card
+
+CARD = Card(
+    title="A digit 1, turned",
+    about="100 passes of the softmax input and output of a dropout LeNet on a rotated digit.",
+    covers=("figure 4",),
+    cost={"smoke": "5 s", "small": "10 min", "paper": "5 h"},
+    data=("mnist",),
+)

@@ -1,0 +1,297 @@
+"""What Gal & Ghahramani 2016 says of its table 1, and how our rows are shown."""
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from statistics import fmean, median
+
+from matplotlib.figure import Figure
+
+from dubio.report.exhibits import Plot, Size, Table
+from dubio.report.ink import BLUE, GREEN, QUIET, RULE, VERMILION, house_style
+from dubio_studies.framework.claims import Claim, Finding
+from dubio_studies.framework.rows import Rows
+from dubio_studies.framework.study import Page
+from dubio_studies.gal2016.table_1.published import LOG_LIKELIHOOD, PRECISIONS, RMSE, Published
+from dubio_studies.uci.tables import TABLES, TITLES, Value, as_printed
+
+CAPPED = ("energy", "naval", "yacht")  # where the grid of the newer code bounds the precision
+METRICS = {"rmse": (RMSE, -1.0), "log-likelihood": (LOG_LIKELIHOOD, 1.0)}  # sign of better
+NAMES = {"paper": "the paper's protocol", "grid": "newer grid", "clean": "clean protocol"}
+MARKS = {"paper": (VERMILION, "o"), "grid": (GREEN, "s"), "clean": (BLUE, "D")}
+HEADS = {"rmse": "RMSE", "log-likelihood": "Log-likelihood"}
+
+
+def ours(rows: Rows, table: str, protocol: str, metric: str) -> Value | None:
+    """Mean and standard error over splits; None if it was not run."""
+    return Value.of(rows.where(table=table, protocol=protocol, metric=metric).values())
+
+
+def compared(rows: Rows, protocol: str, method: str) -> dict[tuple[str, str], tuple[float, float]]:
+    """By table and metric: by how much we are better than published, and the margin."""
+    found = {}
+    for metric, (published, sign) in METRICS.items():
+        for table in rows.distinct("table"):
+            value = ours(rows, table, protocol, metric)
+            if value is not None:
+                known: Published = published[table]
+                theirs: Value = getattr(known, method)
+                gain = sign * (value.mean - theirs.mean)
+                found[table, metric] = gain, value.margin(theirs)
+    return found
+
+
+def listed(cells: list[tuple[str, str]]) -> str:
+    """Cells in words."""
+    return ", ".join(f"{table} ({metric})" for table, metric in cells) or "none"
+
+
+def judged(rows: Rows, protocol: str, tables: Sequence[str], finding: Finding) -> Finding:
+    """The finding; a rule about tables that were not run is not met, whatever the others show."""
+    run = rows.where(protocol=protocol).distinct("table")
+    if missing := [table for table in tables if table not in run]:
+        ours = f"{finding.ours}; not all was run: {', '.join(missing)} missing"
+        return Finding(ours, agrees=False)
+    return finding
+
+
+def reproduces_dropout(rows: Rows) -> Finding:
+    """Our run of the paper's protocol against its own column."""
+    found = compared(rows, "paper", "dropout")
+    worse = [cell for cell, (gain, by_chance) in found.items() if gain < -by_chance]
+    better = [cell for cell, (gain, by_chance) in found.items() if gain > by_chance]
+    return judged(
+        rows,
+        "paper",
+        TABLES,
+        Finding(
+            f"of {len(found)} cells worse: {listed(worse)}; better: {listed(better)}",
+            not worse,
+            further=len(better) > len(found) / 2,
+        ),
+    )
+
+
+def beats_others(rows: Rows) -> Finding:
+    """The paper's protocol against the published values of VI and of PBP."""
+    others = [compared(rows, "paper", method) for method in ("vi", "pbp")]
+    lost = [cell for cell in others[0] if any(o[cell][0] < -o[cell][1] for o in others)]
+    ahead = [cell for cell in others[0] if all(o[cell][0] > o[cell][1] for o in others)]
+    return judged(
+        rows,
+        "paper",
+        TABLES,
+        Finding(
+            f"of {len(others[0])} cells ahead of both beyond chance: {len(ahead)}; behind one of "
+            f"them: {listed(lost)}",
+            not (set(lost) - {("yacht", "rmse")}),
+        ),
+    )
+
+
+def is_capped(rows: Rows) -> Finding:
+    """How often the grid's largest precision was chosen, and the bound that follows."""
+    parts, all_capped = [], True
+    for table in CAPPED:
+        chosen = rows.where(table=table, protocol="grid", metric="precision").values()
+        ceilings = rows.where(table=table, protocol="grid", metric="ceiling").values()
+        value = ours(rows, table, "grid", "log-likelihood")
+        if value is None:
+            continue
+        largest = max(PRECISIONS[table])
+        share = fmean(math.isclose(c, largest, rel_tol=1e-4) for c in chosen)
+        numbers = f"{value.mean:.2f} ≤ {max(ceilings):.2f}".replace("-", "−")
+        parts.append(f"{table} {share:.0%} of splits, log-likelihood {numbers}")
+        all_capped = all_capped and share == 1.0
+    found = Finding(f"largest τ chosen in {'; '.join(parts) or 'none'}", all_capped)
+    return judged(rows, "grid", CAPPED, found)
+
+
+def clean_is_as_good(rows: Rows) -> Finding:
+    """Our protocol against the paper's column, in every cell."""
+    found = compared(rows, "clean", "dropout")
+    worse = [cell for cell, (gain, by_chance) in found.items() if gain < -by_chance]
+    better = [cell for cell, (gain, by_chance) in found.items() if gain > by_chance]
+    clearly = {(table, "log-likelihood") for table in CAPPED} <= set(better)
+    return judged(
+        rows,
+        "clean",
+        TABLES,
+        Finding(
+            f"of {len(found)} cells better beyond chance: {len(better)}; worse: {listed(worse)}",
+            not worse and clearly,
+            further=True,
+        ),
+    )
+
+
+def exhibits(rows: Rows) -> list[Table | Plot]:
+    """What the page shows, in order."""
+    return [
+        Plot(
+            "gains",
+            "Log-likelihood against the published Dropout column",
+            "For every data set, our log-likelihood less the published one, by three protocols",
+            partial(draw_gains, rows),
+            wide=(12.0, 5.6),
+            narrow=(5.0, 7.2),
+            note="Right is better. Thin lines are two standard errors over splits, of both runs "
+            "together.",
+        ),
+        *(result_table(rows, metric) for metric in METRICS),
+        choice_table(rows),
+    ]
+
+
+@house_style()
+def draw_gains(rows: Rows, size: Size) -> Figure:
+    """A line for each data set, a mark for each protocol."""
+    figure = Figure(figsize=size, layout="constrained")
+    panel = figure.subplots()
+    names = as_printed(rows.distinct("table"))
+    published, _ = METRICS["log-likelihood"]
+    for offset, (protocol, (colour, mark)) in zip((-0.22, 0.0, 0.22), MARKS.items(), strict=True):
+        for place, name in enumerate(names):
+            value = ours(rows, name, protocol, "log-likelihood")
+            if value is None:
+                continue
+            theirs = published[name].dropout
+            panel.errorbar(
+                value.mean - theirs.mean,
+                place + offset,
+                xerr=2 * (value.error**2 + theirs.error**2) ** 0.5,
+                color=colour,
+                marker=mark,
+                markersize=6,
+                linewidth=1.2,
+                linestyle="none",
+                label=NAMES[protocol] if place == 0 else None,
+            )
+    panel.axvline(0.0, color=QUIET, linewidth=1.0)
+    panel.set_yticks(range(len(names)), [TITLES[name] for name in names])
+    panel.invert_yaxis()
+    panel.set_xlabel("nats per row above the paper's Dropout")
+    panel.grid(axis="x", color=RULE, linewidth=0.6)
+    panel.legend(frameon=False, loc="best")
+    return figure
+
+
+def result_table(rows: Rows, metric: str) -> Table:
+    """Published values and ours."""
+    published, _ = METRICS[metric]
+    cells = []
+    for name in as_printed(rows.distinct("table")):
+        known: Published = published[name]
+        digits = 4 if name == "naval" and metric == "rmse" else 2
+        splits = len(rows.where(table=name, metric=metric).distinct("split"))
+        found = [ours(rows, name, protocol, metric) for protocol in NAMES]
+        cells.append(
+            [
+                TITLES[name],
+                *(shown(value, digits) for value in (known.vi, known.pbp, known.dropout)),
+                shown(found[0], digits),
+                shown(known.grid, digits),
+                shown(found[1], digits),
+                shown(found[2], digits),
+                str(splits),
+            ]
+        )
+    return Table(
+        HEADS[metric],
+        (
+            "data",
+            "VI*",
+            "PBP*",
+            "Dropout*",
+            "ours",
+            "grid*",
+            "grid",
+            "clean",
+            "splits",
+        ),
+        cells,
+        "Means over splits with standard errors; * published. Ours: the paper's protocol. Grid: "
+        "the authors' newer one. The paper prints standard deviations for Dropout "
+        "under the head of standard errors; here they are divided by √20, and by √5 for protein. "
+        "PBP and VI are Hernández-Lobato and Adams's and were not run.",
+    )
+
+
+def shown(value: Value | None, digits: int) -> str:
+    """A mean with its error."""
+    return "not run" if value is None else value.shown(digits)
+
+
+def choice_table(rows: Rows) -> Table:
+    """What was chosen, and what a precision allows."""
+    cells = []
+    for name in as_printed(rows.distinct("table")):
+        for protocol in NAMES:
+            part = rows.where(table=name, protocol=protocol)
+            if not len(part):
+                continue
+            columns = {m: part.where(metric=m).values() for m in part.distinct("metric")}
+            cells.append(
+                [
+                    f"{name}, {protocol}",
+                    spread(columns["drop"]),
+                    spread(columns["length scale"]),
+                    spread(columns["precision"]),
+                    f"{median(columns['ceiling']):.2f}".replace("-", "−"),
+                ]
+            )
+    return Table(
+        "What was chosen",
+        ("data, protocol", "drop", "length scale", "τ", "½ log τ/2π"),
+        cells,
+        "The median over splits, with the smallest and largest value where they differ. τ is in "
+        "units of the raw target; length scales are for standardised data. The last column bounds "
+        "the log-likelihood whatever the network predicts.",
+    )
+
+
+def spread(values: list[float]) -> str:
+    """The median, and the range."""
+    low, high = min(values), max(values)
+    middle = f"{median(values):.3g}"
+    return middle if f"{low:.3g}" == f"{high:.3g}" else f"{middle} ({low:.3g} to {high:.3g})"
+
+
+CLAIMS = (
+    Claim(
+        "MC dropout with the paper's protocol has the errors and log-likelihoods of its table.",
+        "table 1, column Dropout",
+        "In every cell of nine data sets the means differ by at most two standard errors, of both "
+        "runs together, and half a digit of what is printed; better, if they are beyond that in "
+        "our favour in most cells and nowhere against us.",
+        reproduces_dropout,
+    ),
+    Claim(
+        "Dropout outperforms VI and PBP in error and log-likelihood on all data sets apart from "
+        "Yacht, for which PBP obtains the lower error.",
+        "table 1",
+        "Our run of the paper's protocol is not behind the published VI or PBP by more than two "
+        "standard errors, of both runs together, and half a digit in any cell of nine data sets "
+        "but Yacht's error. Ties count for it, as the table itself has some.",
+        beats_others,
+    ),
+    Claim(
+        "The log-likelihoods of the authors' newer grid are bounded by its largest τ on energy, "
+        "naval and yacht (not a claim of the paper).",
+        "the authors' repository: every split chose the largest τ",
+        "The largest τ of the grid is chosen in every split of the three.",
+        is_capped,
+    ),
+    Claim(
+        "With all choices by validation rows, and no grid that bounds τ, dropout is at least as "
+        "good as published everywhere, and clearly better on energy, naval and yacht (not a claim "
+        "of the paper).",
+        "table 1, column Dropout",
+        "In no cell of nine data sets worse by more than two standard errors, of both runs "
+        "together, and half a digit; on the three data sets the log-likelihood is better by more "
+        "than that.",
+        clean_is_as_good,
+    ),
+)
+
+PAGE = Page(CLAIMS, exhibits)

@@ -1,0 +1,12 @@
+"""Gal et al. 2017, tables 3 and 4: Concrete dropout on UCI regression, with figures 2 to 4."""
+
+from dubio_studies.framework.study import Card
+from dubio_studies.uci import DATA
+
+CARD = Card(
+    title="UCI regression with Concrete dropout",
+    about="Log-likelihood and RMSE of two hidden layers of 50, and the converged rates by split.",
+    covers=("figure 2", "figure 3", "figure 4", "table 3", "table 4"),
+    cost={"smoke": "10 s", "small": "20 min", "paper": "3 h"},
+    data=DATA,
+)
