@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import dubio
+import dubio_studies
 import practice
 from dubio import cli, data
 from dubio_studies.demo import __main__ as demo
@@ -103,6 +105,37 @@ def test_a_missing_extra_is_named(
     words = ["run", practice.ID, "--output", str(tmp_path), "--engine", "ray"]
     assert cli.main(words) == 1
     assert "pip install 'dubio-studies[ray]'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["list", "run", "report", "demo"])
+def test_without_the_studies(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cli, "entry_points", lambda **_: ())
+    assert cli.main([name, "--json"]) == 1
+    assert f"'dubio {name}' comes with the studies; pip install 'dubio[studies]'" in (
+        capsys.readouterr().err
+    )
+    assert cli.main(["--help"]) == 0
+    help_ = " ".join(capsys.readouterr().out.split())
+    assert help_.count("[pip install 'dubio[studies]']") == 4
+    assert cli.main(["dance"]) == 2
+
+
+def test_the_library_does_not_need_the_studies() -> None:
+    """Neither `import dubio` nor any of its modules loads them; a name of both is an accident."""
+    check = (
+        "import sys; sys.modules['dubio_studies'] = None\n"
+        "import pkgutil, importlib, dubio\n"
+        "for m in pkgutil.walk_packages(dubio.__path__, 'dubio.'):\n"
+        "    if not m.name.endswith('__main__'): importlib.import_module(m.name)\n"
+    )
+    finished = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True)
+    assert finished.returncode == 0, finished.stderr
+
+
+def test_both_distributions_have_one_version() -> None:
+    assert dubio.__version__ == dubio_studies.__version__
 
 
 def test_data(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -171,21 +172,110 @@ def test_a_report_of_nothing(tmp_path: Path) -> None:
     assert "not run" in (tmp_path / "none" / "report" / "index.html").read_text(encoding="utf-8")
 
 
+def test_a_run_that_was_interrupted_shows_how_far_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["run", practice.ID, "--output", str(tmp_path), "--size", "85"]
+    assert cli.main([*words, "--fail", "4"]) == 1  # 84 of 85 are kept
+    (folder,) = (tmp_path / practice.ID).iterdir()
+    for piece in sorted((folder / "pieces").iterdir())[4:]:
+        piece.unlink()
+    capsys.readouterr()
+    assert cli.main([*report(tmp_path), "--json"]) == 0
+    studies = {s["id"]: s for s in json.loads(capsys.readouterr().out)["studies"]}
+    assert studies[practice.ID]["status"] == "started"
+    found = {"scale": "small", "seed": 0, "done": 4, "total": 85}
+    assert studies[practice.ID]["started"] == [found]
+    text = (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
+    assert "Interrupted at scale small: 4/85 pieces are done." in text
+    assert cli.main(["run", practice.ID, "--output", str(tmp_path), "--scale", "smoke"]) == 0
+    assert cli.main(["report", practice.ID, *report(tmp_path)[1:]]) == 0
+    page = (tmp_path / "report" / "gal2016-practice.html").read_text(encoding="utf-8")
+    assert "4/85" in page  # beside the run that is shown
+
+
+def test_a_report_loads_the_studies_that_were_run_and_no_other(tmp_path: Path) -> None:
+    herlau = ["herlau2022/figure-1b", "--output", str(tmp_path), "--scale", "smoke"]
+    assert cli.main(["run", *herlau]) == 0
+    for words in (report(tmp_path), ["report", "herlau2022/figure-1b", *report(tmp_path)[1:]]):
+        check = (
+            f"import sys; from dubio import cli; assert cli.main({words!r}) == 0\n"
+            "loaded = [m for m in sys.modules if m.startswith('dubio_studies.')]\n"
+            "print([m for m in loaded if m.endswith(('.computation', '.page'))])"
+        )
+        finished = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True)
+        assert finished.returncode == 0, finished.stderr
+        assert finished.stdout.splitlines()[-1] == str(
+            [f"dubio_studies.herlau2022.figure_1b.{part}" for part in ("computation", "page")]
+        )
+
+
+def test_one_study_without_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["report", practice.ID, *report(tmp_path)[1:]]) == 1
+    assert "expected a finished run" in capsys.readouterr().err
+
+
+def test_rows_under_a_former_id_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "002" / "table-1").mkdir(parents=True)
+    assert cli.main(report(tmp_path)) == 1
+    message = capsys.readouterr().err
+    assert str(tmp_path / "002") in message
+    assert "gal2016/" in message
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
+@pytest.mark.parametrize(
+    "study", ["gal2016/table-1", "gal2016/solar", "gal2017/mnist", "clark2022/figure-20-21"]
+)
+def test_tables_fit_a_page_of_1280_pixels(study: str, tmp_path: Path) -> None:
+    """The widest tables of the stored runs: none is cut, none needs to scroll."""
+    rows = Path(__file__).parents[2] / "results"
+    assert cli.main(["report", study, "--rows", str(rows), "--output", str(tmp_path)]) == 0
+    name = study.replace("/", "-")
+    found = seen_by_chromium(
+        tmp_path / f"{name}.html",
+        1280,
+        """[...page.querySelectorAll(".scroll")]
+        .map(s => `${s.scrollWidth},${s.clientWidth}`).join(" ")""",
+        tmp_path,
+    )
+    widths = [tuple(map(int, pair.split(","))) for pair in found.split()]
+    assert widths
+    for content, box in widths:
+        assert content <= box
+
+
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("name", ["index.html", "boluki2020-figure-1.html"])
 def test_in_a_browser(name: str, width: int, site: Path, tmp_path: Path) -> None:
     """No message on the console, nothing wider than the screen, drawings with an area."""
-    probe = tmp_path / "probe.html"
+    found = seen_by_chromium(
+        site / name,
+        width,
+        """(boxes => `${page.documentElement.scrollWidth} ${boxes.length} ${
+          boxes.filter(b => b.width > 200 && b.height > 200).length}`)(
+          [...page.querySelectorAll("svg")].map(s => s.getBoundingClientRect()))""",
+        tmp_path,
+    )
+    scroll_width, drawings, seen = map(int, found.split())
+    assert scroll_width <= width
+    assert seen == drawings // 2  # each is drawn for a wide and for a narrow screen
+    assert (drawings > 0) == (name != "index.html")
+
+
+def seen_by_chromium(address: Path, width: int, question: str, folder: Path) -> str:
+    """The value of a JavaScript expression of ``page``, the document in a frame of this width."""
+    probe = folder / "probe.html"
     probe.write_text(
         f"""<!doctype html><title>probe</title><body><script>
         const frame = document.createElement("iframe");
-        frame.width = {width}; frame.height = 900; frame.src = "{(site / name).as_uri()}";
+        frame.width = {width}; frame.height = 900; frame.src = "{address.as_uri()}";
         frame.onload = () => {{
-          const page = frame.contentDocument, root = page.documentElement;
-          const boxes = [...page.querySelectorAll("svg")].map(s => s.getBoundingClientRect());
-          const seen = boxes.filter(b => b.width > 200 && b.height > 200).length;
-          document.body.dataset.found = `${{root.scrollWidth}} ${{boxes.length}} ${{seen}}`;
+          const page = frame.contentDocument;
+          document.body.dataset.found = {question};
         }};
         document.body.append(frame);
         </script>""",
@@ -195,7 +285,7 @@ def test_in_a_browser(name: str, width: int, site: Path, tmp_path: Path) -> None
     finished = subprocess.run(
         [
             *(CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run"),
-            *(f"--user-data-dir={tmp_path / 'profile'}", "--allow-file-access-from-files"),
+            *(f"--user-data-dir={folder / 'profile'}", "--allow-file-access-from-files"),
             *("--enable-logging=stderr", "--virtual-time-budget=10000", "--dump-dom"),
             probe.as_uri(),
         ],
@@ -204,9 +294,6 @@ def test_in_a_browser(name: str, width: int, site: Path, tmp_path: Path) -> None
     )
     assert finished.returncode == 0, finished.stderr
     assert "CONSOLE" not in finished.stderr, finished.stderr
-    found = re.search(r'data-found="(\d+) (\d+) (\d+)"', finished.stdout)
+    found = re.search(r'data-found="([^"]*)"', finished.stdout)
     assert found, finished.stdout[-500:]
-    scroll_width, drawings, seen = map(int, found.groups())
-    assert scroll_width <= width
-    assert seen == drawings // 2  # each is drawn for a wide and for a narrow screen
-    assert (drawings > 0) == (name != "index.html")
+    return found[1]

@@ -58,8 +58,8 @@ def settings_html(settings: Mapping[str, str]) -> str:
 
 
 def cell(text: str) -> str:
-    """A cell's text, bold where it is marked so."""
-    return re.sub(r"^\*\*(.*)\*\*$", r"<b>\1</b>", escape(text))
+    """A cell's text, bold where it is marked so; an error stays with its sign."""
+    return re.sub(r"^\*\*(.*)\*\*$", r"<b>\1</b>", escape(text)).replace("± ", "±\u00a0")
 
 
 def note(text: str) -> str:

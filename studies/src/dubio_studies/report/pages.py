@@ -158,7 +158,7 @@ def claim_html(entry: Entry, ruling: Ruling) -> str:
     source = "Paper" if entry.paper and not claim.ours else "From"
     fields = {source: claim.published, "Ours": ruling.finding.ours, "Rule": claim.rule}
     if ruling.cause:
-        fields["Why not"] = ruling.cause
+        fields["Cause"] = ruling.cause
     facts = "".join(f"<div><dt>{k}</dt><dd>{escape(v)}</dd></div>" for k, v in fields.items())
     own = ' <span class="note">Our own claim.</span>' if claim.ours and entry.paper else ""
     return (

@@ -127,5 +127,6 @@ CLAIMS = (
         "The library's default estimator has a lower RMSE than Concrete at every width. (The "
         "paper's ARM has not.)",
         at_every_width,
+        ours=True,
     ),
 )

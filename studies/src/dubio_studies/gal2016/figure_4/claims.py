@@ -142,5 +142,6 @@ CLAIMS = (
         "The mutual information is larger on average in images 6 and 7 than in the first, for "
         "every method that has it.",
         all_disagree_more,
+        ours=True,
     ),
 )

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from dubio.report.exhibits import Plot, Size, Table
 from dubio.report.ink import BLUE, GREEN, QUIET, RULE, VERMILION, house_style
-from dubio_studies.framework.claims import Claim, Finding
+from dubio_studies.framework.claims import Behind, Claim, Finding
 from dubio_studies.framework.rows import Rows
 from dubio_studies.framework.study import Page
 from dubio_studies.gal2016.table_1.published import LOG_LIKELIHOOD, PRECISIONS, RMSE, Published
@@ -277,20 +277,25 @@ CLAIMS = (
     ),
     Claim(
         "The log-likelihoods of the authors' newer grid are bounded by its largest τ on energy, "
-        "naval and yacht (not a claim of the paper).",
+        "naval and yacht.",
         "the authors' repository: every split chose the largest τ",
         "The largest τ of the grid is chosen in every split of the three.",
         is_capped,
+        otherwise=Behind(
+            "The authors trained for 4,000 epochs, we for 400. With less training residuals are "
+            "larger, and smaller values of τ are chosen."
+        ),
+        ours=True,
     ),
     Claim(
         "With all choices by validation rows, and no grid that bounds τ, dropout is at least as "
-        "good as published everywhere, and clearly better on energy, naval and yacht (not a claim "
-        "of the paper).",
+        "good as published everywhere, and clearly better on energy, naval and yacht.",
         "table 1, column Dropout",
         "In no cell of nine data sets worse by more than two standard errors, of both runs "
         "together, and half a digit; on the three data sets the log-likelihood is better by more "
         "than that.",
         clean_is_as_good,
+        ours=True,
     ),
 )
 

@@ -1,0 +1,73 @@
+"""Verdicts: what a rule that is met, or not, comes to at each scale; and what is ours."""
+
+import dataclasses
+
+import pytest
+
+import practice
+from dubio_studies.catalogue import ENTRIES
+from dubio_studies.framework.claims import Behind, Claim, Finding, Refuted, Undecided, rule_on
+from dubio_studies.framework.recipe import Recipe
+from dubio_studies.framework.rows import Rows
+from dubio_studies.report.results import Shown
+
+ROWS = Rows([])
+
+
+def claim(finding: Finding, **fields: object) -> Claim:
+    return Claim("text", "published", "rule", lambda rows: finding, **fields)  # type: ignore[arg-type]
+
+
+MET, FURTHER, MISSED = (
+    Finding("1", agrees=True),
+    Finding("2", agrees=True, further=True),
+    Finding("0", agrees=False),
+)
+
+
+@pytest.mark.parametrize(
+    ("made", "scale", "verdict", "cause"),
+    [
+        (claim(MET), "small", "holds", ""),
+        (claim(FURTHER), "paper", "goes further", ""),
+        (claim(MET, otherwise=Refuted("why")), "small", "holds", ""),
+        (claim(MISSED, otherwise=Refuted("why")), "small", "refuted", "why"),
+        (claim(MISSED, otherwise=Behind("why")), "paper", "behind", "why"),
+        (claim(MISSED, otherwise=Undecided("why")), "paper", "undecided", "why"),
+        (claim(MISSED), "small", "undecided", "The run is of scale small, not the paper's."),
+        (claim(MISSED), "paper", "behind", "The cause is not known."),
+        (claim(MET), "smoke", "undecided", "A smoke run tests the machinery alone."),
+        (claim(MISSED, otherwise=Refuted("why")), "smoke", "undecided", "A smoke run"),
+    ],
+)
+def test_verdicts(made: Claim, scale: str, verdict: str, cause: str) -> None:
+    ruling = rule_on(made, ROWS, scale)
+    assert ruling.verdict == verdict
+    assert ruling.cause.startswith(cause)
+    assert bool(ruling.cause) == bool(cause)
+
+
+def test_a_claim_of_ours_does_not_colour_the_study() -> None:
+    recipe = Recipe.of(practice.STUDY, "small", practice.Config(), 0)
+    refuted = claim(MISSED, otherwise=Refuted("why"))
+    ours = dataclasses.replace(refuted, ours=True)
+
+    def verdict(*claims: Claim) -> str:
+        rulings = [rule_on(made, ROWS, "small") for made in claims]
+        return Shown(practice.STUDY, recipe, ROWS, rulings, []).verdict
+
+    assert verdict(claim(MET), refuted, claim(FURTHER)) == "refuted"
+    assert verdict(claim(MET), ours) == "holds"
+    assert verdict(claim(MET), claim(FURTHER), ours) == "goes further"
+    assert verdict(claim(FURTHER), claim(MISSED, otherwise=Behind("why"))) == "behind"
+    assert verdict(ours) == "undecided"  # the paper says nothing that was judged
+
+
+def test_every_cause_is_a_sentence() -> None:
+    claims = [c for e in ENTRIES if e.module for c in e.load().page.claims]
+    causes = [c.otherwise.cause for c in claims if c.otherwise]
+    assert len(causes) > 20
+    for cause in causes:
+        assert cause[0].isupper()
+        assert cause.endswith(".")
+        assert len(cause) > 40

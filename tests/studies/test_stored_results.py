@@ -1,0 +1,61 @@
+"""The rows of this repository: whole, under the ids of today, and what their commands compute."""
+
+from pathlib import Path
+
+import pytest
+
+from dubio_studies.catalogue import ENTRIES, find
+from dubio_studies.framework.options import config_of
+from dubio_studies.framework.recipe import piece_key
+from dubio_studies.framework.store import read_recipe, read_rows
+from dubio_studies.report.results import collect
+
+RESULTS = Path(__file__).parents[2] / "results"
+RUNS = sorted(path.parent for path in RESULTS.rglob("run.json"))
+
+
+def test_there_are_rows_and_nothing_else() -> None:
+    assert len(RUNS) >= 21
+    kept = {path.name for path in RESULTS.rglob("*") if path.is_file()}
+    assert kept - {".lock"} == {"run.json", "rows.jsonl"}
+    assert not (RESULTS / "report").exists()
+
+
+@pytest.mark.parametrize("folder", RUNS, ids=lambda folder: str(folder.relative_to(RESULTS)))
+def test_a_run_is_whole_and_under_its_id(folder: Path) -> None:
+    recipe = read_recipe(folder)
+    assert folder == RESULTS / recipe.study / f"{recipe.scale}-{recipe.hash}"
+    rows = read_rows(folder)
+    assert rows is not None
+    assert {row["study"] for row in rows} == {recipe.study}
+    computation = find(recipe.study).load().computation
+    config = config_of(computation.scales[recipe.scale], recipe.settings)
+    pieces = {piece_key(piece) for piece in computation.pieces(config)}
+    assert {row["piece"] for row in rows} == pieces
+
+
+def test_every_study_with_code_was_run_and_judged() -> None:
+    results, problems = collect(RESULTS)
+    assert not problems
+    shown = {result.entry.id: result.shown for result in results if result.shown}
+    assert set(shown) == {entry.id for entry in ENTRIES if entry.module}
+    for run in shown.values():
+        for ruling in run.rulings:
+            assert bool(ruling.cause) == (ruling.verdict in ("refuted", "behind", "undecided"))
+
+
+def test_a_new_name_changes_no_number() -> None:
+    """Rows that were computed under ``000/figure-1``, computed again under the id of today."""
+    (folder,) = (RESULTS / "boluki2020" / "figure-1").glob("small-*")
+    recipe, stored = read_recipe(folder), read_rows(folder)
+    assert stored is not None
+    computation = find(recipe.study).load().computation
+    config = config_of(computation.scales[recipe.scale], recipe.settings)
+    seconds = {row["piece"]: row["seconds"] for row in stored}
+    piece = min(computation.pieces(config), key=lambda piece: seconds[piece_key(piece)])
+    before = [row["value"] for row in stored if row["piece"] == piece_key(piece)]
+    from dubio_studies.framework.engine import compute
+
+    outcome = compute(computation.run, config, piece, recipe.seed_of(piece))
+    assert not outcome.failure
+    assert [m["value"] for m in outcome.measurements] == pytest.approx(before, rel=1e-3)
