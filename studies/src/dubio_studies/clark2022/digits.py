@@ -9,7 +9,7 @@ from torch import nn
 import dubio
 from dubio.likelihoods import Categorical
 from dubio.priors import Gaussian, Laplace, Prior, ScaleMixture
-from dubio_studies.framework.study import Piece, Seed
+from dubio_studies.framework.study import Piece, Scale, Seed
 from dubio_studies.mnist import checks
 from dubio_studies.mnist.images import CLASSES, PIXELS, Digits, Scaled, Source, load
 from dubio_studies.mnist.training import Trained, Training, trained
@@ -254,3 +254,8 @@ SMOKE: Mapping[str, Any] = {
 SMALL: Mapping[str, Any] = {"restarts": 1, "epochs": 40, "point_epochs": 40}
 PAPER: Mapping[str, Any] = {}
 """Settings at each scale: the same in all studies, so that they find each other's networks."""
+SCALES_BY_WIDTH: Mapping[Scale, NetworksByWidth] = {
+    "smoke": NetworksByWidth(**SMOKE, widths=(16,)),
+    "small": NetworksByWidth(**SMALL, widths=(400,)),
+    "paper": NetworksByWidth(**PAPER),
+}

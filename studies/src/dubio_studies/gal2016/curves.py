@@ -18,7 +18,8 @@ from torch.nn import functional as F
 from torch.optim import SGD, Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
-from dubio import Predictive, fit, predict
+from dubio import Predictive, data, fit, predict
+from dubio.data.inventory import DATASETS
 from dubio.likelihoods import Gaussian
 from dubio_studies.framework.study import Measurement, Scale
 from dubio_studies.gal2016.muon import Muon
@@ -277,3 +278,11 @@ def learning_curve(losses: list[float], iterations: int, points: int = 40) -> It
             "iteration": round((start + len(part)) * iterations / len(losses)),
             "value": sum(part) / len(part),
         }
+
+
+def co2_observed() -> Iterator[Measurement]:
+    """The CO2 data, for figures; nothing if they are not here."""
+    if DATASETS["co2"].here() is None:  # pages are made without downloads
+        return
+    observed = data.co2()
+    yield from observations(observed.x, observed.y)

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 import dubio
 from dubio_studies.clark2022.deviations import DEVIATIONS
-from dubio_studies.clark2022.digits import BAYESIAN, PAPER, SMALL, SMOKE, Method, NetworksByWidth
+from dubio_studies.clark2022.digits import BAYESIAN, SCALES_BY_WIDTH, Method, NetworksByWidth
 from dubio_studies.framework.study import Computation, Measurement, Piece, Seed
 
 METHODS: tuple[Method, ...] = (*BAYESIAN, "dropout", "plain")
@@ -74,11 +74,7 @@ COMPUTATION = Computation(
     "and cold variants included, and of one more with a Laplace prior: those of the plain network "
     "and of dropout as they are, those of Bayes by Backprop as one draw of the posterior and as "
     "its means.",
-    scales={
-        "smoke": NetworksByWidth(**SMOKE, widths=(16,)),
-        "small": NetworksByWidth(**SMALL, widths=(400,)),
-        "paper": NetworksByWidth(**PAPER),
-    },
+    scales=SCALES_BY_WIDTH,
     pieces=pieces,
     run=run,
     revision=2,

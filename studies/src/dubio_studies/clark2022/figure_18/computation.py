@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from dubio_studies.clark2022.deviations import DEVIATIONS
-from dubio_studies.clark2022.digits import PAPER, SMALL, SMOKE, Method, NetworksByWidth
+from dubio_studies.clark2022.digits import SCALES_BY_WIDTH, Method, NetworksByWidth
 from dubio_studies.framework.study import Computation, Measurement, Piece, Seed
 
 METHODS: tuple[Method, ...] = (
@@ -27,11 +27,7 @@ COMPUTATION = Computation(
     "and the cold variant of that included, are watched while they learn: after each epoch, the "
     "share of test digits that one pass gets wrong, by the mean weights of Bayes by Backprop and "
     "without dropout's masks.",
-    scales={
-        "smoke": NetworksByWidth(**SMOKE, widths=(16,)),
-        "small": NetworksByWidth(**SMALL, widths=(400,)),
-        "paper": NetworksByWidth(**PAPER),
-    },
+    scales=SCALES_BY_WIDTH,
     pieces=pieces,
     run=run,
     revision=2,

@@ -11,7 +11,7 @@ import dubio
 from dubio.layers.bayesian import bayesian_layers
 from dubio.layers.pruning import Pruned
 from dubio_studies.clark2022.deviations import DEVIATIONS
-from dubio_studies.clark2022.digits import PAPER, SMALL, SMOKE, Method, NetworksByWidth
+from dubio_studies.clark2022.digits import SCALES_BY_WIDTH, Method, NetworksByWidth
 from dubio_studies.clark2022.reading import read, readings
 from dubio_studies.framework.study import Computation, Measurement, Piece, Seed
 
@@ -89,11 +89,7 @@ COMPUTATION = Computation(
     "included, are ranked by signal-to-noise ratio |μ|/σ, all layers together, and a growing share "
     "of the lowest is set to zero in mean and deviation, without further training. All test images "
     "are recognised by draws of what is left, and by its means.",
-    scales={
-        "smoke": NetworksByWidth(**SMOKE, widths=(16,)),
-        "small": NetworksByWidth(**SMALL, widths=(400,)),
-        "paper": NetworksByWidth(**PAPER),
-    },
+    scales=SCALES_BY_WIDTH,
     pieces=pieces,
     run=run,
     revision=2,

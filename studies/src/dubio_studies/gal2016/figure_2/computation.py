@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from dubio import data
-from dubio.data.inventory import DATASETS
 from dubio_studies.framework.study import Computation, Measurement, Piece, Seed
 from dubio_studies.gal2016.bands import X_STAR
 from dubio_studies.gal2016.curves import (
@@ -14,10 +13,10 @@ from dubio_studies.gal2016.curves import (
     DEVIATIONS,
     SCALES,
     Config,
+    co2_observed,
     curve,
     learning_curve,
     mc_dropout,
-    observations,
     standard_dropout,
     train,
 )
@@ -37,14 +36,6 @@ def pieces(config: Config) -> list[Piece]:
         for model in CO2_KINDS
     ]
     return [*networks, {"model": "gp", "restart": 1}]
-
-
-def backdrop() -> Iterator[Measurement]:
-    """The data, for figures."""
-    if DATASETS["co2"].here() is None:  # pages are made without downloads
-        return
-    observed = data.co2()
-    yield from observations(observed.x, observed.y)
 
 
 def run(config: Config, piece: Piece, seed: Seed) -> Iterator[Measurement]:
@@ -101,7 +92,7 @@ COMPUTATION = Computation(
     scales=SCALES,
     pieces=pieces,
     run=run,
-    backdrop=backdrop,
+    backdrop=co2_observed,
     deviations=(
         *DEVIATIONS,
         "The data are those of the authors' files: 272 months, not about 200 points, standardised "

@@ -6,7 +6,6 @@ from dataclasses import replace
 import torch
 
 from dubio import data, predict
-from dubio.data.inventory import DATASETS
 from dubio_studies.framework.study import Computation, Measurement, Piece, Seed
 from dubio_studies.gal2016.curves import (
     CO2_KINDS,
@@ -14,9 +13,9 @@ from dubio_studies.gal2016.curves import (
     NOISE_PRECISION,
     SCALES,
     Config,
+    co2_observed,
     curve,
     learning_curve,
-    observations,
     train,
 )
 
@@ -25,19 +24,8 @@ GROUPS = 100
 
 
 def pieces(config: Config) -> list[Piece]:
-    """A piece for each restart,."""
-    networks: list[Piece] = [
-        {"model": "relu", "restart": restart} for restart in range(1, config.restarts + 1)
-    ]
-    return [*networks]
-
-
-def backdrop() -> Iterator[Measurement]:
-    """The data, for figures."""
-    if DATASETS["co2"].here() is None:  # pages are made without downloads
-        return
-    observed = data.co2()
-    yield from observations(observed.x, observed.y)
+    """A piece for each restart."""
+    return [{"model": "relu", "restart": restart} for restart in range(1, config.restarts + 1)]
 
 
 def run(config: Config, piece: Piece, seed: Seed) -> Iterator[Measurement]:
@@ -77,7 +65,7 @@ COMPUTATION = Computation(
     },
     pieces=pieces,
     run=run,
-    backdrop=backdrop,
+    backdrop=co2_observed,
     deviations=(
         *DEVIATIONS,
         "The data are those of the authors' files: 272 months, standardised and linearly "
