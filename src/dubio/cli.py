@@ -4,17 +4,22 @@ A package adds a command by an entry point of the group ``dubio.commands``: a fu
 the words behind the command and returns an exit code. The first line of its docstring is its help.
 `dubio-studies` adds ``list``, ``run``, ``report`` and ``demo``.
 
-Exit codes: 0 all is well, 1 something failed, 2 the command was wrong, 130 interrupted.
+Exit codes: 0 all is well, 1 something failed, 2 the command was wrong, 130 interrupted (Ctrl-C),
+143 terminated (SIGTERM).
 """
 
 import argparse
 import json
 import os
 import shlex
+import signal
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.metadata import entry_points
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import dubio
@@ -42,13 +47,35 @@ class Failure(Exception):  # noqa: N818 - it is the command that failed
     """Ends the command with a message and exit code 1."""
 
 
+class Terminated(KeyboardInterrupt):
+    """Somebody has asked this process to end; it does so as after Ctrl-C."""
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """SIGTERM raises `Terminated` inside; other threads than the first cannot ask for that."""
+
+    def terminate(number: int, frame: FrameType | None) -> None:
+        raise Terminated
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Do what the command line says; the result is the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         known = bool(words) and words[0] in command_names()
         name = words[0] if known else root_parser().parse_args(words[:1]).command
-        return load_command(name)(words[1:])
+        with terminable():
+            return load_command(name)(words[1:])
     except SystemExit as exit_:  # argparse has said why
         return exit_.code if isinstance(exit_.code, int) else 2
     except Failure as failure:
@@ -63,9 +90,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             raise
         return 1
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
         print("\ndubio: interrupted; what is finished is kept.", file=sys.stderr)
-        return 130
+        return 128 + (signal.SIGTERM if isinstance(interrupt, Terminated) else signal.SIGINT)
     except BrokenPipeError:  # as in `dubio list | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

@@ -211,3 +211,38 @@ def test_damaged_files_are_refused(content: bytes, suffix: str, tmp_path: Path) 
     path.write_bytes(content)
     with pytest.raises(EvaluationError, match="state: expected"):
         read_state(path)
+
+
+def unusual_tensors() -> dict[str, torch.Tensor]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # nested tensors are a prototype
+        nested = torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)])
+        quantized = torch.quantize_per_tensor(torch.zeros(4, 3), 0.1, 0, torch.qint8)
+        compressed = torch.eye(4).to_sparse_csr()
+    return {
+        "nested": nested,
+        "sparse": torch.eye(4).to_sparse(),
+        "compressed": compressed,
+        "quantized": quantized,
+        "complex": torch.zeros(4, 3, dtype=torch.complex64),
+    }
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("place", ["x", "y"])
+@pytest.mark.parametrize("kind", ["nested", "sparse", "compressed", "quantized", "complex"])
+def test_tensors_that_are_not_dense_are_refused_as_data(
+    kind: str, place: str, tmp_path: Path
+) -> None:
+    tensors = {"x": torch.zeros(4, 3), "y": torch.zeros(4), place: unusual_tensors()[kind]}
+    torch.save(tensors, tmp_path / "data.pt")
+    with pytest.raises(EvaluationError, match="expected"):
+        read_data(str(tmp_path / "data.pt"))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ["nested", "sparse", "compressed", "quantized"])
+def test_tensors_that_are_not_dense_are_refused_as_state(kind: str, tmp_path: Path) -> None:
+    torch.save({"weight": unusual_tensors()[kind]}, tmp_path / "state.pt")
+    with pytest.raises(EvaluationError, match="expected"):
+        read_state(tmp_path / "state.pt")

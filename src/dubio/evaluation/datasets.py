@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dubio import data
 from dubio.evaluation.errors import EvaluationError, first_sentence
-from dubio.evaluation.state import read_tensors
+from dubio.evaluation.state import dense, read_tensors
 
 FILES = (".npz", ".pt", ".safetensors")
 
@@ -92,7 +92,13 @@ def _read_file(path: Path) -> Data:
             f"data: expected tensors x and y in {path}, got {', '.join(map(str, tensors)) or found}"
             "; name them so."
         )
-    return Data(str(path), x, y, str(path))
+    for name, tensor in (("x", x), ("y", y)):
+        if tensor is not None and (not dense(tensor) or tensor.is_complex()):
+            raise EvaluationError(
+                f"data: expected {name} as a dense tensor of real numbers in {path}, got a nested, "
+                "sparse, quantized or complex one; save it as rows of equal shape."
+            )
+    return Data(str(path), x.detach(), None if y is None else y.detach(), str(path))
 
 
 def _read_npz(path: Path) -> dict[str, Tensor]:

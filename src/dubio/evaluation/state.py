@@ -44,6 +44,17 @@ def read_tensors(path: Path, what: str) -> Any:
         ) from error
 
 
+def dense(value: object) -> bool:
+    """Whether it is a tensor with a number for each index, in this process's memory."""
+    return (
+        isinstance(value, Tensor)
+        and value.layout is torch.strided
+        and not value.is_nested
+        and not value.is_quantized
+        and value.device.type == "cpu"
+    )
+
+
 def read_state(path: Path) -> State:
     """The tensors of a state file by name."""
     state = read_tensors(path, "state")
@@ -55,12 +66,12 @@ def read_state(path: Path) -> State:
     others = [
         f"{name} ({type(value).__name__})"
         for name, value in state.items()
-        if not isinstance(value, Tensor) and not str(name).endswith("_extra_state")
+        if not dense(value) and not str(name).endswith("_extra_state")
     ]
     if others or not all(isinstance(name, str) for name in state):
         raise EvaluationError(
-            f"state: expected tensors by name, got others in {path}: {_listed(others)}; if it is a "
-            "checkpoint of a training run, save network.state_dict() alone."
+            f"state: expected dense tensors by name, got others in {path}: {_listed(others)}; if "
+            "it is a checkpoint of a training run, save network.state_dict() alone."
         )
     return dict(state)
 

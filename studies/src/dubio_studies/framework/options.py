@@ -7,6 +7,7 @@ import argparse
 import dataclasses
 import inspect
 import re
+import shlex
 import types
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -64,7 +65,8 @@ def as_options(settings: Mapping[str, Any]) -> str:
         if isinstance(value, bool):
             words.append(f"--{option}" if value else f"--no-{option}")
         else:
-            words.append(f"--{option} {spell(value)}")
+            values = value if isinstance(value, tuple | list) else [value]
+            words += [f"--{option}", *(shlex.quote(spell(v)) for v in values)]
     return " ".join(words)
 
 
@@ -72,7 +74,10 @@ def spell(value: Any) -> str:
     """A value as it is typed."""
     if isinstance(value, tuple | list):
         return " ".join(map(spell, value))
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        short = f"{value:g}"
+        return short if float(short) == value else repr(value)
+    return str(value)
 
 
 def kind(hint: Any, name: str) -> dict[str, Any]:

@@ -25,6 +25,11 @@ from dubio_studies.framework.study import Measurement, Piece
 Pieces = dict[str, list[Row]]
 """Rows by the key of their piece."""
 
+FIELDS = frozenset(
+    ("study", "scale", "config", "seed", "metric", "value", "seconds", "versions", "piece", "row")
+)
+"""What every row has, besides its checksum."""
+
 
 class StoreError(Exception):
     """A file that could not be read or written, and what to do about it."""
@@ -155,9 +160,11 @@ def read_rows(folder: Path) -> Rows | None:
     return Rows([row for rows in pieces.values() for row in rows])
 
 
-def count_pieces(folder: Path) -> int:
-    """How many pieces of a run that is not finished are stored."""
-    return len(list((folder / "pieces").glob("*.jsonl")))
+def stored_keys(folder: Path) -> set[str]:
+    """The keys of the pieces that are whole in a run that is not finished. Nothing is changed."""
+    config = folder.name.rpartition("-")[2]
+    files = (folder / "pieces").glob("*.jsonl")
+    return {key for path in files for key in read_pieces(path, config)[0]}
 
 
 def read_recipe(folder: Path) -> Recipe:
@@ -166,10 +173,19 @@ def read_recipe(folder: Path) -> Recipe:
     try:
         with explained(path):
             fields = json.loads(path.read_bytes())
-        fields.pop("hash")
-        return Recipe(**fields)
-    except (ValueError, TypeError, KeyError) as error:
-        raise StoreError(f"{path}: damaged ({error}); run the study again.") from error
+        hashed = fields.pop("hash")
+        recipe = Recipe(**fields)
+        true = recipe.hash
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise StoreError(f"{path}: damaged ({reason}); run the study again.") from error
+    if not hashed == true == folder.name.rpartition("-")[2]:
+        raise StoreError(
+            f"{path}: expected the settings that its rows were computed with, whose hash is "
+            f"{folder.name.rpartition('-')[2]}, got others, whose hash is {true}; it was altered. "
+            f"Run the study again, which writes it anew."
+        )
+    return recipe
 
 
 def seal(row: Mapping[str, Any]) -> Row:
@@ -182,8 +198,9 @@ def unseal(line: bytes) -> Row | None:
     try:
         row = json.loads(line)
         content = {name: value for name, value in row.items() if name != "check"}
-        return row if row["check"] == checksum(content) else None
-    except (ValueError, KeyError, TypeError, AttributeError):
+        whole = row["check"] == checksum(content) and set(row) >= FIELDS
+        return row if whole else None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 

@@ -11,9 +11,9 @@ from dubio_studies.catalogue import Entry
 from dubio_studies.framework.claims import Ruling, Verdict, rule_on
 from dubio_studies.framework.former_ids import NUMBERS
 from dubio_studies.framework.options import as_options, config_of, spell
-from dubio_studies.framework.recipe import Recipe
+from dubio_studies.framework.recipe import Recipe, piece_key
 from dubio_studies.framework.rows import Rows
-from dubio_studies.framework.store import StoreError, count_pieces, read_recipe, read_rows
+from dubio_studies.framework.store import StoreError, read_recipe, read_rows, stored_keys
 from dubio_studies.framework.study import SCALES, Study
 
 Status = Literal[Verdict, "started", "not run", "planned"]
@@ -213,7 +213,8 @@ def choose(entry: Entry, study: Study[Any], folders: Sequence[Path], problems: l
 def progress_of(study: Study[Any], recipe: Recipe, folder: Path) -> Progress:
     """How far an interrupted run is."""
     config = config_of(study.computation.scales[recipe.scale], recipe.settings)
-    return Progress(recipe, count_pieces(folder), len(study.computation.pieces(config)))
+    pieces = {piece_key(piece) for piece in study.computation.pieces(config)}
+    return Progress(recipe, len(stored_keys(folder) & pieces), len(pieces))
 
 
 def settings_of(study: Study[Any], recipe: Recipe, scale: Any) -> Mapping[str, Any]:
