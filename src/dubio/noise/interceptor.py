@@ -9,7 +9,8 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any, Protocol
 
-from torch.overrides import TorchFunctionMode
+import torch
+from torch.overrides import TorchFunctionMode, _pop_mode, _push_mode
 
 
 class Running(Protocol):
@@ -73,6 +74,22 @@ class Interceptor(TorchFunctionMode):
     def __init__(self, running: Running) -> None:
         super().__init__()
         self._running = running
+
+    def __exit__(self, *exception: object) -> None:
+        """Leave the stack of the thread, from under those that other tasks have put there."""
+        later: list[Any] = []
+        while (here := torch._C._len_torch_function_stack() > 0) and (
+            mode := _pop_mode()
+        ) is not self:
+            later.append(mode)
+        for mode in reversed(later):
+            _push_mode(mode)
+        if not here:
+            raise RuntimeError(
+                "expected noise to be at work until it is left, got none: another context of "
+                "torch, such as torch.device, was left by another task in between and took it "
+                "away; let no `await` stand inside of such a context."
+            )
 
     def __torch_function__(
         self,
