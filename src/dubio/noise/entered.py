@@ -74,12 +74,14 @@ def leave(noise: object, exception: object) -> None:
             "let `with noise` begin and end in one function."
         )
     mine, later = entered[position], entered[position + 1 :]
-    mine.running.__exit__()
-    mine.running.is_over = True
     if later:
         later = (replace(later[0], outer=mine.outer), *later[1:])
-    put_in_charge(later[-1].running if later else mine.outer)
-    _entered.set((*entered[:position], *later))
+    try:
+        mine.running.__exit__()
+    finally:
+        mine.running.is_over = True
+        put_in_charge(later[-1].running if later else mine.outer)
+        _entered.set((*entered[:position], *later))
     if later and exception is None:
         raise RuntimeError(
             "expected the noise that was entered last to be left first, got one that was entered "

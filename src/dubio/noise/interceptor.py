@@ -9,8 +9,12 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any, Protocol
 
-import torch
-from torch.overrides import TorchFunctionMode, _pop_mode, _push_mode
+from torch.overrides import (
+    TorchFunctionMode,
+    _get_current_function_mode_stack,
+    _pop_mode,
+    _push_mode,
+)
 
 
 class Running(Protocol):
@@ -77,14 +81,13 @@ class Interceptor(TorchFunctionMode):
 
     def __exit__(self, *exception: object) -> None:
         """Leave the stack of the thread, from under those that other tasks have put there."""
-        later: list[Any] = []
-        while (here := torch._C._len_torch_function_stack() > 0) and (
-            mode := _pop_mode()
-        ) is not self:
-            later.append(mode)
-        for mode in reversed(later):
-            _push_mode(mode)
-        if not here:
+        modes = _get_current_function_mode_stack()
+        for _ in modes:
+            _pop_mode()
+        for mode in modes:
+            if mode is not self:
+                _push_mode(mode)
+        if self not in modes:
             raise RuntimeError(
                 "expected noise to be at work until it is left, got none: another context of "
                 "torch, such as torch.device, was left by another task in between and took it "
