@@ -7,6 +7,7 @@ from typing import Any, SupportsIndex, cast, final
 import torch
 from torch import Tensor, nn
 
+from dubio.draws.broken import Broken
 from dubio.draws.prepared import Prepared
 from dubio.draws.source import NetworkDraws, uncompiled
 from dubio.likelihoods import Likelihood, Point
@@ -66,6 +67,10 @@ def predict(
 
     Raises:
         NoSitesError: If no noise enters the output.
+
+    Warns:
+        RuntimeWarning: If outputs of some rows are NaN or infinite; these have no sensible
+            prediction.
     """
     predictor = Predictor(
         model,
@@ -176,6 +181,9 @@ class Predictor:
         first = next(chunks)
         self._likelihood.check(first)
         found = first if len(first) == len(numbers.indices) else torch.cat([first, *chunks])
+        broken = Broken(self._likelihood)
+        broken.see(found)
+        broken.warn(found.shape[1], calls=2)
         return Predictive(self._likelihood, StoredDraws(found))
 
     def noise(
@@ -200,14 +208,23 @@ class Predictor:
     ) -> Predictive:
         """The same for one time: nothing is recorded that further calls could use."""
         numbers = self._numbers(generator)
-        check = self._likelihood.check
+        check, broken = self._likelihood.check, Broken(self._likelihood)
         source = NetworkDraws(
-            self._model, x, numbers, check, self._chunk, self._where, self._select
+            self._model,
+            x,
+            numbers,
+            check,
+            self._chunk,
+            self._where,
+            self._select,
+            broken,
         )
         if keep_draws:
-            return Predictive(self._likelihood, StoredDraws(source.collect()))
-        predictive = Predictive(self._likelihood, source)
-        _ = predictive.summary  # the one pass over all draws
+            predictive = Predictive(self._likelihood, StoredDraws(source.collect()))
+        else:
+            predictive = Predictive(self._likelihood, source)
+            _ = predictive.summary  # the one pass over all draws
+        broken.warn(source.num_rows, calls=3)
         return predictive
 
 

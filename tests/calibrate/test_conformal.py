@@ -127,8 +127,8 @@ class TestSets:
         sets.fit(q, torch.tensor([2]))  # threshold 0.5 + 0.3
         torch.testing.assert_close(sets.threshold.item(), 0.8)
         assert sets(q).members.tolist() == [[False, True, True]]
-        equal = torch.full((1, 4), 0.25, dtype=torch.float64)  # in the order of the labels
-        assert sets(equal).members.tolist() == [[True, True, True, False]]
+        equal = torch.full((1, 3), 1 / 3, dtype=torch.float64)  # in the order of the labels
+        assert sets(equal).members.tolist() == [[True, True, False]]
 
     def test_a_seed_repeats_randomised_sets(self) -> None:
         q, y = labelled(57, seeded())

@@ -139,9 +139,9 @@ def twice(part: nn.Module) -> nn.Sequential:
 @pytest.mark.parametrize(
     ("network", "unsettled"),
     [
-        (Residual(), "drop, tail.1"),
-        (nn.Sequential(Residual(), nn.Linear(6, 3)), "0.drop, 0.tail.1"),
-        (nn.Sequential(nn.Dropout(0.2), Residual()), "0, 1.drop, 1.tail.1"),
+        (Residual(), "drop, inner.0, tail.1"),
+        (nn.Sequential(Residual(), nn.Linear(6, 3)), "0.drop, 0.inner.0, 0.tail.1"),
+        (nn.Sequential(nn.Dropout(0.2), Residual()), "0, 1.drop, 1.inner.0, 1.tail.1"),
         (Reversed(nn.Linear(6, 3), nn.Dropout(0.2)), "1"),
         (twice(nn.Dropout(0.2)), "0"),
         (twice(nn.Sequential(nn.Dropout(0.2))), "0.0"),

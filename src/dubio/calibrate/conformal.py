@@ -71,3 +71,17 @@ def conformal_rank(rows: int, alpha: float) -> int:
             "rows or a larger alpha"
         )
     return rank
+
+
+def with_ties(threshold: Tensor, dtype: torch.dtype, unit: float = 0.0) -> Tensor:
+    """The threshold and a little more, so that rounding does not part scores that tie.
+
+    The same row is rounded in another way in another batch. A few units in the last place of the
+    prediction's type make up for that; sets are never smaller for it.
+
+    Args:
+        threshold: The largest score that is in.
+        dtype: The type of the prediction.
+        unit: What is rounded, if that is larger than the threshold.
+    """
+    return threshold + 4 * torch.finfo(dtype).eps * threshold.abs().clamp(min=unit)

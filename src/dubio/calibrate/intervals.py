@@ -1,5 +1,6 @@
 """Conformal intervals for real targets."""
 
+import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Self, final
@@ -7,7 +8,7 @@ from typing import Self, final
 import torch
 from torch import Tensor
 
-from dubio.calibrate.conformal import Conformal
+from dubio.calibrate.conformal import Conformal, with_ties
 from dubio.predictive.predictive import Predictive
 from dubio.predictive.validation import Numbers, check_numbers, number_prediction
 
@@ -44,7 +45,8 @@ class _ConformalIntervals(Conformal):
     """Intervals of the targets whose scores do not pass a threshold.
 
     Each element of a target has a threshold of its own and is held with probability 1 − α; with
-    α/D for each, D elements are held together.
+    α/D for each, D elements are held together. Ends are rounded outwards, so that no target is lost
+    that lies on an end, as many do if targets are whole numbers or predictions are rounded.
     """
 
     @abstractmethod
@@ -65,19 +67,21 @@ class _ConformalIntervals(Conformal):
         p = number_prediction(p)
         check_numbers(p, y)
         self._calibrate(self._scores(p, y.double()))
+        self._keep_sizes(p)
         return self
 
     def forward(self, p: Numbers) -> Intervals:
         """The intervals of new rows."""
         p = number_prediction(p)
         event, threshold = p.mean.shape[1:], self._known("threshold").to(p.mean.device)
-        if threshold.shape != event:
+        if threshold.shape != event:  # of images, too
             raise ValueError(
                 f"p: expected targets of shape {tuple(threshold.shape)}, as in the validation "
                 f"data, got {tuple(event)}; fit on predictions of the same targets"
             )
-        low, high = self._interval(p, threshold)
-        return Intervals(low.to(p.mean.dtype), high.to(p.mean.dtype))
+        dtype = torch.promote_types(p.mean.dtype, torch.float32)
+        low, high = self._interval(p, with_ties(threshold, dtype))
+        return Intervals(_outwards(low, -math.inf, dtype), _outwards(high, math.inf, dtype))
 
 
 @final
@@ -120,3 +124,9 @@ class QuantileIntervals(_ConformalIntervals):
         low, high = (end.double() for end in p.interval(1 - float(self.alpha)))
         middle = low + (high - low) / 2
         return torch.minimum(low - threshold, middle), torch.maximum(high + threshold, middle)
+
+
+def _outwards(ends: Tensor, direction: float, dtype: torch.dtype) -> Tensor:
+    """The next number of a type beyond the nearest one."""
+    nearest = ends.to(dtype)
+    return nearest.nextafter(nearest.new_tensor(direction))

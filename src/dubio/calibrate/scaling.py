@@ -55,13 +55,16 @@ class PrecisionScaling(Fitted):
             blocks.append(torch.cat(parts, dim=1))  # (2, S, B)
         distances, scales = torch.cat(blocks, dim=2)
         self._keep("factor", _best_factor(distances, scales, y.numel()))
+        self._keep_sizes(p)
         return self
 
     def forward(self, p: Numbers) -> Predictive:
         """The prediction with rescaled noise."""
         p = number_prediction(p)
         _check_noise(p)
-        return _rescaled(p, spread=1.0, noise=float(self._known("factor")) ** -0.5)
+        factor = float(self._known("factor"))
+        self._check_sizes(p)
+        return _rescaled(p, spread=1.0, noise=factor**-0.5)
 
 
 @final
@@ -104,12 +107,14 @@ class VarianceScaling(Fitted):
         factor = ((y.double() - p.mean.double()).square() / variance).mean()
         _check_errors(float(factor))
         self._keep("factor", factor)
+        self._keep_sizes(p)
         return self
 
     def forward(self, p: Numbers) -> Predictive:
         """The prediction with rescaled draws and noise."""
         p = number_prediction(p)
         scale = float(self._known("factor")) ** 0.5
+        self._check_sizes(p)
         return _rescaled(p, spread=scale, noise=scale)
 
 

@@ -7,7 +7,7 @@ from typing import Self, final
 import torch
 from torch import Tensor
 
-from dubio.calibrate.conformal import Conformal
+from dubio.calibrate.conformal import Conformal, with_ties
 from dubio.predictive.validation import Labels, label_prediction, log_mean
 
 
@@ -62,12 +62,15 @@ class _ConformalSets(Conformal):
         p.check_targets(y)
         scores = self._scores(_one_label(log_mean(p)), generator)
         self._calibrate(scores.gather(-1, y.long().reshape(-1, 1)).squeeze(-1))
+        self._keep_sizes(p)
         return self
 
     def forward(self, p: Labels, generator: torch.Generator | None = None) -> LabelSets:
         """The sets of new rows."""
-        logs = _one_label(log_mean(label_prediction(p)))
-        threshold = self._known("threshold").to(logs.device)
+        p = label_prediction(p)
+        logs = _one_label(log_mean(p))
+        threshold = with_ties(self._known("threshold").to(logs.device), p.mean.dtype, 1.0)
+        self._check_sizes(p)
         return LabelSets(self._scores(logs, generator) <= threshold)
 
 

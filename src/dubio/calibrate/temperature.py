@@ -52,12 +52,14 @@ class TemperatureScaling(Fitted):
         p.check_targets(y)
         logs = log_mean(p).flatten(0, -2)  # (N, K)
         self._keep("temperature", 1 / _optimum(logs, y.long().reshape(-1)))
+        self._keep_sizes(p)
         return self
 
     def forward(self, p: Labels) -> Predictive:
         """The prediction with calibrated probabilities."""
         p = label_prediction(p)
         temperature = self._known("temperature").to(p.mean.device)
+        self._check_sizes(p)
         logs = (log_mean(p) / temperature).log_softmax(-1)
         return from_logs(p.likelihood, logs.to(p.mean.dtype))
 

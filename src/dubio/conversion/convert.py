@@ -18,8 +18,8 @@ def convert(
 
     The weights of the layers stay what they are, bit for bit, so that in eval mode the converted
     network computes what the network did. A dropout that feeds replaced layers and nothing else
-    goes: `nn.Identity` takes its place. In the state dict, weights inside of `dubio.Masked` have
-    ``.layer`` in their names, so load a checkpoint first and convert then.
+    goes: `nn.Identity` takes its place, with its hooks. In the state dict, weights inside of
+    `dubio.Masked` have ``.layer`` in their names, so load a checkpoint first and convert then.
 
     `dubio.plan` takes the same arguments and lists what would be done; `Plan.carry_out` then does
     it. The list is also logged, at level INFO.
@@ -30,7 +30,7 @@ def convert(
             `Place` that returns a module, or None to leave the layer alone.
         copy: Whether to convert a copy, or the network itself.
         example: A batch to run the network on once, to see which dropout feeds which layer; needed
-            if the network has dropout outside of `nn.Sequential`.
+            if the network has dropout and is no `nn.Sequential`.
 
     Returns:
         The converted network, in the mode of the network and on its devices.

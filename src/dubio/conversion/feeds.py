@@ -8,6 +8,8 @@ from torch import nn
 from torch.nn.modules.conv import _ConvNd
 from torch.nn.modules.dropout import _DropoutNd
 
+from dubio.conversion.kinds import is_plain
+
 
 @final
 @dataclass
@@ -44,9 +46,11 @@ class Feeds:
 
 def shifts(dropout: nn.Module) -> str | None:
     """What is said of a dropout that does more than multiply by 0 or 1/keep."""
-    if type(dropout) in (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d):
-        return None
-    return f"{type(dropout).__name__} does more than multiply by a mask"
+    if not is_plain(dropout, (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)):
+        return f"{type(dropout).__name__} does more than multiply by a mask"
+    if dropout._parameters or dropout._buffers or dropout._modules:
+        return "it holds parameters, buffers or modules, which would be lost"
+    return None
 
 
 def between(obstacle: object, layer: str | None) -> str:

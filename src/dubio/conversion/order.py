@@ -1,12 +1,18 @@
-"""Which dropout feeds which weight layers, read off the order inside `nn.Sequential`."""
+"""Which dropout feeds which weight layers, read off the order inside `nn.Sequential`.
+
+That is known only of a network that is an `nn.Sequential`, perhaps of others: a `forward` of
+somebody's own may call any layer, by its index or as part of a slice, and hooks may do anything.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from torch import nn
 from torch.nn.modules.dropout import _DropoutNd
+from torch.utils._pytree import tree_leaves
 
 from dubio.conversion.feeds import Feed, Feeds, between, by_channel, difference, shifts
+from dubio.conversion.kinds import is_hooked, is_plain
 from dubio.conversion.passing import passes, pools
 from dubio.noise.stochastic import Stochastic
 
@@ -15,11 +21,18 @@ def by_order(
     model: nn.Module, layers: Mapping[nn.Module, str], dropouts: Mapping[_DropoutNd, str]
 ) -> Feeds:
     """What dropouts feed, by the order of modules inside `nn.Sequential`."""
-    users = Counter(child for module in model.modules() for child in _children(module))
+    users = Counter(
+        part
+        for module in model.modules()
+        for part in tree_leaves(vars(module))
+        if isinstance(part, nn.Module)
+    )
     feeds: dict[_DropoutNd, Feed] = {}
     for chain, returned in _chains(model, users):
         for position, module in enumerate(chain):
             if not isinstance(module, _DropoutNd) or module not in dropouts or users[module] > 1:
+                continue
+            if is_hooked(module):
                 continue
             feed = _follow(module, chain[position + 1 :], layers, users, returned)
             if feed is not None:
@@ -40,33 +53,33 @@ def _chains(
 ) -> Iterator[tuple[list[nn.Module], bool]]:
     """The modules of every `nn.Sequential` in order, and whether the network returns the last.
 
-    A Sequential inside another is part of it, unless it is used elsewhere too.
+    A Sequential inside another is part of it, unless it is used elsewhere too or has hooks.
     """
+    seen: set[nn.Module] = set()
 
-    def continues(module: nn.Module) -> bool:
-        return _is_sequential(module) and users[module] == 1
+    def visit(module: nn.Module) -> Iterator[tuple[list[nn.Module], bool]]:
+        if module in seen:
+            return
+        seen.add(module)
+        parts: list[nn.Module] = []
+        if is_plain(module, nn.Sequential):
+            parts = list(flat(module))
+            yield parts, module is model
+        elif is_plain(module, nn.ModuleList | nn.ModuleDict):  # whose parts are called one by one
+            parts = list(module.children())
+        for part in parts:
+            yield from visit(part)
 
     def flat(sequential: nn.Module) -> Iterator[nn.Module]:
-        for child in _children(sequential):
-            if continues(child):
+        for child in sequential._modules.values():
+            if child is None:
+                continue
+            if is_plain(child, nn.Sequential) and users[child] == 1 and not is_hooked(child):
                 yield from flat(child)
             else:
                 yield child
 
-    sequentials = [module for module in model.modules() if _is_sequential(module)]
-    inner = {child for outer in sequentials for child in _children(outer) if continues(child)}
-    for sequential in sequentials:
-        if sequential not in inner:
-            yield list(flat(sequential)), sequential is model
-
-
-def _children(module: nn.Module) -> list[nn.Module]:
-    """The children of a module in order, one that is used twice also listed twice."""
-    return [child for child in module._modules.values() if child is not None]
-
-
-def _is_sequential(module: nn.Module) -> bool:
-    return isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward
+    return visit(model)
 
 
 def _follow(
@@ -80,6 +93,8 @@ def _follow(
     obstacle: str | None = None
     pooled = False
     for module in behind:
+        if is_hooked(module) and module not in layers:
+            break
         if passes(module):
             continue
         if pools(module):

@@ -10,8 +10,11 @@ from typing import Any, final
 
 from torch import Tensor, nn
 from torch.nn.modules import pooling
+from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.modules.padding import _ReflectionPadNd, _ReplicationPadNd
 from torch.utils._pytree import tree_leaves
+
+from dubio.conversion.kinds import is_plain
 
 _PASSING_MODULES = (
     nn.Identity,
@@ -60,13 +63,14 @@ _WORDS = {
 
 def passes(module: nn.Module) -> bool:
     """Whether a module lets a scaling of any unit pass."""
-    is_off = isinstance(module, nn.modules.dropout._DropoutNd) and module.p == 0
-    return is_off or isinstance(module, _PASSING_MODULES)
+    if isinstance(module, _DropoutNd):
+        return module.p == 0 and is_plain(module, _DropoutNd)
+    return is_plain(module, _PASSING_MODULES)
 
 
 def pools(module: nn.Module) -> bool:
     """Whether a module lets a scaling of whole channels pass."""
-    return isinstance(module, _POOLING_MODULES)
+    return is_plain(module, _POOLING_MODULES)
 
 
 @final

@@ -9,6 +9,7 @@ from torch.nn.modules.conv import _ConvNd
 from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.parameter import is_lazy
 
+from dubio.conversion.kinds import is_patched, is_plain
 from dubio.noise.stochastic import Stochastic
 
 _WEIGHT_LAYERS = (
@@ -55,6 +56,8 @@ Rule: TypeAlias = Callable[[Place], nn.Module | None]
 def input_units(layer: nn.Module) -> int | None:
     """How many units a mask of the layer's inputs has; None if they cannot be masked."""
     units: int | None = None
+    if not is_known(layer):
+        return None
     if isinstance(layer, nn.Linear):
         units = layer.in_features
     elif isinstance(layer, _ConvNd):
@@ -82,6 +85,11 @@ def weight_layers(model: nn.Module) -> dict[nn.Module, str]:
     return layers
 
 
+def is_known(layer: nn.Module) -> bool:
+    """Whether a weight layer does with its weights and inputs what torch's does."""
+    return is_plain(layer, _WEIGHT_LAYERS)
+
+
 def dropout_modules(model: nn.Module) -> dict[_DropoutNd, str]:
     """All dropout modules that drop anything, each with its first name."""
     return {
@@ -99,6 +107,16 @@ def computed_weight(layer: nn.Module) -> str | None:
     """
     plain = (name for name, value in vars(layer).items() if isinstance(value, Tensor))
     return next((name for name in plain if "weight" in name), None)
+
+
+def obstacle(layer: nn.Module) -> str | None:
+    """Why nothing can be put around a layer; None if something can."""
+    weight = computed_weight(layer)
+    if weight is not None:
+        return f"a hook computes its {weight}; use torch.nn.utils.parametrizations, or remove it"
+    if is_patched(layer):
+        return "its forward was replaced, which would go on with the weights of before; undo that"
+    return None
 
 
 def containers(model: nn.Module) -> list[nn.Module]:

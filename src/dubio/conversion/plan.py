@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, final
 
 from torch import nn
+from torch.nn.modules.dropout import _DropoutNd
 
 from dubio.conversion.places import Place, Rule, containers
 from dubio.noise.stochastic import check_apart
@@ -132,6 +133,8 @@ def _replace(model: nn.Module, replacements: Mapping[nn.Module, nn.Module]) -> n
     for old, new in replacements.items():
         for module in set(new.modules()) - set(old.modules()):
             module.training = old.training
+        if isinstance(old, _DropoutNd):
+            vars(new).update((name, value) for name, value in vars(old).items() if "hook" in name)
     for parent, name, child in uses:
         parent.register_module(name, replacements[child])
     return replacements.get(model, model)

@@ -13,9 +13,10 @@ from dubio.conversion.order import by_order
 from dubio.conversion.places import (
     Place,
     Rule,
-    computed_weight,
     dropout_modules,
     input_units,
+    is_known,
+    obstacle,
     weight_layers,
 )
 from dubio.conversion.plan import Change, Left, Plan
@@ -31,7 +32,8 @@ def plan(model: nn.Module, rule: Rule, *, example: Inputs | None = None) -> Plan
             `Place` that returns a module, or None to leave the layer alone.
         example: A batch to run the network on once, to see which dropout feeds which layer: a
             tensor, a tuple of arguments or a dict of named arguments. Without one the order inside
-            `nn.Sequential` must tell. Nothing in the network is changed.
+            `nn.Sequential` must tell, which it does if the network is one, perhaps of others.
+            Nothing in the network is changed.
 
     Returns:
         The plan, which prints as a table and can be carried out.
@@ -42,10 +44,11 @@ def plan(model: nn.Module, rule: Rule, *, example: Inputs | None = None) -> Plan
     _check(model, rule)
     layers = weight_layers(model)
     dropouts = dropout_modules(model)
+    known = {layer: name for layer, name in layers.items() if is_known(layer)}
     if example is None:
-        feeds = by_order(model, layers, dropouts)
+        feeds = by_order(model, known, dropouts)
     else:
-        feeds = by_example(model, example, layers, dropouts)
+        feeds = by_example(model, example, known, dropouts)
     agreement = _Agreement(rule, layers, dropouts, feeds)
     return Plan(
         model,
@@ -142,7 +145,7 @@ class _Agreement:
 
 def _answer(rule: Rule, place: Place) -> nn.Module | None:
     """What the rule wants in a place; None to leave the layer alone."""
-    if computed_weight(place.layer) is not None:
+    if obstacle(place.layer) is not None:
         return None
     try:
         replacement = rule(place)
@@ -166,12 +169,11 @@ def _inside_layers(layers: Mapping[nn.Module, str], feeds: Feeds) -> Iterator[Le
             yield Left(name, f"its dropout={layer.dropout:g} acts inside, on attention weights")
         if layer in feeds.packed:
             yield Left(name, "packed sequences cannot be masked; pad them instead")
-        weight = computed_weight(layer)
-        if weight is not None:
-            yield Left(
-                name,
-                f"a hook computes its {weight}; use torch.nn.utils.parametrizations, or remove it",
-            )
+        reason = obstacle(layer)
+        if reason is not None:
+            yield Left(name, reason)
+        elif not is_known(layer):
+            yield Left(name, f"{type(layer).__name__} has a forward of its own: no mask of inputs")
 
 
 def _check(model: nn.Module, rule: Rule) -> None:

@@ -16,7 +16,6 @@ from dubio.predictive.predictive import Predictive
 from dubio.predictive.validation import (
     Labels,
     Numbers,
-    check_numbers,
     label_prediction,
     likeliest,
     number_prediction,
@@ -68,7 +67,8 @@ class Deferral(Fitted):
     more if scores tie (Vovk 2012). The conformal rank ⌈(n + 1)c⌉ would hold on average over
     validation sets only, that is, fail for about half of them.
 
-    A wish that no threshold attains is an error: nothing is deferred or answered unasked.
+    A wish that no threshold attains is an error: nothing is deferred or answered unasked. A row
+    whose prediction is NaN or infinite is deferred, and counts so among validation rows.
 
     Args:
         scores: A score, or several to choose from: the one with the largest coverage for a wanted
@@ -124,7 +124,7 @@ class Deferral(Fitted):
             error_rate: The largest probability that an answered row is wrong.
         """
         check_probability("error_rate", error_rate, "0.05 is one")
-        p = _prediction(p)
+        p, broken = _prediction(p)
         wrong = self._wrong(p, y)
         level = (1 - self.confidence) / (LEVELS * len(self.candidates))
         least = math.ceil(math.log(level) / math.log1p(-error_rate))
@@ -137,7 +137,7 @@ class Deferral(Fitted):
         ranks = torch.linspace(least, len(wrong), LEVELS).round().long().unique().tolist()
         options = []  # log of the tail, rows answered, errors among them, threshold, score
         for score in self.candidates:
-            ordered, order = _finite(row_scores(p, score)).sort()
+            ordered, order = _for_fit(row_scores(p, score), broken).sort()
             errors = [0, *wrong[order].cumsum(0).tolist()]
             thresholds = [*ordered.tolist(), math.inf]
             for rank in ranks:
@@ -156,6 +156,7 @@ class Deferral(Fitted):
             )
         _, below, found, threshold, score = max(allowed, key=lambda option: option[1])
         self._set(score, threshold, upper_bound(found, below, level))
+        self._keep_sizes(p)
         return self
 
     def fit_coverage(self, p: Labels | Numbers, coverage: float, y: Tensor | None = None) -> Self:
@@ -167,7 +168,7 @@ class Deferral(Fitted):
             y: Its targets, to choose among several scores.
         """
         check_probability("coverage", coverage, "0.9 is one")
-        p = _prediction(p)
+        p, broken = _prediction(p)
         rows = len(p.mean)
         level = (1 - self.confidence) / len(self.candidates)
         # P(Bin(n, c) ≥ n − j) = P(Bin(n, 1 − c) ≤ j): j rows may be deferred
@@ -187,19 +188,28 @@ class Deferral(Fitted):
         wrong = None if y is None else self._wrong(p, y)
         options = []  # share of errors, threshold, score
         for score in self.candidates:
-            values = _finite(row_scores(p, score))
+            values = _for_fit(row_scores(p, score), broken)
             last = values.sort().values[rows - spare - 1]
+            if bool(last.isinf()):
+                raise ValueError(
+                    f"coverage: expected at least {rows - spare} finite scores for {coverage} at a "
+                    f"confidence of {self.confidence}, got {int(values.isfinite().sum())}, as rows "
+                    "that are NaN or infinite are deferred; find out why they are, or ask for less"
+                )
             errors = 0.0 if wrong is None else float(wrong[values <= last].double().mean())
             options.append((errors, float(last.nextafter(last.new_tensor(math.inf))), score))
         _, threshold, score = min(options, key=lambda option: option[0])
         self._set(score, threshold, math.nan)
+        self._keep_sizes(p)
         return self
 
     def forward(self, p: Labels | Numbers) -> Decision:
-        """Answers new rows, or defers them; a row whose score is NaN is deferred."""
-        p = _prediction(p)
-        scores = row_scores(p, self.score)
-        answered = scores < self._known("threshold").to(scores.device)
+        """Answers new rows, or defers them, among them those that are NaN or infinite."""
+        p, broken = _prediction(p)
+        threshold = self._known("threshold")
+        self._check_sizes(p)
+        scores = row_scores(p, self.score).where(~broken, math.nan)
+        answered = scores < threshold.to(scores.device)
         if p.likelihood.discrete:
             return Decision(answered, likeliest(p).reshape(-1).where(answered, -1), scores)
         shape = (-1, *[1] * (p.mean.ndim - 1))
@@ -214,7 +224,9 @@ class Deferral(Fitted):
         if p.likelihood.discrete:
             p.check_targets(y)
             return (y != likeliest(p)).reshape(-1)
-        check_numbers(p, y)
+        p.likelihood.check_targets(y, p.mean.unsqueeze(0))
+        if not bool(y.isfinite().all()):
+            raise ValueError("y: expected finite targets, got others; remove the rows")
         if self.tolerance is None:
             raise ValueError(
                 "tolerance: expected one for real targets, got None; say up to which error an "
@@ -229,13 +241,39 @@ class Deferral(Fitted):
         self._keep("error_bound", torch.tensor(bound, dtype=torch.float64))
 
 
-def _prediction(p: Labels | Numbers) -> Predictive:
-    if isinstance(p, tuple) or (isinstance(p, Predictive) and not p.likelihood.discrete):
-        return number_prediction(p)
-    return label_prediction(p)
+def _prediction(p: Labels | Numbers) -> tuple[Predictive, Tensor]:
+    """The prediction, and which of its rows `(B,)` are NaN or infinite, so that nobody knows.
+
+    Of plain tensors these rows become any others: they are not looked at.
+    """
+    broken: Tensor | None = None
+    if isinstance(p, Tensor) and p.is_floating_point() and p.ndim > 1:
+        broken = _broken(p)
+        p = _with(p, broken, 1 / p.shape[-1])
+    elif isinstance(p, tuple) and all(part.ndim > 1 for part in p) and p[0].shape == p[1].shape:
+        broken = _broken(p[0]) | _broken(p[1])
+        p = (_with(p[0], broken, 0.0), _with(p[1], broken, 1.0))
+    numbers = isinstance(p, tuple) or (isinstance(p, Predictive) and not p.likelihood.discrete)
+    found = number_prediction(p) if numbers else label_prediction(p)  # type: ignore[arg-type]
+    return found, _broken(found.mean) if broken is None else broken
 
 
-def _finite(scores: Tensor) -> Tensor:
-    if not bool(scores.isfinite().all()):
-        raise ValueError("p: expected finite scores, got others; remove the rows")
+def _broken(values: Tensor) -> Tensor:
+    """Rows `(B,)` with a number that is not finite."""
+    return ~values.isfinite().flatten(1).all(1) if values.ndim > 1 else ~values.isfinite()
+
+
+def _with(values: Tensor, rows: Tensor, value: float) -> Tensor:
+    """Other values in some rows."""
+    return values.where(~rows.reshape(-1, *[1] * (values.ndim - 1)), value)
+
+
+def _for_fit(scores: Tensor, broken: Tensor) -> Tensor:
+    """Scores that are infinite where nobody knows, so that no threshold answers."""
+    scores = scores.where(~broken & ~scores.isnan(), math.inf)
+    if bool(scores.isinf().all()):
+        raise ValueError(
+            "p: expected finite scores and probabilities, got NaN or infinite ones in all rows; "
+            "find out where they come from"
+        )
     return scores

@@ -9,6 +9,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from dubio.draws.broken import Broken
 from dubio.draws.engine import Engine
 from dubio.noise import inputs
 from dubio.noise.inputs import Inputs, Network, Select
@@ -29,6 +30,7 @@ class NetworkDraws:
         chunk: int | None,
         where: Where[Site],
         select: Select,
+        broken: Broken | None = None,
     ) -> None:
         self._model = uncompiled(model)
         self._x = x
@@ -37,6 +39,7 @@ class NetworkDraws:
         self._chunk = chunk
         self._chosen = chooser(where)
         self._select = select
+        self._broken = broken
         self._state: list[tuple[int, torch.dtype, int]] = []  # of the network, at the first time
         self._casts = _AutocastState.now()
         self._first: list[Tensor] | None = None  # the first draw of every batch, once known
@@ -71,6 +74,8 @@ class NetworkDraws:
                         self._check(outputs)
                         self._compare_with_last_time(index, outputs[0])
                         first.append(outputs[0])
+                    if self._broken is not None:
+                        self._broken.see(outputs, start)
                     yield slice(start, start + outputs.shape[1]), outputs
                     progress.advance(len(outputs))
                 start += len(first[-1])

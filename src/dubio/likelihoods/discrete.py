@@ -12,6 +12,7 @@ from dubio.likelihoods.quantiles import empirical_quantile
 from dubio.noise.vectorised import is_vectorised
 
 OutputKind = Literal["logits", "probabilities"]
+_ROUNDING = torch.finfo(torch.bfloat16).eps  # of sums; what was bfloat16 once may be float32 now
 
 
 class _Discrete(Likelihood):
@@ -78,6 +79,11 @@ class Categorical(_Discrete):
                 f"{self.dim} if that is not the classes'"
             )
             check_probabilities(outputs, axis, "outputs", advice)
+
+    def broken(self, outputs: Tensor) -> Tensor:
+        """A score of minus infinity rules a class out, which is fine but for all classes."""
+        best = outputs.amax(self._axis(outputs))  # NaN, if there is one
+        return super().broken(best)
 
     def mean(self, outputs: Tensor) -> Tensor:
         """The class probabilities."""
@@ -263,8 +269,7 @@ class Bernoulli(_Discrete):
 def check_probabilities(values: Tensor, axis: int, name: str, advice: str) -> None:
     """Complain about what cannot be the probabilities of classes along an axis."""
     sums = values.float().sum(axis)
-    tolerance = max(1e-4, 2 * torch.finfo(values.dtype).eps)
-    if not all_true((values >= 0).all() & ((sums - 1).abs() <= tolerance).all()):
+    if not all_true((values >= 0).all() & ((sums - 1).abs() <= _ROUNDING).all()):
         _check_nan(values, name)
         raise ValueError(
             f"{name}: expected probabilities >= 0 that sum to 1 over the classes, got values from "

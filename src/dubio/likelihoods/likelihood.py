@@ -43,6 +43,10 @@ class Likelihood(ABC):
                 "put the draws in front, at least one, and pass at least one row"
             )
 
+    def broken(self, outputs: Tensor) -> Tensor:
+        """The rows `(B,)` of outputs `(S, B, ...)` that give no distribution in some draw."""
+        return ~outputs.isfinite().transpose(0, 1).flatten(1).all(1)
+
     def check_targets(self, y: Tensor, means: Tensor) -> None:
         """Raises an error if targets do not belong to these means `(S, B, *E)`."""
         check_tensor(y, means.shape[1:], means)

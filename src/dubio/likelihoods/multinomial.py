@@ -62,6 +62,10 @@ class Multinomial(Likelihood):
         """Also checks the dimension of the categories and the probabilities, if they are."""
         self._event.check(outputs)
 
+    def broken(self, outputs: Tensor) -> Tensor:
+        """As for one event."""
+        return self._event.broken(outputs)
+
     def mean(self, outputs: Tensor) -> Tensor:
         """The probabilities times `total_count`: n pi_k."""
         return self.total_count * self._event.mean(outputs)

@@ -32,7 +32,8 @@ def mixture_quantile(mean: Tensor, std: Tensor, q: float) -> Tensor:
     """Solves 1/S sum_t Phi((y - mean_t) / std_t) = q for y by bisection.
 
     The quantiles of the components bracket that of their mixture. Phi(z) = erfc(-z / sqrt 2) / 2
-    keeps its relative precision in the lower half; the upper half is mirrored to it.
+    keeps its relative precision in the lower half; the upper half is mirrored to it. Sums are taken
+    in float64: rounded, they would depend on the shape of the batch, and so would the quantile.
     """
     _check_level(q)
     if q > 0.5:
@@ -41,8 +42,11 @@ def mixture_quantile(mean: Tensor, std: Tensor, q: float) -> Tensor:
     parts = mean + z * std  # (S, B, *E)
     low, high = parts.amin(0), parts.amax(0)
     eps, scale = torch.finfo(mean.dtype).eps, std.amin(0)
-    while bool((high - low > eps * torch.maximum(scale, high.abs())).any()):
+    while bool((wide := high - low > eps * torch.maximum(scale, high.abs())).any()):
         middle = low + (high - low) / 2
-        below = torch.erfc((mean - middle) / (math.sqrt(2) * std)).mean(0) < 2 * q
-        low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+        tails = torch.erfc((mean - middle) / (math.sqrt(2) * std))
+        below = tails.mean(0, dtype=torch.float64) < 2 * q
+        # what is narrow enough stays, so that no row depends on the others
+        low = torch.where(below & wide, middle, low)
+        high = torch.where(below | ~wide, high, middle)
     return high  # (B, *E)

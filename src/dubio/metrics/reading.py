@@ -168,7 +168,7 @@ def _read_probabilities(prediction: Classifiable) -> Tensor:
             f"shape {tuple(given.shape)}; one probability of yes becomes "
             "torch.stack([1 - p, p], 1)"
         )
-    tolerance = max(1e-4, 2 * torch.finfo(prediction.dtype).eps)
+    tolerance = torch.finfo(torch.bfloat16).eps  # what was bfloat16 once may be float32 now
     sums = given.sum(1)
     low, high = float(given.min()), float(given.max())
     if low < 0 or high > 1 + tolerance:

@@ -9,7 +9,12 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any, Protocol
 
-from torch.overrides import TorchFunctionMode
+from torch.overrides import (
+    TorchFunctionMode,
+    _get_current_function_mode_stack,
+    _pop_mode,
+    _push_mode,
+)
 
 
 class Running(Protocol):
@@ -73,6 +78,21 @@ class Interceptor(TorchFunctionMode):
     def __init__(self, running: Running) -> None:
         super().__init__()
         self._running = running
+
+    def __exit__(self, *exception: object) -> None:
+        """Leave the stack of the thread, from under those that other tasks have put there."""
+        modes = _get_current_function_mode_stack()
+        for _ in modes:
+            _pop_mode()
+        for mode in modes:
+            if mode is not self:
+                _push_mode(mode)
+        if self not in modes:
+            raise RuntimeError(
+                "expected noise to be at work until it is left, got none: another context of "
+                "torch, such as torch.device, was left by another task in between and took it "
+                "away; let no `await` stand inside of such a context."
+            )
 
     def __torch_function__(
         self,

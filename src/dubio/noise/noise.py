@@ -5,6 +5,7 @@ argument: the numbers at a site are a pure function of (seed, site, draw). So th
 played again, cut into chunks, or indexed, and gives the same bits.
 """
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
@@ -13,6 +14,7 @@ from typing import Self, SupportsIndex
 
 import torch
 
+from dubio.noise import entered
 from dubio.noise.numbers import Numbers
 from dubio.noise.protocols import RandomNumbers
 from dubio.noise.run import Pass, current_pass, outside_of_passes
@@ -20,7 +22,6 @@ from dubio.noise.run import Pass, current_pass, outside_of_passes
 _origin: ContextVar[Callable[[range, bool], RandomNumbers] | None] = ContextVar(
     "origin", default=None
 )
-_entered: ContextVar[tuple[Pass, ...]] = ContextVar("entered", default=())
 
 
 @contextmanager
@@ -137,12 +138,8 @@ class Noise:
                 f"a context holds one draw, got a Noise with {self.draws}; enter "
                 f"`with noise[k]:`, or call dubio.predict for all draws at once."
             )
-        running = Pass(self._numbers)
-        running.__enter__()
-        _entered.set((*_entered.get(), running))
+        entered.enter(self, Pass(self._numbers), sys._getframe(1))
         return self
 
-    def __exit__(self, *exception: object) -> None:
-        *outer, running = _entered.get()
-        _entered.set(tuple(outer))
-        running.__exit__(*exception)
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        entered.leave(self, kind)

@@ -45,6 +45,11 @@ def current_pass() -> "Pass | None":
     return _current.get()
 
 
+def put_in_charge(running: "Pass | None") -> None:
+    """Let another pass, or none, be at work around the caller from now on."""
+    _current.set(running)
+
+
 @contextmanager
 def outside_of_passes() -> Iterator[None]:
     """Let torch functions be called as they are, whatever pass is at work."""
@@ -87,6 +92,8 @@ class Pass:
         own: What modules with noise of their own have drawn.
         memory: What modules have computed once for all of their calls in this pass.
         first_input: What the first learnable mask was called with, if there is a gate.
+        check: What complains if a site is reached from where it must not be.
+        is_over: Whether its noise was left for good.
     """
 
     def __init__(
@@ -127,15 +134,18 @@ class Pass:
         self._unseen = not intercept and roots is None and chosen is None and not watching
         self._left: list[Callable[[], None]] = []
         self._learning_around = False
+        self.check: Callable[[], None] | None = None
+        self.is_over = False
 
     def __enter__(self) -> Self:
-        token = _current.set(self)
+        outer = _current.get()
+        _current.set(self)
         self._learning_around = torch.is_grad_enabled()
         if not self._intercept:
-            self._left.append(lambda: _current.reset(token))
+            self._left.append(lambda: put_in_charge(outer))
             return self
         stack = ExitStack()
-        stack.callback(_current.reset, token)
+        stack.callback(put_in_charge, outer)
         stack.enter_context(without_compilation())
         stack.enter_context(Interceptor(self))
         self._left.append(stack.close)
@@ -183,6 +193,8 @@ class Pass:
     ) -> Site | None:
         """Note that a site is reached; None if it was not chosen to be noisy."""
         self.check_checkpoint(kind)
+        if self.check is not None:
+            self.check()
         name, module = (kind, owner) if self._namer is None else self._namer.name(kind, owner)
         site = Site(len(self.sites), name, kind, rate, tuple(x.shape), module)
         self.sites.append(site)
@@ -217,6 +229,8 @@ class Pass:
 
         All noises of an owner are one site.
         """
+        if self.check is not None:
+            self.check()
         if self._twice:
             noises = self._own_noise(module, tuple(map(for_half, requests)), x, rate, owner)
             return None if noises is None else tuple(map(doubled, noises, requests))

@@ -7,6 +7,8 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor, nn
 
+from dubio.predictive.predictive import Predictive
+
 
 class Fitted(nn.Module):
     """Values that validation data give, kept as buffers: `state_dict` holds all of them.
@@ -16,8 +18,12 @@ class Fitted(nn.Module):
     them spells the name of the class, so that no other class takes it. A value that is not known
     yet is NaN. Values keep their precision in ``.half()`` and the like: rounding a threshold would
     void what it promises.
+
+    Attributes:
+        sizes: How many classes there were, or the shape of a real target; -1 for any size.
     """
 
+    sizes: Tensor
     _values: ClassVar[tuple[str, ...]]  # the names of what is fitted
     _fitted_by: ClassVar[str] = "fit"  # the methods that take validation data
 
@@ -25,6 +31,7 @@ class Fitted(nn.Module):
         super().__init__()
         for name in self._values:
             self.register_buffer(name, torch.tensor(math.nan, dtype=torch.float64))
+        self.register_buffer("sizes", torch.empty(0, dtype=torch.int64))
 
     def get_extra_state(self) -> Tensor:
         """The name of the class in UTF-8."""
@@ -42,6 +49,24 @@ class Fitted(nn.Module):
 
     def _keep(self, name: str, value: Tensor) -> None:
         setattr(self, name, value.detach().clone())
+
+    def _keep_sizes(self, p: Predictive) -> None:
+        self._keep("sizes", torch.tensor(_sizes(p), dtype=torch.int64))
+
+    def _check_sizes(self, p: Predictive) -> None:
+        """Complain about a prediction of other targets than those of the validation data."""
+        expected, found = self.sizes.tolist(), _sizes(p)
+        if expected == found:
+            return
+        if p.likelihood.discrete:
+            raise ValueError(
+                f"p: expected {expected[0]} classes, as in the validation data, got {found[0]}; "
+                "fit on predictions of the same classes"
+            )
+        raise ValueError(
+            f"p: expected targets of shape {tuple(expected)}, as in the validation data, got "
+            f"{tuple(found)}; fit on predictions of the same targets"
+        )
 
     def _known(self, name: str) -> Tensor:
         value: Tensor = getattr(self, name)
@@ -68,3 +93,11 @@ class Fitted(nn.Module):
             if (saved := state_dict.get(prefix + name)) is not None:
                 setattr(self, name, buffer.new_empty(saved.shape, dtype=saved.dtype))
         super()._load_from_state_dict(state_dict, prefix, *arguments)
+
+
+def _sizes(p: Predictive) -> list[int]:
+    """What predictions must agree in: classes, or outputs; images may be of any size."""
+    if p.likelihood.discrete:
+        return [p.likelihood.by_label(p.mean).shape[-1]]
+    event = p.mean.shape[1:]
+    return list(event) if len(event) < 2 else [-1] * len(event)

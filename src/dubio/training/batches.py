@@ -1,5 +1,6 @@
 """The data of a run, as batches that can be gone through again from the middle of an epoch."""
 
+import warnings
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sized
@@ -13,9 +14,14 @@ from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
 
 from dubio.noise import inputs
 from dubio.noise.inputs import Inputs
+from dubio.training.places import Places
 
 _ROWS_PER_STEP = 128
 _DIGEST_ROWS = 256
+UNSEEN = (
+    "the data draw random numbers that fit cannot see; draw them from torch's, numpy's or Python's "
+    "global generators, or from a generator that is an attribute of the data set or sampler"
+)
 
 
 class Batch(NamedTuple):
@@ -44,8 +50,16 @@ class Batches(ABC):
     steps: int | None
 
     @abstractmethod
-    def start(self, skip: int = 0) -> Iterator[Batch]:
-        """Begin an epoch, and leave some batches out."""
+    def start(self, skip: int = 0, checksum: int | None = None) -> Iterator[Batch]:
+        """Begin an epoch, and leave some batches out, of which the last had a checksum."""
+
+    @abstractmethod
+    def place(self) -> Any:
+        """Where the data stand besides their random numbers, as plain values."""
+
+    @abstractmethod
+    def go_to(self, place: Any) -> None:
+        """Let the data stand there."""
 
     @abstractmethod
     def identity(self) -> dict[str, Any]:
@@ -79,7 +93,7 @@ class TensorBatches(Batches):
         self._generator = generator
         self._device = device
 
-    def start(self, skip: int = 0) -> Iterator[Batch]:
+    def start(self, skip: int = 0, checksum: int | None = None) -> Iterator[Batch]:
         """Draw the order of the rows and cut it into batches."""
         home = None if self._generator is None else self._generator.device
         order = torch.randperm(self.num_data or 0, generator=self._generator, device=home)
@@ -107,29 +121,56 @@ class TensorBatches(Batches):
             "checksum of the data": checksum,
         }
 
+    def place(self) -> Any:
+        """The order is a matter of random numbers alone."""
+        return None
+
+    def go_to(self, place: Any) -> None:
+        """Nothing to do."""
+
 
 @final
 class LoaderBatches(Batches):
     """The batches of a loader, or of any other iterable that can be gone through again."""
 
-    def __init__(self, loader: Iterable[Any], device: torch.device) -> None:
+    def __init__(self, loader: Iterable[Any], device: torch.device, resumable: bool) -> None:
         self._loader = loader
         self._device = device
+        self._places = Places(loader) if resumable else None
         self.num_data = _rows_of(loader)
         try:
             self.steps = len(loader)  # type: ignore[arg-type]
         except TypeError:
             self.steps = None
 
-    def start(self, skip: int = 0) -> Iterator[Batch]:
+    def start(self, skip: int = 0, checksum: int | None = None) -> Iterator[Batch]:
         """Begin the loader, and have it make the batches to leave out, for their random numbers."""
         iterator = iter(self._loader)
-        if sum(1 for _ in islice(iterator, skip)) < skip:
+        number, last = 0, None
+        for number, last in enumerate(islice(iterator, skip), start=1):  # noqa: B007
+            pass
+        if number < skip:
             raise ValueError(
                 f"data: expected more than {skip} batches, as when the checkpoint was saved; pass "
                 f"the same data, or another checkpoint path."
             )
+        if checksum is not None and checksum_of(self._take(last)[:2]) != checksum:
+            warnings.warn(
+                f"checkpoint: expected the same batches as before, got others; the run goes on, "
+                f"but not to the same numbers: {UNSEEN}.",
+                RuntimeWarning,
+                stacklevel=4,
+            )
         return map(self._take, iterator)
+
+    def place(self) -> Any:
+        """Where samplers stand, and what the data set counts."""
+        return None if self._places is None else self._places.get()
+
+    def go_to(self, place: Any) -> None:
+        """Let them stand there."""
+        if self._places is not None:
+            self._places.set(place)
 
     def _take(self, batch: Any) -> Batch:
         if not isinstance(batch, tuple | list) or len(batch) != 2:
@@ -152,6 +193,18 @@ class LoaderBatches(Batches):
         return {"number of rows": self.num_data, "batches": self.steps}
 
 
+def checksum_of(structure: Any) -> int:
+    """A number that tells batches apart."""
+    checksum = 0
+    for leaf in tree_leaves(structure):
+        if isinstance(leaf, Tensor) and leaf.layout is torch.strided and leaf.numel() > 0:
+            plain = leaf.detach().cpu().contiguous().view(-1)
+            checksum = zlib.crc32(plain.view(torch.uint8).numpy().data, checksum)
+        else:
+            checksum = zlib.crc32(repr(leaf).encode(), checksum)
+    return checksum
+
+
 def _rows_of(loader: Iterable[Any]) -> int | None:
     """Rows of the data set behind a loader, unless a sampler of its own may leave some out."""
     if (
@@ -168,6 +221,8 @@ def as_batches(
     batch_size: int | None,
     generator: torch.Generator | None,
     device: torch.device,
+    *,
+    resumable: bool,
 ) -> Batches:
     """Tensors ``(x, y)``, or an iterable of batches."""
     if isinstance(data, tuple) and len(data) == 2 and isinstance(data[1], Tensor):
@@ -188,4 +243,4 @@ def as_batches(
             "batch_size, generator: expected with tensors only, got them with an iterable of "
             "batches, which has its own; give them to the DataLoader."
         )
-    return LoaderBatches(data, device)
+    return LoaderBatches(data, device, resumable)

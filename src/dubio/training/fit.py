@@ -22,6 +22,7 @@ from dubio.training.guard import Guard, NonFiniteError
 from dubio.training.history import Epoch, History
 from dubio.training.interrupt import Interrupt
 from dubio.training.random_state import RandomState
+from dubio.training.rehearsal import rehearse
 from dubio.training.run import Run
 
 
@@ -86,14 +87,13 @@ def fit(
     if patience is not None and validate is None:
         raise ValueError("patience: expected together with validate, got it alone; pass both.")
     trainable = _trainable(objective)
-    batches = as_batches(data, batch_size, generator, trainable[0].device)
+    resumable = checkpoint is not None
+    batches = as_batches(data, batch_size, generator, trainable[0].device, resumable=resumable)
     _check_num_data(objective, batches.num_data)
     optimizer = _make_optimizer(optimizer, objective, trainable)
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     schedule = _make_schedule(schedule, optimizer, schedule_every)
-    random = RandomState(
-        [generator, *objective.modules(), data, *getattr(data, "__dict__", {}).values()]
-    )
+    random = RandomState([generator, objective, data])
     run = Run(objective, optimizer, schedule, batches, random, epochs, patience)
     identity = {
         "epochs": epochs,
@@ -110,6 +110,8 @@ def fit(
     store = Checkpoint(None if checkpoint is None else Path(checkpoint), save_every, identity)
     state = store.load()
     if state is None:
+        if resumable:
+            rehearse(data, batches, random)
         store.save(run.state_dict)
     else:
         run.load_state_dict(state)
@@ -132,7 +134,7 @@ def fit(
                 if clip_norm is not None:
                     nn.utils.clip_grad_norm_(parameters, clip_norm)
                 optimizer.step()
-                run.end_step(batch.size, values)
+                run.end_step(batch, values)
                 if schedule is not None and schedule_every == "step":
                     schedule.step()
                 if progress:

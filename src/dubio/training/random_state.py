@@ -9,28 +9,27 @@ import numpy
 import torch
 from torch import Tensor
 
+from dubio.training.holders import Generator, generators, holders
+
 
 @final
 class RandomState:
     """The state of torch's, numpy's and Python's global generators, and of others in use.
 
     Args:
-        owners: Objects whose attributes may be generators of torch: modules, loaders, samplers.
+        owners: Objects that may hold generators, however deep: modules, loaders.
     """
 
     def __init__(self, owners: Iterable[object]) -> None:
-        found = [
-            value
-            for owner in owners
-            for value in (owner, *getattr(owner, "__dict__", {}).values())
-            if isinstance(value, torch.Generator)
-        ]
+        found = dict.fromkeys(generators(holders(*owners)))
         devices = torch.cuda.default_generators if torch.cuda.is_initialized() else ()
-        self._generators = list(dict.fromkeys([torch.default_generator, *devices, *found]))
+        of_torch = [g for g in found if isinstance(g, torch.Generator)]
+        self._generators = list(dict.fromkeys([torch.default_generator, *devices, *of_torch]))
+        self._others = [g for g in found if not isinstance(g, torch.Generator)]
 
     def __len__(self) -> int:
-        """How many generators of torch there are."""
-        return len(self._generators)
+        """How many generators there are besides numpy's and Python's global ones."""
+        return len(self._generators) + len(self._others)
 
     def get_torch(self) -> list[Tensor]:
         """Where torch's generators stand; takes a microsecond each."""
@@ -44,13 +43,20 @@ class RandomState:
     def get(self) -> dict[str, Any]:
         """Where all generators stand, in types that ``torch.load(weights_only=True)`` takes."""
         numbers = numpy.random.get_state(legacy=False)
-        return {"torch": self.get_torch(), "numpy": _plain(numbers), "python": random.getstate()}
+        return {
+            "torch": self.get_torch(),
+            "numpy": _plain(numbers),
+            "python": random.getstate(),
+            "others": [_plain(_get(generator)) for generator in self._others],
+        }
 
     def set(self, state: dict[str, Any]) -> None:
         """Put all generators there."""
         self.set_torch(state["torch"])
         numpy.random.set_state(state["numpy"])
         random.setstate(state["python"])
+        for generator, its_state in zip(self._others, state["others"], strict=True):
+            _set(generator, its_state)
 
     @contextmanager
     def untouched(self) -> Iterator[None]:
@@ -60,6 +66,26 @@ class RandomState:
             yield
         finally:
             self.set(state)
+
+
+def _get(generator: Generator) -> Any:
+    match generator:
+        case numpy.random.Generator():
+            return generator.bit_generator.state
+        case numpy.random.RandomState():
+            return generator.get_state(legacy=False)
+        case _:
+            return generator.getstate()  # type: ignore[union-attr]
+
+
+def _set(generator: Generator, state: Any) -> None:
+    match generator:
+        case numpy.random.Generator():
+            generator.bit_generator.state = state
+        case numpy.random.RandomState():
+            generator.set_state(state)
+        case _:
+            generator.setstate(state)  # type: ignore[union-attr]
 
 
 def _plain(state: Any) -> Any:

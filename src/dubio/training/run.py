@@ -10,7 +10,7 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from dubio.training.batches import Batch, Batches
+from dubio.training.batches import Batch, Batches, checksum_of
 from dubio.training.history import Epoch, History
 from dubio.training.random_state import RandomState
 
@@ -52,6 +52,9 @@ class Run:
         self._learning_rate = 0.0
         self._started = time.monotonic()
         self._random_at_start = self._random_now = self.random.get()
+        self._place_at_start = self.data.place()
+        self._last: Batch | None = None
+        self._checksum: int | None = None
 
     @property
     def epoch(self) -> int:
@@ -81,13 +84,14 @@ class Run:
         the same batches again; then all goes on with the random numbers of the moment.
         """
         self.random.set(self._random_at_start)
-        batches = self.data.start(skip=self.step)
+        batches = self.data.start(self.step, self._checksum)
         if self.step > 0:
             self.random.set(self._random_now)
         return batches
 
-    def end_step(self, rows: int, values: list[float]) -> None:
+    def end_step(self, batch: Batch, values: list[float]) -> None:
         """Add the values of a step, means over its rows, to those of the epoch."""
+        rows, self._last = batch.size, batch
         if not self._sums:
             self._sums = [0.0] * len(values)
         self._sums = [total + rows * value for total, value in zip(self._sums, values, strict=True)]
@@ -131,6 +135,8 @@ class Run:
                 "seconds": time.monotonic() - self._started,
                 "random_at_start": self._random_at_start,
                 "random_now": self.random.get(),
+                "place_at_start": self._place_at_start,
+                "checksum": None if self._last is None else checksum_of(self._last[:2]),
             },
         }
 
@@ -150,4 +156,6 @@ class Run:
         self._learning_rate = epoch["learning_rate"]
         self._started = time.monotonic() - epoch["seconds"]
         self._random_at_start, self._random_now = epoch["random_at_start"], epoch["random_now"]
+        self._place_at_start, self._checksum = epoch["place_at_start"], epoch["checksum"]
+        self.data.go_to(self._place_at_start)
         self.random.set(self._random_now)
