@@ -358,35 +358,6 @@ class TestTrapezoid:
         assert bias(0.004) / bias(0.002) == pytest.approx(8, abs=0.2)
 
 
-MEETINGS: dict[str, tuple[bool, Callable[[Tensor], Tensor]]] = {
-    "apart": (False, lambda h: h.tanh()),
-    "neighbours": (True, lambda h: h + h.roll(1, 0)),
-    "in the middle": (
-        True, lambda h: torch.cat([h[:1], h[1:-1] + 2 * h[1:-1].flip(0), h[-1:]]).tanh(),
-    ),
-    "without a gradient": (True, lambda h: (h - h.detach().mean(0)).tanh()),
-    "by a step": (True, lambda h: h + 2 * (h.roll(1, 0) > 0)),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", MEETINGS)
-def test_rows_that_meet_are_noticed(name: str) -> None:
-    meet, function = MEETINGS[name]
-
-    class Network(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.masked = Masked(nn.Linear(2, 2), LearnableBernoulli(2, drop=0.3))
-
-        def forward(self, x: Tensor) -> Tensor:
-            return function(self.masked(x))
-
-    torch.manual_seed(0)
-    elbo = ELBO(Network(), Gaussian(1.0), 10, estimator="arm")
-    elbo(torch.randn(4, 2), torch.randn(4, 2)).backward()
-    assert list(elbo._by_example.values()) == [not meet]
-
-
 def test_errors_tell_of_the_rows_that_there_are() -> None:
     """A pair of passes is one over all rows twice, of which nobody is to hear."""
     elbo = ELBO(build(), Gaussian(1.0), 10)

@@ -61,9 +61,8 @@ class LearnableBernoulli(LearnedRate):
             masked = [_MaskOver.apply(x, logit, keep, *gated) for x in xs]
         else:
             masked = [_MaskOver.forward(x, logit, keep, *gated) for x in xs]
-        if running is not None and running.gate is not None:  # an estimator may ask for these
-            running.first_input = xs[0] if running.first_input is None else running.first_input
-            running.memory[self] = (*running.memory.get(self, ()), *masked)
+        if running is not None and running.gate is not None and running.first_input is None:
+            running.first_input = xs[0]
         return masked
 
     def kl(self, weights: Tensor, length_scale: float) -> Tensor:

@@ -7,6 +7,7 @@ from typing import Any, SupportsIndex, final
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import _has_any_global_hook
 
 from dubio.likelihoods import Likelihood
 from dubio.masks.learnable import LearnableBernoulli
@@ -19,8 +20,9 @@ from dubio.noise.stochastic import Stochastic, check_apart
 from dubio.noise.vectorised import is_vectorised
 from dubio.objectives.divergences import Divergence, add_divergences
 from dubio.objectives.estimators import ESTIMATORS, Estimator, trapezoid_once
-from dubio.objectives.passes import Batch, Batched, Passes, kept_statistics
-from dubio.objectives.rowwise import rows_stay_apart
+from dubio.objectives.meeting import Meetings
+from dubio.objectives.passes import Batch, Passes, kept_statistics
+from dubio.objectives.rowwise import has_own_losses, rows_stay_apart
 
 
 @final
@@ -104,7 +106,7 @@ class ELBO(nn.Module):
         self._shared = shared
         self._generator = generator
         self.select = select
-        self._by_example: dict[Batched, bool] = {}
+        self._meetings = Meetings()
         self._parts = _Parts([])
         self._trunk = False  # whether the last batch had something to compute before its masks
         self.step = 0
@@ -155,7 +157,7 @@ class ELBO(nn.Module):
             again = k > 0 and all(module.kl_is_exact for module in stochastic)
             asked = bool(stochastic) and not again
             numbers = noise.numbers if self._draws == 1 else noise[k].numbers
-            passes = Passes(batch, numbers, self._by_example, learning=asked)
+            passes = Passes(batch, numbers, self._meetings, learning=asked)
             with kept_statistics(modules) if k > 0 else nullcontext():
                 nlls.append(estimate(passes))
             if asked:
@@ -184,6 +186,7 @@ class ELBO(nn.Module):
         Noise that is not dubio's is left to torch where nobody could tell the difference.
         """
         suspects = may_be_noisy(modules)
+        own_losses = has_own_losses(self.likelihood)
         intercept = bool(suspects) and (
             self._generator is not None
             or self._shared
@@ -203,11 +206,13 @@ class ELBO(nn.Module):
             trunk=self._trunk,
             apart=(
                 self._parts.apart
-                and not (suspects or self._shared or noise_is_given())
+                and own_losses
+                and not (suspects or self._shared or noise_is_given() or _has_any_global_hook())
                 and self.select is None
                 and isinstance(x, Tensor)
                 and x.dim() == 2
             ),
+            own_losses=own_losses,
             together={} if noise_is_given() else self._parts.together,
         )
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -19,11 +18,11 @@ from dubio.noise.requests import OwnSite, Request
 from dubio.noise.run import BatchSize, Pass, run_pass
 from dubio.noise.stochastic import Stochastic
 from dubio.noise.vectorised import is_vectorised
+from dubio.objectives.meeting import Meetings
+from dubio.objectives.record import Record, recording
 from dubio.objectives.trunk import TrunkMemory, TrunkReplay, ending
 
 _SMALL = 2**13  # numbers of a batch
-
-Batched: TypeAlias = tuple[LearnableBernoulli, torch.Size, int, tuple[bool, ...]]
 
 
 @dataclass(frozen=True)
@@ -42,6 +41,7 @@ class Batch:
         foreign: Whether there may be such noise.
         trunk: Whether there is something to compute before the first learnable mask.
         apart: Whether rows are known not to meet, and to stay in their order.
+        own_losses: Whether the loss of a row is known to depend on its outputs alone.
         together: Modules with noise of their own that may draw it together, by class.
     """
 
@@ -56,6 +56,7 @@ class Batch:
     foreign: bool
     trunk: bool
     apart: bool
+    own_losses: bool
     together: Mapping[type[Stochastic], Sequence[Stochastic]]
 
 
@@ -68,7 +69,7 @@ class Passes:
     Args:
         batch: The network, and what it is at work on.
         numbers: The random numbers of the draw.
-        by_example: Remembers, from batch to batch, whose noise has one row for every example.
+        meetings: Remembers, from batch to batch, whether rows meet.
         learning: Whether divergences at the noise of the first pass will be asked for after it.
 
     Attributes:
@@ -80,36 +81,43 @@ class Passes:
         self,
         batch: Batch,
         numbers: RandomNumbers,
-        by_example: dict[Batched, bool],
+        meetings: Meetings,
         *,
         learning: bool = False,
     ) -> None:
         self.sites: dict[LearnableBernoulli, OwnSite] = {}
         self._batch = batch
         self._numbers = numbers
-        self._by_example = by_example
+        self._meetings = meetings
         self._learning = learning
         self.has_trunk = batch.trunk
         self._trunk = TrunkMemory() if batch.trunk else None
         self._first: Pass | None = None
-        self._losses = torch.empty(0)
         self._start: list[Tensor] = []
         self._twice = False
-        self._agree: bool | None = None
-        self._flags: tuple[bool, ...] | None = None  # train or eval, module by module
+        self._record: Record | None = None
+        self._apart = batch.apart
         self._generator: torch.Generator | None = None
 
     def only(self) -> Tensor:  # (B,)
         """Losses of all rows, if no other pass is to follow."""
         return self._run(None, None)
 
-    def first(self, gate: Gate = trapezoid_gate) -> Tensor:  # (B,)
-        """Losses of all rows."""
-        if self._batch.foreign and not self._batch.intercept:
+    def first(self, gate: Gate = trapezoid_gate, *, by_row: bool = True) -> Tensor:  # (B,)
+        """Losses of all rows.
+
+        Args:
+            gate: How masks make zeros and ones of their noise.
+            by_row: Whether it matters whose loss is whose, which takes some time to find out.
+        """
+        batch = self._batch
+        if batch.foreign and not batch.intercept:
             self._start = _states()
-        self._losses = self._run(gate, self._trunk)
+        if by_row and batch.rows > 1 and not (batch.apart or self._numbers.shared):
+            self._record = Record()
+        losses = self._run(gate, self._trunk)
         self._note_sites()
-        return self._losses
+        return losses
 
     def _note_sites(self) -> None:
         assert self._first is not None
@@ -149,7 +157,7 @@ class Passes:
                 raise
             self._note_sites()
             return one, another if learn else another.detach()
-        one = self.first(gate)
+        one = self.first(gate, by_row=not learn)
         with torch.set_grad_enabled(learn and torch.is_grad_enabled()):
             return one, self.again(other)
 
@@ -196,32 +204,14 @@ class Passes:
         (request,) = self.sites[mask].requests
         return request
 
-    def _batched(self, mask: LearnableBernoulli) -> Batched:
-        (noise,) = self.sites[mask].noises
-        if self._flags is None:
-            self._flags = tuple([module.training for module in self._batch.modules])
-        return mask, noise.shape, self._batch.rows, self._flags
-
     def _is_by_example(self, mask: LearnableBernoulli) -> bool:
         """Whether a mask has a row of noise for every example, that acts on its loss alone.
 
         An axis as long as the batch need not be the batch's: it may be that of time. And where
-        rows meet, as in batch normalisation, a mask acts on the losses of other rows as well. So
-        losses are asked where they come from, and outputs whether they depend on who is there.
+        rows meet, as in batch normalisation, a mask acts on the losses of other rows as well.
         """
-        if self._twice:
-            (noise,), rows = self.sites[mask].noises, self._request(mask).rows
-            return rows is not None and noise.shape[rows] == self._batch.rows
-        key = self._batched(mask)
-        if key not in self._by_example:
-            rows, (noise,) = self._request(mask).rows, self.sites[mask].noises
-            self._by_example[key] = (
-                rows is not None
-                and noise.shape[rows] == self._batch.rows
-                and self._comes_from_rows(mask, rows)
-                and self._halves_agree()
-            )
-        return self._by_example[key]
+        (noise,), rows = self.sites[mask].noises, self._request(mask).rows
+        return self._apart and rows is not None and noise.shape[rows] == self._batch.rows
 
     def _run(self, gate: Gate | None, executor: TrunkMemory | TrunkReplay | None) -> Tensor:
         batch = self._batch
@@ -246,57 +236,41 @@ class Passes:
         if self._twice:
             assert isinstance(given, Tensor)
             given, y = torch.cat([given, given]), torch.cat([y, y])
-        outputs = run_pass(
-            lambda: inputs.choose(inputs.apply(batch.model, given), batch.select),
-            running,
-            around=around,
-        )
+
+        def network() -> Tensor:
+            return inputs.choose(inputs.apply(batch.model, given), batch.select)
+
+        if self._first is not None or self._record is None:
+            losses = batch.losses(run_pass(network, running, around=around), y)
+        else:
+            record = self._record
+            assert running.gate is not None
+            running.gate = _begun(record, running, batch.rows)
+            with recording(record):
+                judged = run_pass(network, running, around=around)
+                if not batch.own_losses:
+                    judged = batch.losses(judged, y)
+            losses = batch.losses(judged, y) if batch.own_losses else judged
+            self._apart = not self._meetings.rows_meet(record, record.place(judged), batch.rows)
         if self._first is None:
             self._first = running
             self.has_trunk = _lies_apart(running.first_input, given)
-        return batch.losses(outputs, y)
+        return losses
 
-    def _comes_from_rows(self, mask: LearnableBernoulli, axis: int) -> bool:
-        """Whether the loss of each row depends on that row alone of what a mask has let through.
 
-        Then the gradient of a weighted sum of losses is that of their sum, times the weights.
-        """
-        assert self._first is not None
-        masked: tuple[Tensor, ...] = self._first.memory[mask]
-        losses = self._losses
-        weights = 1 + torch.arange(len(losses), device=losses.device) % 7  # neighbours differ
-        with torch.enable_grad():
-            both = losses.sum(), (losses * weights.to(losses.dtype)).sum()
-        one, other = (
-            torch.autograd.grad(loss, masked, retain_graph=True, allow_unused=True) for loss in both
-        )
-        for plain, weighted in zip(one, other, strict=True):
-            if plain is not None and weighted is not None:
-                shape = [-1 if i == axis else 1 for i in range(plain.dim())]
-                if not _same(weighted, plain * weights.view(shape).to(plain)):
-                    return False
-        return True
+def _begun(record: Record, running: Pass, rows: int) -> Gate:
+    """The gate of a pass, with a note of the masks that have a row for every example."""
+    gate: Gate = running.gate
 
-    def _halves_agree(self) -> bool:
-        """Whether outputs of half the rows, without noise, are what they are among all rows."""
-        if self._agree is None:
-            half = torch.arange(self._batch.rows // 2)
-            try:
-                some, all_of_them = self._watch(half), self._watch(torch.arange(self._batch.rows))
-                self._agree = _same(some, all_of_them[: len(half)])
-            except Exception:  # then losses are not told apart: noisier, and as unbiased
-                self._agree = False
-        return self._agree
+    def noted(mask: LearnableBernoulli, keep: Tensor, noise: Tensor, axis: int) -> Gated:
+        with torch._C._DisableTorchDispatch():  # nothing in here is for the record
+            gated = gate(mask, keep, noise, axis)
+        (request,) = running.own[mask].requests
+        if request.rows is not None and noise.shape[request.rows] == rows:
+            record.begin(gated.z, request.rows)
+        return gated
 
-    def _watch(self, rows: Tensor) -> Tensor:
-        """Outputs of a pass without noise over some rows."""
-        batch = self._batch
-        watching = Pass(self._numbers, roots=None, batch=BatchSize(len(rows)), watching=True)
-        with torch.no_grad(), kept_statistics(batch.modules):
-            return run_pass(
-                lambda: inputs.choose(inputs.call(batch.model, batch.x, rows), batch.select),
-                watching,
-            )
+    return noted
 
 
 def _of_halves(gate: Gate, other: Gate) -> Gate:
@@ -318,14 +292,6 @@ def _lies_apart(tensor: Tensor | None, given: Inputs) -> bool:
         return False
     own = tensor.untyped_storage().data_ptr()
     return all(own != x.untyped_storage().data_ptr() for x in inputs.tensors(given))
-
-
-def _same(one: Tensor, other: Tensor) -> bool:
-    """Whether tensors differ by no more than rounding."""
-    if one.shape != other.shape:
-        return False
-    tolerance = {4: 1e-5, 8: 1e-10}.get(one.dtype.itemsize, 1e-2) * float(other.abs().amax())
-    return bool(((one - other).abs() <= tolerance).all())
 
 
 def _states() -> list[Tensor]:
