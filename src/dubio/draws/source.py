@@ -13,6 +13,7 @@ from dubio.draws.engine import Engine
 from dubio.noise import inputs
 from dubio.noise.inputs import Inputs, Network, Select
 from dubio.noise.protocols import RandomNumbers
+from dubio.noise.run import BatchAxes
 from dubio.noise.sites import Site, Where, chooser
 from dubio.report.progress import Progress
 
@@ -29,6 +30,7 @@ class NetworkDraws:
         chunk: int | None,
         where: Where[Site],
         select: Select,
+        batch_axis: BatchAxes,
     ) -> None:
         self._model = uncompiled(model)
         self._x = x
@@ -37,6 +39,7 @@ class NetworkDraws:
         self._chunk = chunk
         self._chosen = chooser(where)
         self._select = select
+        self._batch_axis = batch_axis
         self._state: list[tuple[int, torch.dtype, int]] = []  # of the network, at the first time
         self._casts = _AutocastState.now()
         self._first: list[Tensor] | None = None  # the first draw of every batch, once known
@@ -110,9 +113,10 @@ class NetworkDraws:
         return Engine(
             lambda order: inputs.choose(inputs.call(self._model, batch, order), self._select),
             inputs.networks(self._model),
-            inputs.count_rows(batch),
+            batch,
             self._numbers.for_batch(index),
             self._chosen,
+            self._batch_axis,
         )
 
     def _total(self) -> int | None:

@@ -5,7 +5,7 @@ argument: the numbers at a site are a pure function of (seed, site, draw). So th
 played again, cut into chunks, or indexed, and gives the same bits.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from operator import index
@@ -15,7 +15,7 @@ import torch
 
 from dubio.noise.numbers import Numbers
 from dubio.noise.protocols import RandomNumbers
-from dubio.noise.run import Pass, current_pass, outside_of_passes
+from dubio.noise.run import BatchAxes, Pass, current_pass, outside_of_passes
 
 _origin: ContextVar[Callable[[range, bool], RandomNumbers] | None] = ContextVar(
     "origin", default=None
@@ -42,6 +42,19 @@ def noise_is_given() -> bool:
     return _origin.get() is not None
 
 
+def check_batch_axis(batch_axis: BatchAxes | None) -> BatchAxes:
+    """What is said of the axes of the batch, if it can be understood."""
+    axes = {} if batch_axis is None else batch_axis
+    if not isinstance(axes, Mapping) or not all(
+        isinstance(name, str) and (axis is None or type(axis) is int) for name, axis in axes.items()
+    ):
+        raise TypeError(
+            f"batch_axis: expected a dict of ints or None by the names of sites, such as "
+            f"{{'drop': 0}}, got {batch_axis!r}; dubio.sites tells the names."
+        )
+    return axes
+
+
 class Noise:
     """The noise of ``draws`` stochastic passes, as an immutable value.
 
@@ -59,10 +72,17 @@ class Noise:
             function of x, instead of a mask per row.
         generator: Where the seed comes from. It advances by one number. Without one the global
             generator of torch is used.
+        batch_axis: With ``shared``, the axis of the batch at sites where it cannot be found out,
+            by patterns for their names; None where there is none. An error tells which.
     """
 
     def __init__(
-        self, draws: int = 1, *, shared: bool = False, generator: torch.Generator | None = None
+        self,
+        draws: int = 1,
+        *,
+        shared: bool = False,
+        generator: torch.Generator | None = None,
+        batch_axis: BatchAxes | None = None,
     ) -> None:
         if type(draws) is not int:  # a look at types that takes its time
             if isinstance(draws, bool) or not isinstance(draws, SupportsIndex):
@@ -77,6 +97,7 @@ class Noise:
                 f"generator: expected a torch.Generator or None, got {type(generator).__name__}; "
                 f"try torch.Generator().manual_seed(0)."
             )
+        self._batch_axis = check_batch_axis(batch_axis)
         origin = _origin.get()
         if origin is not None:
             self._numbers: RandomNumbers = origin(range(draws), shared)
@@ -118,6 +139,7 @@ class Noise:
             raise IndexError(f"expected some consecutive draws out of {self.draws}, got {key}.")
         part = object.__new__(type(self))
         part._numbers = self._numbers.part(chosen.start, chosen.stop)
+        part._batch_axis = self._batch_axis
         return part
 
     def __eq__(self, other: object) -> bool:
@@ -137,7 +159,7 @@ class Noise:
                 f"a context holds one draw, got a Noise with {self.draws}; enter "
                 f"`with noise[k]:`, or call dubio.predict for all draws at once."
             )
-        running = Pass(self._numbers)
+        running = Pass(self._numbers, batch_axis=self._batch_axis)
         running.__enter__()
         _entered.set((*_entered.get(), running))
         return self

@@ -1,40 +1,73 @@
 """One pass of a network under the noise of one draw: what it meets, and what is drawn there."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Self, TypeVar
+from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from dubio.noise.eager import without_compilation
 from dubio.noise.interceptor import Interceptor
-from dubio.noise.layout import BatchAxis, Layout, Probe, likely_batch_axis
+from dubio.noise.layout import Layout, Placement, rows_on
 from dubio.noise.modes import sampling_mode
 from dubio.noise.perturbations import Draw
 from dubio.noise.plainly import Plainly
 from dubio.noise.protocols import Executor, Perturbation, RandomNumbers
 from dubio.noise.requests import OwnSite, Request, doubled, for_half
-from dubio.noise.sites import Namer, Site, Sites, inside_checkpoint, rows_of_outermost_call
+from dubio.noise.sites import Namer, Site, Sites, inside_checkpoint, matches
+from dubio.noise.tracking import RowTracker
 
 _Result = TypeVar("_Result")
 
 
+class RowPlaces(Protocol):
+    """What is known of the batch."""
+
+    @property
+    def rows(self) -> int:
+        """How many rows it has."""
+        ...
+
+    def at(self, site: int, x: Tensor) -> Placement:
+        """Where rows are in the tensor that noise acts on at a site."""
+        ...
+
+
 @dataclass(frozen=True)
-class BatchSize:
-    """What is known of the batch: its rows, and what passes over few of them have shown."""
+class KnownRows:
+    """What another pass over the batch has shown.
+
+    Attributes:
+        rows: How many rows there are.
+        places: The shape of the tensor at each site, and where rows are in it.
+    """
 
     rows: int
-    probes: tuple[Probe, ...] = ()
+    places: Sequence[tuple[torch.Size, Placement]] = ()
 
-    def axis(self, site: int, shape: torch.Size) -> BatchAxis | None:
-        """The axis of the batch in the noise of a site; None if there is none."""
-        if site < len(self.probes) and self.probes[site].forwards.dim() == len(shape):
-            return self.probes[site].batch_axis(shape, self.rows)
-        return likely_batch_axis(shape, self.rows)
+    def at(self, site: int, x: Tensor) -> Placement:
+        """Where rows are in the tensor at a site.
 
+        Raises:
+            OtherSiteError: If the other pass has not been there.
+        """
+        if site >= len(self.places) or self.places[site][0] != x.shape:
+            raise OtherSiteError(f"site {site} has shape {tuple(x.shape)} in this pass only")
+        return self.places[site][1]
+
+
+class OtherSiteError(Exception):
+    """A pass reaches sites that the one that followed the rows has not reached."""
+
+
+class UnplacedError(ValueError):
+    """Nobody can tell where the rows of the batch are."""
+
+
+BatchAxes: TypeAlias = Mapping[str, int | None]  # by patterns for the names of sites
 
 _PLAINLY = Plainly()
 _current: ContextVar["Pass | None"] = ContextVar("pass", default=None)
@@ -72,7 +105,9 @@ class Pass:
         intercept: Whether noise that is not dubio's is replaced as well.
         roots: The networks that run, for the names of sites; None if nobody will read them.
         chosen: Which sites are noisy; None for all.
-        batch: What is known of the batch.
+        batch: What is known of the batch. If None and rows are to share noise, they are followed
+            from the inputs of the outermost module on.
+        batch_axis: Where the batch is at some sites, by patterns for their names.
         executor: How functions are carried out.
         evaluating: Whether batch normalisation must use its statistics and leave them alone.
         watching: Whether the pass is only to be looked at, and no site noisy.
@@ -83,7 +118,7 @@ class Pass:
 
     Attributes:
         sites: The sites reached so far.
-        tensors: What noise would have acted on at the sites that were not chosen.
+        places: Shapes at the sites that were not chosen, and where rows are, if rows are followed.
         own: What modules with noise of their own have drawn.
         memory: What modules have computed once for all of their calls in this pass.
         first_input: What the first learnable mask was called with, if there is a gate.
@@ -96,7 +131,8 @@ class Pass:
         intercept: bool = True,
         roots: Sequence[nn.Module] | None = (),
         chosen: Callable[[Site], bool] | None = None,
-        batch: BatchSize | None = None,
+        batch: RowPlaces | None = None,
+        batch_axis: BatchAxes | None = None,
         executor: Executor = _PLAINLY,
         evaluating: bool = False,
         watching: bool = False,
@@ -111,7 +147,7 @@ class Pass:
         self.gate = gate
         self.first_input: Tensor | None = None
         self.sites = Sites()
-        self.tensors: list[Tensor] = []
+        self.places: list[tuple[torch.Size, Placement]] = []
         self.own: dict[nn.Module, OwnSite] = {} if again is None else again.own
         self.memory: dict[nn.Module, Any] = {} if again is None else dict(again.memory)
         self._numbers = numbers
@@ -119,7 +155,11 @@ class Pass:
         self._intercept = intercept
         self._namer = None if roots is None else Namer(roots)
         self._chosen = chosen
+        if batch is None and numbers.shared and intercept:
+            batch = RowTracker()
         self._batch = batch
+        self._tracker = batch if isinstance(batch, RowTracker) else None
+        self._batch_axis = batch_axis or {}
         self._executor = executor
         self._own_sites: dict[nn.Module, int] = {}
         self._own_calls: dict[nn.Module, int] = {}
@@ -137,6 +177,8 @@ class Pass:
         stack = ExitStack()
         stack.callback(_current.reset, token)
         stack.enter_context(without_compilation())
+        if self._tracker is not None and not self._left:
+            stack.enter_context(self._tracker)
         stack.enter_context(Interceptor(self))
         self._left.append(stack.close)
         return self
@@ -172,6 +214,8 @@ class Pass:
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Call a torch function that is not to be intercepted again."""
+        if self._tracker is not None:
+            self._tracker.see(function, args)
         return self._executor.call(function, args, kwargs)
 
     def reach(
@@ -188,22 +232,28 @@ class Pass:
         self.sites.append(site)
         if not self.watching and (self._chosen is None or self._chosen(site)):
             return site
-        self.tensors.append(x)
+        if self._tracker is not None:
+            self.places.append((x.shape, self._tracker.at(site.index, x)))
         return None
 
-    def layout(self, site: Site, shape: torch.Size, x: Tensor, axis: int | None = None) -> Layout:
-        """How noise of this shape, without sharing, is drawn at a site that acts on x.
-
-        ``axis`` is the axis of the batch where the caller knows it.
-        """
+    def layout(self, site: Site, shape: torch.Size, x: Tensor) -> Layout:
+        """How noise of this shape, without sharing, is drawn at a site that acts on x."""
         if not self._numbers.shared or isinstance(x, nn.Parameter) or not shape:
             return Layout(shape)
-        found = self._axis_of_batch(site, shape) if axis is None else BatchAxis(axis)
-        return Layout(shape) if found is None else found.layout(shape, x.device)
-
-    def _axis_of_batch(self, site: Site, shape: torch.Size) -> BatchAxis | None:
-        batch = self._batch or BatchSize(rows_of_outermost_call() or shape[0])
-        return batch.axis(site.index, shape)
+        assert self._batch is not None
+        found, rows = self._batch.at(site.index, x), self._batch.rows
+        for pattern, axis in self._batch_axis.items():
+            if matches(site, pattern):
+                axis = _checked(site, x, axis, rows)
+                return rows_on(axis, x.shape, rows, grows=found.grows).layout(shape, x.shape)
+        if not found.found:
+            raise UnplacedError(
+                f"shared=True: expected to find the {rows} rows of the batch in the tensor of "
+                f"shape {tuple(x.shape)} at site {site.name!r}, got one that does not come from "
+                f"the inputs row by row; say where they are with batch_axis={{{site.name!r}: 0}}, "
+                f"or None in place of 0 if they are nowhere."
+            )
+        return found.layout(shape, x.shape)
 
     def own_noise(
         self,
@@ -293,17 +343,6 @@ class Pass:
                     f"mask.tied() if they are to share a rate."
                 )
 
-    def packed_layout(self, x: Tensor, batch_sizes: Tensor) -> Layout:
-        """How noise is drawn for a packed sequence: if shared, one row of it per time step."""
-        if not self._numbers.shared:
-            return Layout(x.shape)
-        steps = torch.arange(len(batch_sizes), device=x.device)
-        return Layout(
-            torch.Size([len(batch_sizes), *x.shape[1:]]),
-            axis=0,
-            index=steps.repeat_interleave(batch_sizes.to(x.device)),
-        )
-
     def perturb(self, perturbation: Perturbation, x: Tensor) -> Tensor:
         """Apply noise to x."""
         if not self._intercept:
@@ -320,6 +359,18 @@ class Pass:
         """What random numbers that the network draws by itself are to come from."""
         self._executor.own_randomness(f"torch's {getattr(function, '__name__', 'random')}")
         return torch.Generator().manual_seed(self._numbers.seeds(-2, len(self.sites))[0])
+
+
+def _checked(site: Site, x: Tensor, axis: int | None, rows: int) -> int | None:
+    """Where somebody has said that rows are, counted from the front."""
+    if axis is None:
+        return None
+    if not -x.dim() <= axis < x.dim() or x.shape[axis] % rows:
+        raise ValueError(
+            f"batch_axis[{site.name!r}]: expected an axis whose length is {rows}, the number of "
+            f"rows, or a multiple of it, got axis {axis} of a tensor of shape {tuple(x.shape)}."
+        )
+    return axis % x.dim()
 
 
 def run_pass(

@@ -16,8 +16,9 @@ from dubio.noise.inputs import Inputs, Select
 from dubio.noise.plainly import Plainly
 from dubio.noise.protocols import RandomNumbers
 from dubio.noise.requests import OwnSite, Request
-from dubio.noise.run import BatchSize, Pass, run_pass
+from dubio.noise.run import KnownRows, Pass, run_pass
 from dubio.noise.stochastic import Stochastic
+from dubio.noise.tracking import RowTracker
 from dubio.noise.vectorised import is_vectorised
 from dubio.objectives.trunk import TrunkMemory, TrunkReplay, ending
 
@@ -227,11 +228,17 @@ class Passes:
         batch = self._batch
         if executor is not None and gate is not None:
             gate = ending(executor, gate)
+        given, y = inputs.copied(batch.x), batch.y
+        if self._twice:
+            assert isinstance(given, Tensor)
+            given, y = torch.cat([given, given]), torch.cat([y, y])
+        intercept = batch.intercept or executor is not None
+        followed = batch.intercept and self._numbers.shared
         running = Pass(
             self._numbers,
-            intercept=batch.intercept or executor is not None,
+            intercept=intercept,
             roots=None,
-            batch=BatchSize(batch.rows),
+            batch=RowTracker(inputs.with_rows(given)) if followed else KnownRows(batch.rows),
             executor=executor or Plainly(),
             learning=self._learning and self._first is None,
             gate=gate,
@@ -242,10 +249,6 @@ class Passes:
         if self._learning and self._first is None:
             for kind, modules in batch.together.items():
                 kind.draw_together(modules, running)
-        given, y = inputs.copied(batch.x), batch.y
-        if self._twice:
-            assert isinstance(given, Tensor)
-            given, y = torch.cat([given, given]), torch.cat([y, y])
         outputs = run_pass(
             lambda: inputs.choose(inputs.apply(batch.model, given), batch.select),
             running,
@@ -291,7 +294,7 @@ class Passes:
     def _watch(self, rows: Tensor) -> Tensor:
         """Outputs of a pass without noise over some rows."""
         batch = self._batch
-        watching = Pass(self._numbers, roots=None, batch=BatchSize(len(rows)), watching=True)
+        watching = Pass(self._numbers, roots=None, batch=KnownRows(len(rows)), watching=True)
         with torch.no_grad(), kept_statistics(batch.modules):
             return run_pass(
                 lambda: inputs.choose(inputs.call(batch.model, batch.x, rows), batch.select),

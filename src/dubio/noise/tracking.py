@@ -1,0 +1,181 @@
+"""Where the rows of the batch are in every tensor of a pass, followed from the inputs on.
+
+Values do not matter, and rows may be equal: what counts is what operations do to places.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from dubio.noise.following import Operation, labels_of_results
+from dubio.noise.labels import (
+    NOBODY,
+    along_one_axis,
+    labels_of_nobody,
+    labels_of_rows,
+    laid_out,
+    ranks,
+)
+from dubio.noise.layout import Placement
+from dubio.noise.sites import inputs_of_outermost_call
+
+aten = torch.ops.aten
+
+# Operations whose results have a shape that depends on values, besides those that torch has marked.
+_SHAPED_BY_VALUES = frozenset(
+    {aten._pack_padded_sequence.default, aten._pad_packed_sequence.default}
+)
+_LOOKS = frozenset({"tolist", "numpy", "__array__", "__dlpack__", "data_ptr"})
+
+
+class RowTracker(TorchDispatchMode):
+    """Follows the rows of the batch through all operations in this context.
+
+    Args:
+        batch: The inputs that have rows, which come first. None if they are what the outermost
+            module in this context is called with.
+
+    Attributes:
+        rows: How many rows there are; 0 before the inputs are met.
+        grows: Whether shapes may depend on values of rows: whether any were looked at so far.
+    """
+
+    def __init__(self, batch: Iterable[Tensor] | None = None) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.rows = 0
+        self.grows = False
+        self._waiting = batch is None  # for the inputs
+        self._labels = WeakTensorKeyDictionary()
+        for x in batch or ():
+            self._begin(x)
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # torch would import its compiler to keep it out of here
+
+    def at(self, site: int, x: Tensor) -> Placement:
+        """Where rows are in the tensor at a site."""
+        with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch(), torch.no_grad():
+            return self._place(x)
+
+    def _place(self, x: Tensor) -> Placement:
+        labels = self._known(x)
+        if labels is None or (self.rows == 1 and bool((labels > NOBODY).any())):
+            return Placement(grows=self.grows)
+        found = along_one_axis(labels)
+        if found is None:
+            return Placement(grows=self.grows, found=self._has_no_rows(x, labels))
+        axis, along = found
+        if not bool((along > NOBODY).all()):
+            return Placement(grows=self.grows, found=False)
+        index = ranks(along)
+        return Placement(axis, int(index.max()) + 1, index, self.grows)
+
+    def _has_no_rows(self, x: Tensor, labels: Tensor) -> bool:
+        """Whether a tensor that does not come from the inputs has no axis for the rows."""
+        apart = not bool((labels != NOBODY).any())
+        return apart and (self.rows <= 1 or all(size % self.rows for size in x.shape))
+
+    def see(self, function: Callable[..., Any], args: Sequence[Any]) -> None:
+        """A torch function is about to be called, by which Python may get at values."""
+        if getattr(function, "__name__", "") in _LOOKS and args and isinstance(args[0], Tensor):
+            self._look(args[0])
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Carry an operation out, and follow the rows through it."""
+        kwargs = kwargs or {}
+        operands = _tensors((args, kwargs))
+        for x in operands:
+            self._known(x)  # before they are written over
+        out = func(*args, **kwargs)
+        with torch._C.DisableTorchFunction(), torch.no_grad():
+            self._follow(func, args, kwargs, operands, _tensors(out))
+        return out
+
+    def _follow(
+        self, func: Any, args: Sequence[Any], kwargs: Any, operands: list[Tensor], out: list[Tensor]
+    ) -> None:
+        if _reads(func):
+            looked_at = operands if func is not aten.index.Tensor else _masks(args[1])
+            for x in looked_at:
+                self._look(x)
+        elif func in _SHAPED_BY_VALUES:
+            self.grows = True
+        known = [labels for x in operands if (labels := self._known(x)) is not None]
+        if operands and not known:
+            for result in out:
+                self._labels.setdefault(result, None)
+            return
+        operation = Operation(func, args, kwargs, out, self._known)
+        found = labels_of_results(operation) if known else list(map(labels_of_nobody, out))
+        written = {id(x) for x in operands}
+        for result, own in zip(out, found, strict=True):
+            before = self._known(result) if id(result) in written else None
+            if before is not None and before.shape == own.shape:
+                if before is not own:
+                    before.copy_(own)
+            else:
+                self._labels[result] = own if func.is_view else laid_out(own, result)
+
+    def _look(self, x: Tensor) -> None:
+        """Python sees values; then shapes may depend on them, if they are values of rows."""
+        labels = self._known(x)
+        if labels is not None and not self.grows:
+            self.grows = bool((labels != NOBODY).any())
+
+    def _known(self, x: Tensor) -> Tensor | None:
+        """The labels of a tensor; None if it is a weight, or computed from weights."""
+        if x not in self._labels:
+            self._meet(x)
+        labels: Tensor | None = self._labels[x]
+        return labels
+
+    def _meet(self, x: Tensor) -> None:
+        """A tensor is used that was there before the pass."""
+        if isinstance(x, nn.Parameter) or x.layout != torch.strided:
+            self._labels[x] = None
+            return
+        if self._waiting:
+            self._await_inputs(x)
+        if x not in self._labels:
+            self._labels[x] = labels_of_nobody(x)
+
+    def _await_inputs(self, x: Tensor) -> None:
+        """Label what the outermost module is called with, or the first tensor outside of any."""
+        given = inputs_of_outermost_call()
+        sized = [t for t in tree_leaves(given) if isinstance(t, Tensor) and t.dim()]
+        sized = [x] if not sized and x.dim() else sized
+        self._waiting = not sized
+        for tensor in sized:
+            if tensor not in self._labels and len(tensor) == len(sized[0]):
+                self._begin(tensor)
+
+    def _begin(self, x: Tensor) -> None:
+        self.rows = self.rows or len(x)
+        with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch(), torch.no_grad():
+            self._labels[x] = labels_of_rows(x)
+
+
+_READS = (torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape)
+
+
+@cache
+def _reads(function: Any) -> bool:
+    return any(tag in function.tags for tag in _READS)
+
+
+def _masks(indices: Iterable[Any]) -> list[Tensor]:
+    """Which indices choose by their values how many entries are taken."""
+    return [i for i in indices if isinstance(i, Tensor) and i.dtype in (torch.bool, torch.uint8)]
+
+
+def _tensors(structure: Any) -> list[Tensor]:
+    return [leaf for leaf in tree_leaves(structure) if isinstance(leaf, Tensor)]
