@@ -19,7 +19,7 @@ from dubio.draws.absence import no_sites
 from dubio.draws.tape import Tape
 from dubio.draws.traced import Recorder, Traced, UnshareableError
 from dubio.draws.trunk import Trunk
-from dubio.noise.finding import find_rows
+from dubio.noise.finding import FewRows, find_rows, follow_rows
 from dubio.noise.gates import find_gates, gates, watch
 from dubio.noise.inputs import Inputs, count_rows, with_rows
 from dubio.noise.plainly import Plainly
@@ -173,6 +173,10 @@ class Engine:
         except UnshareableError:
             raise
         except Exception as error:  # whatever it is, a pass without recording tells better
+            if isinstance(error, OtherSiteError) and isinstance(self._rows, FewRows):
+                logger.info("rows are followed through the whole batch, since %s", error)
+                self._rows = follow_rows(self._watch, with_rows(self._batch), self._rows.rows)
+                return self._record()
             if self._inputs is not None:
                 return self._record_less(tape.obstacle or repr(error))
             logger.info("one pass per draw, since %s", tape.obstacle or repr(error))
@@ -244,16 +248,15 @@ class Engine:
         output = run_pass(lambda: self._run(order), running, gates=gates, around=around)
         return output, running.sites
 
-    def _find_rows(self) -> KnownRows:
+    def _find_rows(self) -> RowPlaces:
         """Where rows are at each site, if they are to share noise."""
         rows = count_rows(self._batch)
         if not self._numbers.shared:
             return KnownRows(rows)
+        return find_rows(self._watch, with_rows(self._batch), rows)
 
-        def watch_rows(order: Tensor | None, places: RowPlaces) -> Pass:
-            return watch(lambda: self._run(order), self._roots, self._gates, places)
-
-        return find_rows(watch_rows, with_rows(self._batch), rows)
+    def _watch(self, order: Tensor | None, places: RowPlaces) -> Pass:
+        return watch(lambda: self._run(order), self._roots, self._gates, places)
 
     def _check_one_function(self) -> None:
         """Complain about draws that are not one function of a row, whatever the batch.
@@ -267,7 +270,10 @@ class Engine:
                 f"shared=True: expected an output with the {rows} rows of x, got shape "
                 f"{tuple(self._first.shape)}; rows come first in x and in the output."
             )
-        if rows == 1 or not any(place.grows for _, place in self._rows.places):
+        known = self._rows
+        if rows == 1 or not isinstance(known, KnownRows):
+            return
+        if not any(place.grows for _, place in known.places):
             return
         plain = self._without_noise(None)
         for row in sorted({0, rows // 3, 2 * rows // 3, rows - 1}):

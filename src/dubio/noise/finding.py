@@ -1,50 +1,88 @@
 """Find the rows of the batch at every site of a network, before any noise is drawn."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from dubio.noise.layout import Placement
-from dubio.noise.run import KnownRows, Pass, RowPlaces
+from dubio.noise.layout import Placement, grown
+from dubio.noise.run import KnownRows, OtherSiteError, Pass, Places, RowPlaces
 from dubio.noise.tracking import RowTracker
 
+# Runs a network without noise on all rows, or on those with some indices, knowing where rows are.
+Watch = Callable[[Tensor | None, RowPlaces], Pass]
 
-def find_rows(
-    watch: Callable[[Tensor | None, RowPlaces], Pass], batch: Sequence[Tensor], rows: int
-) -> KnownRows:
-    """Where rows are at all sites: followed from the inputs on, through a pass without noise.
 
-    A tensor that is not computed from the inputs may be made to have their number of rows: ``ones``
-    of the batch size, for a mask. It is known by its shape, if the network also runs on all rows
-    twice.
+@dataclass(frozen=True)
+class FewRows:
+    """What a pass over few rows has shown of where all rows are.
 
-    Args:
-        watch: Runs the network on all rows, or on those with some indices, knowing where rows are.
-        batch: The inputs that have rows.
-        rows: How many.
+    Attributes:
+        rows: How many rows there are.
+        few: How many there were.
+        places: The shape of the tensor at each site, and where those few were.
     """
-    places = watch(None, RowTracker(batch)).places
-    if not all(place.found for _, place in places):
-        try:
-            twice = watch(torch.arange(rows).repeat(2), KnownRows(2 * rows)).sites
-        except Exception:  # the network has a fixed batch size
-            return KnownRows(rows, places)
-        if len(twice) == len(places):
-            places = [
-                (shape, place if place.found else _by_size(place, shape, site.shape, rows))
-                for (shape, place), site in zip(places, twice, strict=True)
-            ]
-    return KnownRows(rows, places)
+
+    rows: int
+    few: int
+    places: Places
+
+    def at(self, site: int, x: Tensor) -> Placement:
+        """Where rows are in the tensor at a site.
+
+        Raises:
+            OtherSiteError: If the tensor does not have the shape that follows from that pass.
+        """
+        if site < len(self.places):
+            shape, place = self.places[site]
+            stretched = place.stretched(self.few, self.rows)
+            expected = list(shape)
+            if place.axis is not None:
+                expected[place.axis] = place.part * self.rows
+            if stretched is not None and expected == list(x.shape):
+                return stretched
+        raise OtherSiteError(f"site {site} has shape {tuple(x.shape)}")
 
 
-def _by_size(place: Placement, once: Sequence[int], twice: Sequence[int], rows: int) -> Placement:
-    """Which axis grows with the batch."""
-    if len(once) != len(twice):
-        return place
-    grown = [axis for axis, (a, b) in enumerate(zip(once, twice, strict=True)) if a != b]
-    if not grown:
-        return Placement(grows=place.grows)
-    if len(grown) == 1 and once[grown[0]] == rows and twice[grown[0]] == 2 * rows:
-        return Placement(grown[0], grows=place.grows)
-    return place
+def find_rows(watch: Watch, batch: Sequence[Tensor], rows: int) -> RowPlaces:
+    """Where rows are at all sites, from a pass over few of them if that tells enough.
+
+    It does not if shapes depend on which rows are there, or if the batch size is fixed.
+    """
+    few = min(2, rows)
+    try:
+        places = _follow(watch, batch, torch.arange(few))
+    except Exception:
+        return follow_rows(watch, batch, rows)
+    if any(place.grows for _, place in places):
+        return follow_rows(watch, batch, rows)
+    return FewRows(rows, few, places)
+
+
+def follow_rows(watch: Watch, batch: Sequence[Tensor], rows: int) -> KnownRows:
+    """Where rows are at all sites, followed through a pass over all of them."""
+    return KnownRows(rows, _follow(watch, batch, torch.arange(rows)))
+
+
+def _follow(watch: Watch, batch: Sequence[Tensor], order: Tensor) -> Places:
+    """Follow rows from the inputs on.
+
+    A tensor that is not computed from the inputs may be made to have as many rows: ``ones`` of the
+    batch size, for a mask. It is known by its shape, if the network also runs on all rows twice.
+    """
+    rows, tracker = len(order), RowTracker(batch)
+    tracker.rows = rows
+    places = watch(order, tracker).places
+    if all(place.found for _, place in places):
+        return places
+    try:
+        twice = watch(order.repeat(2), KnownRows(2 * rows)).sites
+    except Exception:  # the batch size is fixed
+        return places
+    if len(twice) != len(places):
+        return places
+    return [
+        (shape, place if place.found else grown(place, shape, site.shape, rows))
+        for (shape, place), site in zip(places, twice, strict=True)
+    ]

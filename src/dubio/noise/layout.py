@@ -1,6 +1,7 @@
 """How the noise of one draw lies in a tensor when all rows of a batch share it."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -65,10 +66,44 @@ class Placement:
         index = None if self.part == 1 else self.index
         return Layout(compact, axis, index, self.grows)
 
+    def stretched(self, few: int, rows: int) -> "Placement | None":
+        """The same for more rows, where the entries of rows lie in a regular order, else None."""
+        if self.axis is None or self.part == 1:
+            return self
+        assert self.index is not None
+        for each in range(1, self.part + 1):
+            if self.part % each == 0 and torch.equal(_in_turn(self.part, each, few), self.index):
+                return replace(self, index=_in_turn(self.part, each, rows))
+        return None
+
+
+def _in_turn(part: int, each: int, rows: int) -> Tensor:
+    """Which entries of its row entries are, if rows take turns with some of theirs."""
+    return torch.arange(part).view(-1, 1, each).expand(-1, rows, -1).flatten()
+
+
+def grown(place: Placement, once: Sequence[int], twice: Sequence[int], rows: int) -> Placement:
+    """Where rows are in a tensor that is not computed from them: its axis grows with the batch.
+
+    Args:
+        place: What is known so far.
+        once: Its shape in a pass over so many rows.
+        twice: That in a pass over twice as many.
+        rows: How many.
+    """
+    if len(once) != len(twice):
+        return place
+    longer = [axis for axis, (a, b) in enumerate(zip(once, twice, strict=True)) if a != b]
+    if not longer:
+        return Placement(grows=place.grows)
+    if len(longer) == 1 and once[longer[0]] == rows and twice[longer[0]] == 2 * rows:
+        return Placement(longer[0], grows=place.grows)
+    return place
+
 
 def rows_on(axis: int | None, shape: torch.Size, rows: int, *, grows: bool) -> Placement:
     """Rows on an axis; if it is longer than the batch, the entries of one row lie together."""
     if axis is None:
         return Placement(grows=grows)
     part = shape[axis] // rows
-    return Placement(axis, part, torch.arange(part).repeat(rows), grows)
+    return Placement(axis, part, _in_turn(part, part, rows), grows)

@@ -8,19 +8,26 @@ from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_map
 
 from dubio.noise.eager import without_compilation
 from dubio.noise.interceptor import Interceptor
-from dubio.noise.layout import Layout, Placement, rows_on
+from dubio.noise.layout import Layout, Placement, grown, rows_on
 from dubio.noise.modes import sampling_mode
 from dubio.noise.perturbations import Draw
 from dubio.noise.plainly import Plainly
 from dubio.noise.protocols import Executor, Perturbation, RandomNumbers
 from dubio.noise.requests import OwnSite, Request, doubled, for_half
-from dubio.noise.sites import Namer, Site, Sites, inside_checkpoint, matches
+from dubio.noise.sites import Namer, Site, Sites, inside_checkpoint, matches, outermost_call
 from dubio.noise.tracking import RowTracker
 
 _Result = TypeVar("_Result")
+
+
+# The shape of the tensor at each site, and where rows are in it
+Places: TypeAlias = Sequence[tuple[torch.Size, Placement]]
 
 
 class RowPlaces(Protocol):
@@ -46,7 +53,7 @@ class KnownRows:
     """
 
     rows: int
-    places: Sequence[tuple[torch.Size, Placement]] = ()
+    places: Places = ()
 
     def at(self, site: int, x: Tensor) -> Placement:
         """Where rows are in the tensor at a site.
@@ -247,6 +254,8 @@ class Pass:
                 axis = _checked(site, x, axis, rows)
                 return rows_on(axis, x.shape, rows, grows=found.grows).layout(shape, x.shape)
         if not found.found:
+            found = self._try_twice(site, found)
+        if not found.found:
             raise UnplacedError(
                 f"shared=True: expected to find the {rows} rows of the batch in the tensor of "
                 f"shape {tuple(x.shape)} at site {site.name!r}, got one that does not come from "
@@ -254,6 +263,30 @@ class Pass:
                 f"or None in place of 0 if they are nowhere."
             )
         return found.layout(shape, x.shape)
+
+    def _try_twice(self, site: Site, place: Placement) -> Placement:
+        """Run the outermost module on all rows twice, out of turn, and see what grows."""
+        call = outermost_call()
+        if self._tracker is None or call is None:
+            return place
+        rows, (module, args, kwargs) = self._tracker.rows, call
+
+        def doubled(x: Any) -> Any:
+            has_rows = isinstance(x, Tensor) and x.dim() > 0 and len(x) == rows
+            return torch.cat([x, x]) if has_rows else x
+
+        numbers, known = self._numbers.alone(), KnownRows(2 * rows)
+        watching = Pass(numbers, roots=(), batch=known, evaluating=True, watching=True)
+        noisy = {part for part in module.modules() if part.training} - set(_norms(module))
+        try:
+            with outside_of_passes(), _disable_current_modes():
+                given = tree_map(doubled, (args, kwargs))
+                run_pass(lambda: module(*given[0], **given[1]), watching, gates=([module], noisy))
+        except Exception:  # the batch size is fixed
+            return place
+        again = watching.sites[site.index] if site.index < len(watching.sites) else site
+        same = again.kind == site.kind and again.module is site.module
+        return grown(place, site.shape, again.shape, rows) if again is not site and same else place
 
     def own_noise(
         self,
@@ -359,6 +392,11 @@ class Pass:
         """What random numbers that the network draws by itself are to come from."""
         self._executor.own_randomness(f"torch's {getattr(function, '__name__', 'random')}")
         return torch.Generator().manual_seed(self._numbers.seeds(-2, len(self.sites))[0])
+
+
+def _norms(module: nn.Module) -> list[nn.Module]:
+    """Modules that keep statistics in train mode."""
+    return [part for part in module.modules() if isinstance(part, _NormBase)]
 
 
 def _checked(site: Site, x: Tensor, axis: int | None, rows: int) -> int | None:

@@ -169,12 +169,13 @@ def inside_checkpoint() -> bool:
     return False
 
 
-def inputs_of_outermost_call() -> list[Any]:
-    """What the outermost module at work was called with; nothing if there is none."""
+def outermost_call() -> tuple[nn.Module, tuple[Any, ...], dict[str, Any]] | None:
+    """The outermost module at work, and what it was called with."""
     calls = list(calls_at_work())
     if not calls:
-        return []
-    return [*calls[-1].f_locals["args"], *calls[-1].f_locals["kwargs"].values()]
+        return None
+    seen = calls[-1].f_locals
+    return seen["self"], seen["args"], seen["kwargs"]
 
 
 def calls_at_work() -> Iterator[FrameType]:

@@ -23,7 +23,7 @@ from dubio.noise.labels import (
     ranks,
 )
 from dubio.noise.layout import Placement
-from dubio.noise.sites import inputs_of_outermost_call
+from dubio.noise.sites import outermost_call
 
 aten = torch.ops.aten
 
@@ -39,7 +39,7 @@ class RowTracker(TorchDispatchMode):
 
     Args:
         batch: The inputs that have rows, which come first. None if they are what the outermost
-            module in this context is called with.
+            module in this context is called with, or else what noise acts on first.
 
     Attributes:
         rows: How many rows there are; 0 before the inputs are met.
@@ -65,6 +65,10 @@ class RowTracker(TorchDispatchMode):
             return self._place(x)
 
     def _place(self, x: Tensor) -> Placement:
+        if self._waiting:
+            self._await_inputs()
+        if self._waiting:  # noise outside of any module
+            self._begin(x)
         labels = self._known(x)
         if labels is None or (self.rows == 1 and bool((labels > NOBODY).any())):
             return Placement(grows=self.grows)
@@ -74,7 +78,7 @@ class RowTracker(TorchDispatchMode):
         axis, along = found
         if not bool((along > NOBODY).all()):
             return Placement(grows=self.grows, found=False)
-        index = ranks(along)
+        index = ranks(along).cpu()
         return Placement(axis, int(index.max()) + 1, index, self.grows)
 
     def _has_no_rows(self, x: Tensor, labels: Tensor) -> bool:
@@ -92,6 +96,8 @@ class RowTracker(TorchDispatchMode):
     ) -> Any:
         """Carry an operation out, and follow the rows through it."""
         kwargs = kwargs or {}
+        if self._waiting:
+            self._await_inputs()
         operands = _tensors((args, kwargs))
         for x in operands:
             self._known(x)  # before they are written over
@@ -140,23 +146,20 @@ class RowTracker(TorchDispatchMode):
 
     def _meet(self, x: Tensor) -> None:
         """A tensor is used that was there before the pass."""
-        if isinstance(x, nn.Parameter) or x.layout != torch.strided:
-            self._labels[x] = None
-            return
-        if self._waiting:
-            self._await_inputs(x)
-        if x not in self._labels:
-            self._labels[x] = labels_of_nobody(x)
+        weight = isinstance(x, nn.Parameter) or x.layout != torch.strided
+        self._labels[x] = None if weight else labels_of_nobody(x)
 
-    def _await_inputs(self, x: Tensor) -> None:
-        """Label what the outermost module is called with, or the first tensor outside of any."""
-        given = inputs_of_outermost_call()
-        sized = [t for t in tree_leaves(given) if isinstance(t, Tensor) and t.dim()]
-        sized = [x] if not sized and x.dim() else sized
+    def _await_inputs(self) -> None:
+        """Label what the outermost module is called with, once there is one."""
+        call = outermost_call()
+        if call is None:
+            return
+        sized = [x for x in _tensors(call[1:]) if x.dim()]
         self._waiting = not sized
-        for tensor in sized:
-            if tensor not in self._labels and len(tensor) == len(sized[0]):
-                self._begin(tensor)
+        for x in sized:
+            known = self._labels.get(x)
+            if len(x) == len(sized[0]) and (known is None or not bool((known > NOBODY).any())):
+                self._begin(x)
 
     def _begin(self, x: Tensor) -> None:
         self.rows = self.rows or len(x)

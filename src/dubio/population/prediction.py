@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from dubio.noise import inputs
-from dubio.noise.finding import find_rows
+from dubio.noise.finding import follow_rows
 from dubio.noise.numbers import Numbers
 from dubio.noise.run import KnownRows, Pass, RowPlaces, run_pass
 from dubio.objectives.elbo import ELBO
@@ -127,4 +127,4 @@ class MemberDraws:
             run_pass(lambda: inputs.call(elbo.model, x, order), running)
             return running
 
-        return find_rows(watch_rows, [x], len(x))
+        return follow_rows(watch_rows, [x], len(x))
