@@ -57,7 +57,12 @@ def reduced(labels: Tensor, dims: Iterable[int], *, keepdim: bool) -> Tensor:
 
 
 def filled(labels: Tensor, dims: Iterable[int]) -> Tensor:
-    """Let entries of nobody, such as padding, belong to the row around them along some axes."""
+    """Let entries of nobody, such as padding, belong to the row around them along some axes.
+
+    If there is one row only, nobody can tell whether others might lie along these axes.
+    """
+    if labels.numel() == 0 or not bool(((labels > NOBODY) & (labels != labels.max())).any()):
+        return labels
     around = reduced(labels, dims, keepdim=True)
     return torch.where(labels == NOBODY, around.clamp(min=NOBODY), labels)
 
@@ -83,7 +88,7 @@ def _guessed_from_neighbours(along: Tensor) -> Tensor:
     size, count = len(along), len(rows)
     for each in range(1, size // count + 1):
         if size % (count * each) == 0:
-            regular = rows.repeat_interleave(each).repeat(size // (count * each))
+            regular: Tensor = rows.repeat_interleave(each).repeat(size // (count * each))
             if bool(((along == regular) | (along <= NOBODY)).all()):
                 return regular
     return along
