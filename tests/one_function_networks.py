@@ -18,7 +18,6 @@ class Reads(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.a, self.b, self.drop = nn.Linear(D, 8), nn.Linear(8, 3), nn.Dropout(0.5)
-        self.mix = nn.Linear(K, K)
 
 
 class MergedLSTM(Reads):
@@ -79,10 +78,16 @@ REARRANGED: dict[str, tuple[Callable[[Tensor], Tensor], Callable[..., Tensor]]] 
         lambda h, b: h.view(4, b, T, 2).permute(1, 2, 0, 3).flatten(2),
     ),
     "all in one": (lambda h: h.flatten(), lambda h, b: h.view(b, T, -1)),
-    "features first": (lambda h: h.permute(2, 0, 1).flatten(), lambda h, b: h.view(8, b, T).permute(1, 2, 0)),
+    "features first": (
+        lambda h: h.permute(2, 0, 1).flatten(),
+        lambda h, b: h.view(8, b, T).permute(1, 2, 0),
+    ),
     "upside down": (_sorted_there, lambda h, b: h.view(b, T, 8).flip(0)),
     "stacked": (lambda h: torch.stack(h.unbind(1)), lambda h, b: h.transpose(0, 1)),
-    "concatenated": (lambda h: torch.cat(h.unbind(1)), lambda h, b: h.view(T, b, 8).transpose(0, 1)),
+    "concatenated": (
+        lambda h: torch.cat(h.unbind(1)),
+        lambda h, b: h.view(T, b, 8).transpose(0, 1),
+    ),
     "unfolded": (
         lambda h: h.unfold(1, 3, 1).permute(0, 1, 3, 2).reshape(-1, 3, 8),
         lambda h, b: h.view(b, -1, 3, 8).mean(2),
@@ -97,7 +102,7 @@ REARRANGED: dict[str, tuple[Callable[[Tensor], Tensor], Callable[..., Tensor]]] 
     ),
     "einsum": (lambda h: torch.einsum("btd->dbt", h), lambda h, b: h.permute(1, 2, 0)),
     "conv": (
-        lambda h: F.conv1d(h.transpose(1, 2), torch.ones(8, 8, 2) / 8).permute(2, 0, 1).flatten(0, 1),
+        lambda h: F.conv1d(h.mT, torch.ones(8, 8, 2) / 8).permute(2, 0, 1).flatten(0, 1),
         lambda h, b: h.view(-1, b, 8).transpose(0, 1),
     ),
     "heads": (
@@ -110,7 +115,7 @@ REARRANGED: dict[str, tuple[Callable[[Tensor], Tensor], Callable[..., Tensor]]] 
         ),
         lambda h, b: h.view(b, T, 8),
     ),
-}  # fmt: skip
+}
 
 
 class ClassToken(Reads):

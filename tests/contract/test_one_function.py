@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 import torch
-from one_function_networks import CASES
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 import dubio
+from one_function_networks import CASES
 
 DRAWS = 6
 
