@@ -22,17 +22,10 @@ from dubio.draws.trunk import Trunk
 from dubio.noise.finding import FewRows, find_rows, follow_rows
 from dubio.noise.gates import find_gates, gates, watch
 from dubio.noise.inputs import Inputs, count_rows, with_rows
+from dubio.noise.placing import KnownRows, OtherSiteError, RowPlaces
 from dubio.noise.plainly import Plainly
 from dubio.noise.protocols import RandomNumbers
-from dubio.noise.run import (
-    BatchAxes,
-    KnownRows,
-    OtherSiteError,
-    Pass,
-    RowPlaces,
-    outside_of_passes,
-    run_pass,
-)
+from dubio.noise.run import BatchAxes, Pass, outside_of_passes, run_pass
 from dubio.noise.sites import Site, Sites
 from dubio.noise.tracking import RowTracker
 

@@ -2,16 +2,33 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from dubio.noise.layout import Placement, grown
-from dubio.noise.run import KnownRows, OtherSiteError, Pass, Places, RowPlaces
+from dubio.noise.placing import KnownRows, OtherSiteError, Places, RowPlaces
+from dubio.noise.sites import Sites
 from dubio.noise.tracking import RowTracker
 
+
+class Watched(Protocol):
+    """A pass without noise."""
+
+    @property
+    def sites(self) -> Sites:
+        """The sites that it has reached."""
+        ...
+
+    @property
+    def places(self) -> Places:
+        """Where rows were there."""
+        ...
+
+
 # Runs a network without noise on all rows, or on those with some indices, knowing where rows are.
-Watch = Callable[[Tensor | None, RowPlaces], Pass]
+Watch = Callable[[Tensor | None, RowPlaces], Watched]
 
 
 @dataclass(frozen=True)

@@ -159,7 +159,7 @@ def _entry_by_entry(operation: Operation) -> list[Tensor]:
     """Entries of several tensors that broadcast against one another."""
     (result,) = operation.results
     labels: Tensor | None = None
-    for x in _tensors(operation.args, operation.kwargs):
+    for x in tensors_in(operation.args, operation.kwargs):
         known = operation.known(x)
         if known is not None:
             known = known.expand(result.shape)
@@ -249,7 +249,9 @@ def _first_axis(operation: Operation) -> list[Tensor]:
     x, *others = operation.args
     labels = operation.labels(x)
     rows = reduced(labels, range(1, x.dim()), keepdim=True)
-    if bool((rows == MANY).any()) or any(operation.known(w) is not None for w in _tensors(others)):
+    if bool((rows == MANY).any()) or any(
+        operation.known(w) is not None for w in tensors_in(others)
+    ):
         return try_out(operation)
     return [rows.expand(result.shape) for result in operation.results]
 
@@ -273,7 +275,7 @@ def try_out(operation: Operation) -> list[Tensor]:
     """
     operands = {
         id(x): (x, labels)
-        for x in _tensors(operation.args, operation.kwargs)
+        for x in tensors_in(operation.args, operation.kwargs)
         if (labels := operation.known(x)) is not None and bool((labels > NOBODY).any())
     }
     if not operands:
@@ -324,7 +326,7 @@ def _attempt(operation: Operation, operands: dict[int, Tensor]) -> list[Tensor |
         out = operation.function(*args, **kwargs)
     except Exception:
         return [None for _ in operation.results]
-    tensors = _tensors(out)
+    tensors = tensors_in(out)
     if [x.shape for x in tensors] != [x.shape for x in operation.results]:
         return [None for _ in operation.results]
     return [x.isnan() if x.is_floating_point() or x.is_complex() else None for x in tensors]
@@ -340,14 +342,14 @@ def _from_siblings(operation: Operation, found: list[Tensor]) -> list[Tensor]:
     return found
 
 
-def _tensors(*structures: Any) -> list[Tensor]:
+def tensors_in(*structures: Any) -> list[Tensor]:
     """All tensors among arguments, also in lists."""
     found: list[Tensor] = []
     for structure in structures:
         if isinstance(structure, Tensor):
             found.append(structure)
         elif isinstance(structure, dict):
-            found += _tensors(*structure.values())
+            found += tensors_in(*structure.values())
         elif isinstance(structure, list | tuple):
-            found += _tensors(*structure)
+            found += tensors_in(*structure)
     return found

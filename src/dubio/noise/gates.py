@@ -13,8 +13,9 @@ from torch import nn
 
 from dubio.noise.modes import all_modules
 from dubio.noise.numbers import Numbers
+from dubio.noise.placing import RowPlaces
 from dubio.noise.register import is_registered
-from dubio.noise.run import Pass, RowPlaces, run_pass
+from dubio.noise.run import Pass, run_pass
 from dubio.noise.sites import Site, Sites
 
 _Result = TypeVar("_Result")

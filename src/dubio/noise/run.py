@@ -1,10 +1,9 @@
 """One pass of a network under the noise of one draw: what it meets, and what is drawn there."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import Any, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -13,10 +12,13 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map
 
 from dubio.noise.eager import without_compilation
+from dubio.noise.finding import follow_rows
+from dubio.noise.following import tensors_in
 from dubio.noise.interceptor import Interceptor
-from dubio.noise.layout import Layout, Placement, grown, rows_on
+from dubio.noise.layout import Layout, Placement, rows_on
 from dubio.noise.modes import sampling_mode
 from dubio.noise.perturbations import Draw
+from dubio.noise.placing import RowPlaces
 from dubio.noise.plainly import Plainly
 from dubio.noise.protocols import Executor, Perturbation, RandomNumbers
 from dubio.noise.requests import OwnSite, Request, doubled, for_half
@@ -24,50 +26,6 @@ from dubio.noise.sites import Namer, Site, Sites, inside_checkpoint, matches, ou
 from dubio.noise.tracking import RowTracker
 
 _Result = TypeVar("_Result")
-
-
-# The shape of the tensor at each site, and where rows are in it
-Places: TypeAlias = Sequence[tuple[torch.Size, Placement]]
-
-
-class RowPlaces(Protocol):
-    """What is known of the batch."""
-
-    @property
-    def rows(self) -> int:
-        """How many rows it has."""
-        ...
-
-    def at(self, site: int, x: Tensor) -> Placement:
-        """Where rows are in the tensor that noise acts on at a site."""
-        ...
-
-
-@dataclass(frozen=True)
-class KnownRows:
-    """What another pass over the batch has shown.
-
-    Attributes:
-        rows: How many rows there are.
-        places: The shape of the tensor at each site, and where rows are in it.
-    """
-
-    rows: int
-    places: Places = ()
-
-    def at(self, site: int, x: Tensor) -> Placement:
-        """Where rows are in the tensor at a site.
-
-        Raises:
-            OtherSiteError: If the other pass has not been there.
-        """
-        if site >= len(self.places) or self.places[site][0] != x.shape:
-            raise OtherSiteError(f"site {site} has shape {tuple(x.shape)} in this pass only")
-        return self.places[site][1]
-
-
-class OtherSiteError(Exception):
-    """A pass reaches sites that the one that followed the rows has not reached."""
 
 
 class UnplacedError(ValueError):
@@ -192,6 +150,8 @@ class Pass:
 
     def __exit__(self, *exception: object) -> None:
         self._left.pop()()
+        if self._tracker is not None and not self._left:
+            self._tracker.remember()
 
     @property
     def in_charge(self) -> bool:
@@ -254,7 +214,7 @@ class Pass:
                 axis = _checked(site, x, axis, rows)
                 return rows_on(axis, x.shape, rows, grows=found.grows).layout(shape, x.shape)
         if not found.found:
-            found = self._try_twice(site, found)
+            found = self._look_again(site, found)
         if not found.found:
             raise UnplacedError(
                 f"shared=True: expected to find the {rows} rows of the batch in the tensor of "
@@ -264,29 +224,40 @@ class Pass:
             )
         return found.layout(shape, x.shape)
 
-    def _try_twice(self, site: Site, place: Placement) -> Placement:
-        """Run the outermost module on all rows twice, out of turn, and see what grows."""
+    def _look_again(self, site: Site, place: Placement) -> Placement:
+        """Run the outermost module out of turn, to see where rows are at a site."""
         call = outermost_call()
         if self._tracker is None or call is None:
             return place
-        rows, (module, args, kwargs) = self._tracker.rows, call
-
-        def doubled(x: Any) -> Any:
-            has_rows = isinstance(x, Tensor) and x.dim() > 0 and len(x) == rows
-            return torch.cat([x, x]) if has_rows else x
-
-        numbers, known = self._numbers.alone(), KnownRows(2 * rows)
-        watching = Pass(numbers, roots=(), batch=known, evaluating=True, watching=True)
+        (module, args, kwargs), rows = call, self._tracker.rows
+        batch = [x for x in tensors_in(args, kwargs) if x.dim() and len(x) == rows]
         noisy = {part for part in module.modules() if part.training} - set(_norms(module))
+
+        def watch(order: Tensor | None, places: RowPlaces) -> Pass:
+            def some(x: Any) -> Any:
+                return x[order] if any(x is each for each in batch) else x
+
+            def run() -> None:
+                given = tree_map(some, (args, kwargs))
+                module(*given[0], **given[1])
+
+            numbers = self._numbers.alone()
+            running = Pass(numbers, roots=(), batch=places, evaluating=True, watching=True)
+            run_pass(run, running, gates=([module], noisy))
+            watched.append(running)
+            return running
+
+        watched: list[Pass] = []
         try:
             with outside_of_passes(), _disable_current_modes():
-                given = tree_map(doubled, (args, kwargs))
-                run_pass(lambda: module(*given[0], **given[1]), watching, gates=([module], noisy))
-        except Exception:  # the batch size is fixed
+                known = follow_rows(watch, batch, rows)
+        except Exception:  # it does not run again
             return place
-        again = watching.sites[site.index] if site.index < len(watching.sites) else site
-        same = again.kind == site.kind and again.module is site.module
-        return grown(place, site.shape, again.shape, rows) if again is not site and same else place
+        there = watched[0].sites[site.index : site.index + 1]
+        same = [(s.kind, s.module, s.shape) for s in there] == [
+            (site.kind, site.module, site.shape)
+        ]
+        return known.places[site.index][1] if same else place
 
     def own_noise(
         self,
@@ -380,13 +351,20 @@ class Pass:
         """Apply noise to x."""
         if not self._intercept:
             return self._executor.perturb(perturbation, self._numbers, x)
-        with outside_of_passes():
-            return self._executor.perturb(perturbation, self._numbers, x)
+        with outside_of_passes(), self._unfollowed():
+            result = self._executor.perturb(perturbation, self._numbers, x)
+        if self._tracker is not None:
+            self._tracker.stands_for(result, x)
+        return result
 
     def perturb_in_place(self, perturbation: Perturbation, x: Tensor) -> Tensor:
         """Apply noise to x itself."""
-        with outside_of_passes():
+        with outside_of_passes(), self._unfollowed():
             return self._executor.perturb_in_place(perturbation, self._numbers, x)
+
+    def _unfollowed(self) -> AbstractContextManager[Any]:
+        """Out of sight of who follows rows."""
+        return nullcontext() if self._tracker is None else torch._C._DisableTorchDispatch()
 
     def own_randomness(self, function: Callable[..., Any]) -> torch.Generator:
         """What random numbers that the network draws by itself are to come from."""

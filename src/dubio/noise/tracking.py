@@ -3,17 +3,17 @@
 Values do not matter, and rows may be equal: what counts is what operations do to places.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from dubio.noise.following import Operation, labels_of_results
+from dubio.noise.following import Operation, labels_of_results, tensors_in
 from dubio.noise.labels import (
     NOBODY,
     along_one_axis,
@@ -34,6 +34,12 @@ _SHAPED_BY_VALUES = frozenset(
 _LOOKS = frozenset({"tolist", "numpy", "__array__", "__dlpack__", "data_ptr"})
 
 
+_Sites: TypeAlias = dict[int, tuple[torch.Size, Placement]]
+_remembered: WeakKeyDictionary[nn.Module, dict[Hashable, _Sites]] = WeakKeyDictionary()
+_MOST_FORMS = 16  # of inputs that are remembered of a module
+_UNKNOWN = Placement(found=False)
+
+
 class RowTracker(TorchDispatchMode):
     """Follows the rows of the batch through all operations in this context.
 
@@ -51,6 +57,9 @@ class RowTracker(TorchDispatchMode):
         self.rows = 0
         self.grows = False
         self._waiting = batch is None  # for the inputs
+        self._call: tuple[nn.Module, Hashable] | None = None  # the outermost module, and its inputs
+        self._asleep: _Sites | None = None  # what is remembered of such a call, which will do
+        self._seen: _Sites = {}
         self._labels = WeakTensorKeyDictionary()
         for x in batch or ():
             self._begin(x)
@@ -62,11 +71,27 @@ class RowTracker(TorchDispatchMode):
     def at(self, site: int, x: Tensor) -> Placement:
         """Where rows are in the tensor at a site."""
         with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch(), torch.no_grad():
-            return self._place(x)
+            if self._waiting:
+                self._await_inputs()
+            if self._asleep is not None:
+                shape, place = self._asleep.get(site, (None, _UNKNOWN))
+                return place if shape == x.shape else _UNKNOWN
+            place = self._place(x)
+            self._seen[site] = (x.shape, place)
+            return place
+
+    def remember(self) -> None:
+        """Spare the next call of this kind, if shapes alone tell where rows are in it."""
+        if self._call is None or self._asleep is not None:
+            return
+        module, form = self._call
+        if all(_is_plain(shape, place, self.rows) for shape, place in self._seen.values()):
+            remembered = _remembered.setdefault(module, {})
+            remembered[form] = self._seen
+            if len(remembered) > _MOST_FORMS:
+                del remembered[next(iter(remembered))]
 
     def _place(self, x: Tensor) -> Placement:
-        if self._waiting:
-            self._await_inputs()
         if self._waiting:  # noise outside of any module
             self._begin(x)
         labels = self._known(x)
@@ -86,9 +111,21 @@ class RowTracker(TorchDispatchMode):
         apart = not bool((labels != NOBODY).any())
         return apart and (self.rows <= 1 or all(size % self.rows for size in x.shape))
 
+    def stands_for(self, result: Tensor, x: Tensor) -> None:
+        """Noise was applied to x, out of sight; or has been made for it."""
+        if self._asleep is not None:
+            return
+        labels = self._known(x)
+        with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch(), torch.no_grad():
+            if labels is None or result.shape != x.shape:
+                self._labels[result] = labels_of_nobody(result)
+            else:
+                self._labels[result] = laid_out(labels, result)
+
     def see(self, function: Callable[..., Any], args: Sequence[Any]) -> None:
         """A torch function is about to be called, by which Python may get at values."""
-        if getattr(function, "__name__", "") in _LOOKS and args and isinstance(args[0], Tensor):
+        looks = self._asleep is None and getattr(function, "__name__", "") in _LOOKS
+        if looks and args and isinstance(args[0], Tensor):
             self._look(args[0])
 
     def __torch_dispatch__(
@@ -98,12 +135,14 @@ class RowTracker(TorchDispatchMode):
         kwargs = kwargs or {}
         if self._waiting:
             self._await_inputs()
-        operands = _tensors((args, kwargs))
+        if self._asleep is not None:
+            return func(*args, **kwargs)
+        operands = tensors_in(args, kwargs)
         for x in operands:
             self._known(x)  # before they are written over
         out = func(*args, **kwargs)
         with torch._C.DisableTorchFunction(), torch.no_grad():
-            self._follow(func, args, kwargs, operands, _tensors(out))
+            self._follow(func, args, kwargs, operands, tensors_in(out))
         return out
 
     def _follow(
@@ -154,8 +193,16 @@ class RowTracker(TorchDispatchMode):
         call = outermost_call()
         if call is None:
             return
-        sized = [x for x in _tensors(call[1:]) if x.dim()]
-        self._waiting = not sized
+        sized = [x for x in tensors_in(*call[1:]) if x.dim()]
+        if not sized:
+            return
+        self._waiting = False
+        form = (call[0].training, *[x.shape for x in sized])
+        self._call = call[0], form
+        self._asleep = _remembered.get(call[0], {}).get(form)
+        if self._asleep is not None:
+            self.rows = len(sized[0])
+            return
         for x in sized:
             known = self._labels.get(x)
             if len(x) == len(sized[0]) and (known is None or not bool((known > NOBODY).any())):
@@ -170,6 +217,14 @@ class RowTracker(TorchDispatchMode):
 _READS = (torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape)
 
 
+def _is_plain(shape: torch.Size, place: Placement, rows: int) -> bool:
+    """Whether rows can be nowhere else in a tensor of this shape."""
+    if place.grows or not place.found:
+        return False
+    there = [axis for axis, size in enumerate(shape) if size == rows]
+    return rows == 1 or there == ([] if place.axis is None else [place.axis])
+
+
 @cache
 def _reads(function: Any) -> bool:
     return any(tag in function.tags for tag in _READS)
@@ -178,7 +233,3 @@ def _reads(function: Any) -> bool:
 def _masks(indices: Iterable[Any]) -> list[Tensor]:
     """Which indices choose by their values how many entries are taken."""
     return [i for i in indices if isinstance(i, Tensor) and i.dtype in (torch.bool, torch.uint8)]
-
-
-def _tensors(structure: Any) -> list[Tensor]:
-    return [leaf for leaf in tree_leaves(structure) if isinstance(leaf, Tensor)]

@@ -13,10 +13,11 @@ from dubio.masks.learnable import Gate, Gated, LearnableBernoulli, trapezoid_gat
 from dubio.noise import inputs
 from dubio.noise.eager import without_compilation
 from dubio.noise.inputs import Inputs, Select
+from dubio.noise.placing import KnownRows
 from dubio.noise.plainly import Plainly
 from dubio.noise.protocols import RandomNumbers
 from dubio.noise.requests import OwnSite, Request
-from dubio.noise.run import KnownRows, Pass, run_pass
+from dubio.noise.run import Pass, run_pass
 from dubio.noise.stochastic import Stochastic
 from dubio.noise.tracking import RowTracker
 from dubio.noise.vectorised import is_vectorised

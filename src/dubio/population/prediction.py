@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from dubio.noise import inputs
 from dubio.noise.finding import follow_rows
 from dubio.noise.numbers import Numbers
-from dubio.noise.run import KnownRows, Pass, RowPlaces, run_pass
+from dubio.noise.placing import KnownRows, RowPlaces
+from dubio.noise.run import Pass, run_pass
 from dubio.objectives.elbo import ELBO
 from dubio.population.given import NoisePlace, Origin, Source, SourcedNumbers, answers
 from dubio.population.stack import Stack
