@@ -1,5 +1,6 @@
 """Where rows are at a site: fixed batch sizes, tensors that no input leads to, what users say."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from one_function_networks import CASES, D, Reads, T
 ROWS = 6
 
 
-def functions(network: nn.Module, x: Any, draws: int = 6, **options: Any) -> Tensor:
+def functions(network: Callable[..., Tensor], x: Any, draws: int = 6, **options: Any) -> Tensor:
     generator = torch.Generator().manual_seed(3)
     options = {"shared": True, **options}
     return dubio.predict(network, x, draws=draws, generator=generator, **options).draws
@@ -152,6 +153,46 @@ def test_noise_that_moves_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"one function of each row.*pad sequences at their end"):
         functions(CutFromTheLeft().eval(), x)
     functions(CutFromTheLeft().eval(), torch.rand(ROWS, T, D) + 0.1)  # all of one length
+
+
+class OneByOne(Reads):
+    """Every row has a dropout of its own: no draw is one function of a row."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size = size
+
+    def forward(self, x: Tensor) -> Tensor:
+        parts = [self.drop(torch.tanh(self.a(part))).mean(1) for part in x.split(self.size)]
+        return self.b(torch.cat(parts))
+
+
+@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize("rows", [2, 3, 4, 7])
+def test_rows_one_by_one_are_an_error(size: int, rows: int) -> None:
+    network, x = OneByOne(size).eval(), torch.randn(rows, T, D)
+    if rows <= size:
+        functions(network, x)
+        return
+    with pytest.raises(ValueError, match=r"must take them at once"):
+        functions(network, x)
+    with pytest.raises(ValueError, match=r"must take them at once"), dubio.Noise(shared=True):
+        network(x)
+
+
+class Prototypes(Reads):
+    """Distances to tensors that are no rows, and may be as many as the rows."""
+
+    def forward(self, x: Tensor, prototypes: Tensor) -> Tensor:
+        return self.a(x) @ self.drop(self.a(prototypes)).T
+
+
+def test_an_input_that_is_as_long_as_the_batch_by_chance() -> None:
+    network, x, prototypes = Prototypes().eval(), torch.randn(4, D), torch.randn(4, D)
+    with pytest.raises(ValueError, match=r"into a function around"):
+        functions(network, (x, prototypes))
+    all_rows = functions(lambda x: network(x, prototypes), x)
+    torch.testing.assert_close(functions(network, (x[:3], prototypes)), all_rows[:, :3])
 
 
 def test_rows_that_meet() -> None:

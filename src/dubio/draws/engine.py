@@ -91,6 +91,7 @@ class Engine:
         self._doubtful: Sites | None = None  # the sites, if the output may not depend on them
         self._batch = batch
         self._batch_axis = batch_axis
+        self._shape_of_row = torch.Size()  # in the output, as few rows have it
         self._rows = self._find_rows()
         self._inputs = inputs
         self._owned = owned
@@ -249,7 +250,10 @@ class Engine:
         return find_rows(self._watch, with_rows(self._batch), rows)
 
     def _watch(self, order: Tensor | None, places: RowPlaces) -> Pass:
-        return watch(lambda: self._run(order), self._roots, self._gates, places)
+        def network() -> None:
+            self._shape_of_row = self._run(order).shape[1:]
+
+        return watch(network, self._roots, self._gates, places)
 
     def _check_one_function(self) -> None:
         """Complain about draws that are not one function of a row, whatever the batch.
@@ -262,6 +266,14 @@ class Engine:
             raise ValueError(
                 f"shared=True: expected an output with the {rows} rows of x, got shape "
                 f"{tuple(self._first.shape)}; rows come first in x and in the output."
+            )
+        here, elsewhere = self._first.shape[1:], self._shape_of_row
+        if here != elsewhere:
+            raise ValueError(
+                f"shared=True: expected outputs of one shape for each row, got {tuple(here)} in "
+                f"this batch and {tuple(elsewhere)} in a smaller one; tensors among the inputs that "
+                f"are as long as the batch but have no rows belong into a function around the "
+                f"network."
             )
         known = self._rows
         if rows == 1 or not isinstance(known, KnownRows):

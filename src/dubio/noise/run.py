@@ -219,8 +219,9 @@ class Pass:
             raise UnplacedError(
                 f"shared=True: expected to find the {rows} rows of the batch in the tensor of "
                 f"shape {tuple(x.shape)} at site {site.name!r}, got one that does not come from "
-                f"the inputs row by row; say where they are with batch_axis={{{site.name!r}: 0}}, "
-                f"or None in place of 0 if they are nowhere."
+                f"the inputs, from all rows alike; say where they are with "
+                f"batch_axis={{{site.name!r}: 0}}, or None in place of 0 if they are nowhere; a "
+                f"network that takes rows one by one must take them at once."
             )
         return found.layout(shape, x.shape)
 

@@ -101,7 +101,8 @@ class RowTracker(TorchDispatchMode):
         if found is None:
             return Placement(grows=self.grows, found=self._has_no_rows(x, labels))
         axis, along = found
-        if not bool((along > NOBODY).all()):
+        partly = not self.grows and len(along.unique()) < self.rows  # rows come one by one
+        if partly or not bool((along > NOBODY).all()):
             return Placement(grows=self.grows, found=False)
         index = ranks(along).cpu()
         return Placement(axis, int(index.max()) + 1, index, self.grows)
