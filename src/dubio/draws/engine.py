@@ -271,9 +271,9 @@ class Engine:
         if here != elsewhere:
             raise ValueError(
                 f"shared=True: expected outputs of one shape for each row, got {tuple(here)} in "
-                f"this batch and {tuple(elsewhere)} in a smaller one; tensors among the inputs that "
-                f"are as long as the batch but have no rows belong into a function around the "
-                f"network."
+                f"this batch and {tuple(elsewhere)} in a smaller one; tensors among the inputs "
+                f"that are as long as the batch but have no rows belong into a function around "
+                f"the network."
             )
         known = self._rows
         if rows == 1 or not isinstance(known, KnownRows):
