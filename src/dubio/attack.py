@@ -24,7 +24,7 @@ from dubio.noise.gates import gates
 from dubio.noise.inputs import Network, Select
 from dubio.noise.modes import sampling_mode
 from dubio.noise.noise import Noise
-from dubio.noise.run import BatchSize, Pass, run_pass
+from dubio.noise.run import Pass, run_pass
 from dubio.predict import predict
 from dubio.report.tables import table
 
@@ -231,8 +231,7 @@ def _gradient(
     norm: Tensor | None = None  # log Σ_s p(y | x, ω_s) so far
     for k in range(len(noise)):
         moved = x.detach().clone().requires_grad_()
-        batch = BatchSize(len(x))
-        running = Pass(noise[k].numbers, roots=None, batch=batch, evaluating=True)
+        running = Pass(noise[k].numbers, roots=None, evaluating=True)
         with torch.enable_grad(), sampling_mode(roots, gates(roots)):
             outputs = run_pass(partial(_outputs, model, moved, select), running)
             logs = likelihood.log_prob(outputs[None], y)[0]  # (B,)

@@ -14,8 +14,9 @@ from dubio.likelihoods import Likelihood, Point
 from dubio.noise import inputs
 from dubio.noise.gates import behind_gates, watch
 from dubio.noise.inputs import Inputs, Network, Select
-from dubio.noise.noise import Noise
+from dubio.noise.noise import Noise, check_batch_axis
 from dubio.noise.protocols import RandomNumbers
+from dubio.noise.run import BatchAxes
 from dubio.noise.sites import Site, Sites, Where, chooser
 from dubio.predictive.predictive import Predictive, StoredDraws
 
@@ -32,6 +33,7 @@ def predict(
     where: Where[Site] = None,
     select: Select = None,
     keep_draws: bool = True,
+    batch_axis: BatchAxes | None = None,
 ) -> Predictive:
     """The predictive distribution of a network with noise in it.
 
@@ -61,6 +63,9 @@ def predict(
         keep_draws: Whether all draws are kept. If not, mean, variances, entropies and votes are
             accumulated, memory does not grow with ``draws``, and `Predictive.log_prob` runs the
             network again under the same noise.
+        batch_axis: With ``shared``, the axis of the batch at sites where it cannot be found out,
+            by patterns for their names; None where there is none. An error tells which. Where the
+            axis is longer than the batch, the entries of one row lie together.
 
     Returns:
         The predictive distribution of every row.
@@ -80,6 +85,7 @@ def predict(
         where=where,
         select=select,
         chunk=chunk,
+        batch_axis=batch_axis,
     )
     return predictor.once(x, generator, keep_draws=keep_draws)
 
@@ -112,6 +118,7 @@ class Predictor:
         where: Which sites are noisy, as for `predict`.
         select: Which part of the network's output is meant, as for `predict`.
         chunk: Number of draws to compute at a time; by default as many as fit a memory budget.
+        batch_axis: The axis of the batch at some sites, as for `predict`.
     """
 
     def __init__(
@@ -124,6 +131,7 @@ class Predictor:
         where: Where[Site] = None,
         select: Select = None,
         chunk: int | None = None,
+        batch_axis: BatchAxes | None = None,
     ) -> None:
         Noise(draws, shared=shared, generator=torch.Generator())  # complains if it must
         if likelihood is None:
@@ -148,7 +156,8 @@ class Predictor:
         self._where = where
         self._select = select
         self._chunk = chunk
-        self._prepared = Prepared(self._model, chooser(where), select)
+        self._batch_axis = check_batch_axis(batch_axis)
+        self._prepared = Prepared(self._model, chooser(where), select, self._batch_axis)
 
     def __call__(
         self,
@@ -217,6 +226,7 @@ class Predictor:
             self._chunk,
             self._where,
             self._select,
+            self._batch_axis,
             broken,
         )
         if keep_draws:

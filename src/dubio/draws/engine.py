@@ -9,7 +9,6 @@ import logging
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy
@@ -20,12 +19,15 @@ from dubio.draws.absence import no_sites
 from dubio.draws.tape import Tape
 from dubio.draws.traced import Recorder, Traced, UnshareableError
 from dubio.draws.trunk import Trunk
+from dubio.noise.finding import FewRows, find_rows, follow_rows
 from dubio.noise.gates import find_gates, gates, watch
-from dubio.noise.layout import BatchAxis, Probe
+from dubio.noise.inputs import Inputs, count_rows, with_rows
+from dubio.noise.placing import KnownRows, OtherSiteError, RowPlaces
 from dubio.noise.plainly import Plainly
 from dubio.noise.protocols import RandomNumbers
-from dubio.noise.run import BatchSize, Pass, outside_of_passes, run_pass
+from dubio.noise.run import BatchAxes, Pass, outside_of_passes, run_pass
 from dubio.noise.sites import Site, Sites
+from dubio.noise.tracking import RowTracker
 
 logger = logging.getLogger("dubio")
 
@@ -58,9 +60,10 @@ class Engine:
     Args:
         run: Runs the network on the batch, or on another number of rows, and selects the output.
         roots: The network, or the networks that it calls if it is a function.
-        rows: Number of rows of the batch.
+        batch: The batch.
         numbers: The noise of all draws.
         chosen: Which sites are noisy.
+        batch_axis: Where the batch is at some sites, if rows are to share noise.
         inputs: The tensors that the network is called with, if the tape is to begin there.
         owned: The tensors of the network, then.
 
@@ -72,9 +75,10 @@ class Engine:
         self,
         run: Run,
         roots: Sequence[nn.Module],
-        rows: int,
+        batch: Inputs,
         numbers: RandomNumbers,
         chosen: Callable[[Site], bool],
+        batch_axis: BatchAxes,
         inputs: Sequence[Tensor] | None = None,
         owned: Sequence[Tensor] = (),
     ) -> None:
@@ -85,16 +89,16 @@ class Engine:
         self._gates = gates(roots)
         self._feeds_torch = False  # whether the network draws from torch's generator unseen
         self._doubtful: Sites | None = None  # the sites, if the output may not depend on them
-        self._batch = self._probe(rows) if numbers.shared and rows > 1 else BatchSize(rows)
+        self._batch = batch
+        self._batch_axis = batch_axis
+        self._shape_of_row = torch.Size()  # in the output, as few rows have it
+        self._rows = self._find_rows()
         self._inputs = inputs
         self._owned = owned
         self._fixed: list[Any] = []  # what the tape starts from
         self.tape, self._first, self.sites = self._record()
-        if numbers.shared and len(self._first) != rows:
-            raise ValueError(
-                f"shared=True: expected an output with the {rows} rows of x, got shape "
-                f"{tuple(self._first.shape)}; rows come first in x and in the output."
-            )
+        if numbers.shared:
+            self._check_one_function()
 
     @property
     def from_inputs(self) -> bool:
@@ -163,6 +167,10 @@ class Engine:
         except UnshareableError:
             raise
         except Exception as error:  # whatever it is, a pass without recording tells better
+            if isinstance(error, OtherSiteError) and isinstance(self._rows, FewRows):
+                logger.info("rows are followed through the whole batch, since %s", error)
+                self._rows = follow_rows(self._watch, with_rows(self._batch), self._rows.rows)
+                return self._record()
             if self._inputs is not None:
                 return self._record_less(tape.obstacle or repr(error))
             logger.info("one pass per draw, since %s", tape.obstacle or repr(error))
@@ -176,6 +184,7 @@ class Engine:
         finally:
             recorder.close()
         if self._find_gates(sites):
+            self._rows = self._find_rows()
             return self._record()
         if slot is not None:
             tape.finish(slot, shared=shared)
@@ -204,42 +213,96 @@ class Engine:
 
     def _pass(self, numbers: RandomNumbers, recorder: Recorder | None) -> tuple[Tensor, Sites]:
         """The output under the noise of one draw, and the sites on the way."""
+        try:
+            return self._pass_knowing(self._rows, numbers, recorder, None)
+        except OtherSiteError:
+            if recorder is not None:
+                raise
+        followed = RowTracker(with_rows(self._batch))
+        return self._pass_knowing(followed, numbers, None, None)
+
+    def _pass_knowing(
+        self,
+        rows: RowPlaces,
+        numbers: RandomNumbers,
+        recorder: Recorder | None,
+        order: Tensor | None,
+    ) -> tuple[Tensor, Sites]:
         running = Pass(
             numbers,
             roots=self._roots,
             chosen=self._chosen,
-            batch=self._batch,
+            batch=rows,
+            batch_axis=self._batch_axis,
             executor=recorder or Plainly(),
             evaluating=True,
         )
         around = [_fed(numbers)] if self._feeds_torch else []
         gates = (self._roots, self._gates)
-        return run_pass(lambda: self._run(None), running, gates=gates, around=around), running.sites
+        output = run_pass(lambda: self._run(order), running, gates=gates, around=around)
+        return output, running.sites
 
-    def _probe(self, rows: int) -> BatchSize:
-        """Where rows are at each site: passes over few rows, forwards and backwards, tell."""
-        few = torch.arange(2 if rows > 2 else 3) % rows
-        try:
-            forwards, backwards = (self._watch(order) for order in (few, few.flip(0)))
-        except Exception as error:
-            logger.info("the axis of the batch is guessed, since %r", error)
-            return BatchSize(rows)
-        both = zip(forwards, backwards, strict=True)
-        return _Unrecorded(rows, tuple(Probe(one, other, len(few)) for one, other in both))
+    def _find_rows(self) -> RowPlaces:
+        """Where rows are at each site, if they are to share noise."""
+        rows = count_rows(self._batch)
+        if not self._numbers.shared:
+            return KnownRows(rows)
+        return find_rows(self._watch, with_rows(self._batch), rows)
 
-    def _watch(self, order: Tensor) -> list[Tensor]:
-        """The tensors at all sites of a pass without noise."""
-        return watch(lambda: self._run(order), self._roots, self._gates).tensors
+    def _watch(self, order: Tensor | None, places: RowPlaces) -> Pass:
+        def network() -> None:
+            self._shape_of_row = self._run(order).shape[1:]
 
+        return watch(network, self._roots, self._gates, places)
 
-@dataclass(frozen=True)
-class _Unrecorded(BatchSize):
-    """What is known of the batch, found out without a trace on a tape."""
+    def _check_one_function(self) -> None:
+        """Complain about draws that are not one function of a row, whatever the batch.
 
-    def axis(self, site: int, shape: torch.Size) -> BatchAxis | None:
-        """The axis of the batch in the noise of a site; None if there is none."""
-        with torch._C._DisableTorchDispatch():
-            return super().axis(site, shape)
+        Where shapes may depend on the rows that are there, some rows are compared with what they
+        give alone; unless they give something else without noise as well.
+        """
+        rows = self._rows.rows
+        if len(self._first) != rows:
+            raise ValueError(
+                f"shared=True: expected an output with the {rows} rows of x, got shape "
+                f"{tuple(self._first.shape)}; rows come first in x and in the output."
+            )
+        here, elsewhere = self._first.shape[1:], self._shape_of_row
+        if here != elsewhere:
+            raise ValueError(
+                f"shared=True: expected outputs of one shape for each row, got {tuple(here)} in "
+                f"this batch and {tuple(elsewhere)} in a smaller one; tensors among the inputs "
+                f"that are as long as the batch but have no rows belong into a function around "
+                f"the network."
+            )
+        known = self._rows
+        if rows == 1 or not isinstance(known, KnownRows):
+            return
+        if not any(place.grows for _, place in known.places):
+            return
+        plain = self._without_noise(None)
+        for row in sorted({0, rows // 3, 2 * rows // 3, rows - 1}):
+            order, followed = torch.tensor([row]), RowTracker(with_rows(self._batch))
+            followed.rows = 1
+            numbers = self._numbers.part(0, 1)
+            try:
+                plain_alone = self._without_noise(order)
+                alone, _ = self._pass_knowing(followed, numbers, None, order)
+            except Exception as error:
+                logger.info("rows are not compared with what they give alone, since %r", error)
+                return
+            if _agree(plain_alone[0], plain[row]) and not _agree(alone[0], self._first[row]):
+                raise ValueError(
+                    f"shared=True: expected draws that are one function of each row, got other "
+                    f"values for row {row} alone than for the batch, since noise moves with the "
+                    f"rows that are there; pad sequences at their end, and to the same length in "
+                    f"all batches, or use shared=False."
+                )
+
+    def _without_noise(self, order: Tensor | None) -> Tensor:
+        outputs: list[Tensor] = []
+        watch(lambda: outputs.append(self._run(order)), self._roots, self._gates)
+        return outputs[0]
 
 
 def fitting(tape: Tape) -> int:

@@ -22,6 +22,7 @@ from dubio.draws.tape import Tape
 from dubio.noise import inputs
 from dubio.noise.inputs import Inputs, Network, Select
 from dubio.noise.protocols import RandomNumbers
+from dubio.noise.run import BatchAxes
 from dubio.noise.sites import Site, Sites
 
 MOST_TAPES = 8
@@ -70,12 +71,20 @@ class Prepared:
         model: The network, or a function that calls networks.
         chosen: Which sites are noisy.
         select: Which part of the output is meant.
+        batch_axis: Where the batch is at some sites.
     """
 
-    def __init__(self, model: Network, chosen: Callable[[Site], bool], select: Select) -> None:
+    def __init__(
+        self,
+        model: Network,
+        chosen: Callable[[Site], bool],
+        select: Select,
+        batch_axis: BatchAxes,
+    ) -> None:
         self._model = model
         self._chosen = chosen
         self._select = select
+        self._batch_axis = batch_axis
         self._structure: Structure | None = None
         self._unstable = 0  # how many passes in a row have changed the network
         self._recordings: OrderedDict[Hashable, Recording | None] = OrderedDict()
@@ -191,9 +200,10 @@ class Prepared:
         return Engine(
             lambda order: inputs.choose(inputs.call(self._model, batch, order), self._select),
             inputs.networks(self._model),
-            inputs.count_rows(batch),
+            batch,
             numbers,
             self._chosen,
+            self._batch_axis,
             tensors,
             owned or (),
         )

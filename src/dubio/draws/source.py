@@ -14,6 +14,7 @@ from dubio.draws.engine import Engine
 from dubio.noise import inputs
 from dubio.noise.inputs import Inputs, Network, Select
 from dubio.noise.protocols import RandomNumbers
+from dubio.noise.run import BatchAxes
 from dubio.noise.sites import Site, Where, chooser
 from dubio.report.progress import Progress
 
@@ -30,6 +31,7 @@ class NetworkDraws:
         chunk: int | None,
         where: Where[Site],
         select: Select,
+        batch_axis: BatchAxes,
         broken: Broken | None = None,
     ) -> None:
         self._model = uncompiled(model)
@@ -40,6 +42,7 @@ class NetworkDraws:
         self._chosen = chooser(where)
         self._select = select
         self._broken = broken
+        self._batch_axis = batch_axis
         self._state: list[tuple[int, torch.dtype, int]] = []  # of the network, at the first time
         self._casts = _AutocastState.now()
         self._first: list[Tensor] | None = None  # the first draw of every batch, once known
@@ -115,9 +118,10 @@ class NetworkDraws:
         return Engine(
             lambda order: inputs.choose(inputs.call(self._model, batch, order), self._select),
             inputs.networks(self._model),
-            inputs.count_rows(batch),
+            batch,
             self._numbers.for_batch(index),
             self._chosen,
+            self._batch_axis,
         )
 
     def _total(self) -> int | None:

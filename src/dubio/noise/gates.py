@@ -13,6 +13,7 @@ from torch import nn
 
 from dubio.noise.modes import all_modules
 from dubio.noise.numbers import Numbers
+from dubio.noise.placing import RowPlaces
 from dubio.noise.register import is_registered
 from dubio.noise.run import Pass, run_pass
 from dubio.noise.sites import Site, Sites
@@ -50,11 +51,14 @@ def behind_gates(
 
 
 def watch(
-    network: Callable[[], object], roots: Sequence[nn.Module], raised: set[nn.Module]
+    network: Callable[[], object],
+    roots: Sequence[nn.Module],
+    raised: set[nn.Module],
+    batch: RowPlaces | None = None,
 ) -> Pass:
-    """Run a network without noise, and see which sites it reaches."""
+    """Run a network without noise, and see which sites it reaches, and where rows are there."""
     numbers = Numbers(0, range(1), shared=False)
-    running = Pass(numbers, roots=roots, evaluating=True, watching=True)
+    running = Pass(numbers, roots=roots, batch=batch, evaluating=True, watching=True)
     run_pass(network, running, gates=(roots, raised))
     return running
 

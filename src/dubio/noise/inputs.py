@@ -37,6 +37,12 @@ def count_rows(inputs: Inputs) -> int:
     return len(found[0])
 
 
+def with_rows(inputs: Inputs) -> list[Tensor]:
+    """The tensors that have a row for each row of the batch: all those of its length."""
+    rows = count_rows(inputs)
+    return [x for x in tensors(inputs) if x.dim() and len(x) == rows]
+
+
 def check(model: Network, inputs: Inputs) -> None:
     """Complain about inputs on which no network can give a sensible answer."""
     if isinstance(model, nn.Module):

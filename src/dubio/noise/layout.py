@@ -1,6 +1,7 @@
 """How the noise of one draw lies in a tensor when all rows of a batch share it."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -15,8 +16,8 @@ class Layout:
             ``axis`` when ``index`` is given.
         axis: The axis along which ``index`` repeats the noise.
         index: Which entry of the noise each entry along ``axis`` gets.
-        grows: Whether the noise is as long as the longest row of the batch. Then the noise of a
-            longer one begins with that of a shorter one.
+        grows: Whether the shape may depend on which rows are in the batch, as where sequences are
+            cut to the longest one. Then the noise of a longer one begins with that of a shorter.
     """
 
     shape: torch.Size
@@ -26,77 +27,83 @@ class Layout:
 
     def spread(self, noise: Tensor) -> Tensor:  # (S, *shape) -> broadcasts against (S, *tensor)
         """Lay the noise of several draws out over the tensor."""
-        return noise if self.index is None else noise.index_select(self.axis + 1, self.index)
+        if self.index is None:
+            return noise
+        return noise.index_select(self.axis + 1, self.index.to(noise.device))
 
 
 @dataclass(frozen=True)
-class BatchAxis:
-    """The axis of the batch in a tensor.
+class Placement:
+    """Where the rows of the batch are in a tensor.
 
     Attributes:
-        axis: Which axis.
-        part: How many entries along it belong to one row: more than one where rows were merged
-            with something else, as in ``x.reshape(B * T, D)``.
-        rows_first: Whether, if merged, the entries of one row lie together.
+        axis: The axis that tells rows apart; None if there is none.
+        part: How many entries along it a row has: more than one where rows were merged with
+            something else, as in ``x.reshape(B * T, D)``; if rows differ, the most.
+        index: Which of the entries of its row each entry along the axis is.
+        grows: Whether the shape of the tensor may depend on which rows are in the batch.
+        found: Whether anybody knows. If not, the other attributes but `grows` mean nothing.
     """
 
-    axis: int
+    axis: int | None = None
     part: int = 1
-    rows_first: bool = True
+    index: Tensor | None = None
+    grows: bool = False
+    found: bool = True
 
-    def layout(self, shape: torch.Size, device: torch.device) -> Layout:
-        """The layout of noise that is the same for every row of a tensor of this shape."""
-        compact = torch.Size([*shape[: self.axis], self.part, *shape[self.axis + 1 :]])
-        if self.part == 1:
-            return Layout(compact)
-        rows = shape[self.axis] // self.part
-        entries = torch.arange(self.part, device=device)
-        index = entries.repeat(rows) if self.rows_first else entries.repeat_interleave(rows)
-        return Layout(compact, self.axis, index)
+    def layout(self, shape: torch.Size, tensor: torch.Size) -> Layout:
+        """The layout of noise of some shape that is the same for every row of the tensor.
 
+        The noise has an axis for each of the tensor's, of length one where it is the same along
+        that axis; or else rows come first in it.
+        """
+        if self.axis is None:
+            return Layout(shape, grows=self.grows)
+        axis = self.axis if len(shape) == len(tensor) else 0
+        if shape[axis] != tensor[self.axis]:
+            return Layout(shape, grows=self.grows)
+        compact = torch.Size([*shape[:axis], self.part, *shape[axis + 1 :]])
+        index = None if self.part == 1 else self.index
+        return Layout(compact, axis, index, self.grows)
 
-@dataclass(frozen=True)
-class Probe:
-    """A tensor as it is in a pass over few rows, and in one over the same rows turned around."""
-
-    forwards: Tensor
-    backwards: Tensor
-    rows: int
-
-    def batch_axis(self, shape: torch.Size, rows: int) -> BatchAxis | None:
-        """The axis of the batch in a pass over another number of rows: the one that grew."""
-        for axis, (size, few) in enumerate(zip(shape, self.forwards.shape, strict=True)):
-            if size != few and size * self.rows == few * rows:
-                part = size // rows
-                return BatchAxis(axis, part, rows_first=not self._turns(axis, part))
+    def stretched(self, few: int, rows: int) -> "Placement | None":
+        """The same for more rows, where the entries of rows lie in a regular order, else None."""
+        if self.axis is None or self.part == 1:
+            return self
+        assert self.index is not None
+        for each in range(1, self.part + 1):
+            if self.part % each == 0 and torch.equal(_in_turn(self.part, each, few), self.index):
+                return replace(self, index=_in_turn(self.part, each, rows))
         return None
 
-    def _turns(self, axis: int, part: int) -> bool:
-        """Whether each of the parts along an axis is turned around, and not the parts of rows."""
-        parts_of_rows = self.forwards.unflatten(axis, (self.rows, part)).flip(axis)
-        rows_of_parts = self.forwards.unflatten(axis, (part, self.rows)).flip(axis + 1)
-        return not _same(parts_of_rows, self.backwards) and _same(rows_of_parts, self.backwards)
+
+def _in_turn(part: int, each: int, rows: int) -> Tensor:
+    """Which entries of its row entries are, if rows take turns with some of theirs."""
+    return torch.arange(part).view(-1, 1, each).expand(-1, rows, -1).flatten()
 
 
-def _same(turned: Tensor, tensor: Tensor) -> bool:
-    a, b = turned.flatten().double(), tensor.flatten().double()
-    return a.shape == b.shape and torch.allclose(a, b, rtol=1e-3, atol=1e-5, equal_nan=True)
+def grown(place: Placement, once: Sequence[int], twice: Sequence[int], rows: int) -> Placement:
+    """Where rows are in a tensor that is not computed from them: its axis grows with the batch.
 
-
-def likely_batch_axis(shape: torch.Size, rows: int) -> BatchAxis | None:
-    """A guess from one shape: the first axis, or another as long as the batch, or rows merged.
-
-    Raises:
-        ValueError: If several axes but the first are as long as the batch.
+    Args:
+        place: What is known so far.
+        once: Its shape in a pass over so many rows.
+        twice: That in a pass over twice as many.
+        rows: How many.
     """
-    if shape[0] == rows:
-        return BatchAxis(0)
-    if list(shape).count(rows) > 1 and rows > 1:
-        raise ValueError(
-            f"shared=True: expected to find the {rows} rows of the batch in a tensor of shape "
-            f"{tuple(shape)}, got several axes of that length; use another batch size, or "
-            f"dubio.predict, which tries."
-        )
-    if rows in shape:
-        return BatchAxis(shape.index(rows))
-    return BatchAxis(0, shape[0] // rows) if shape[0] % rows == 0 else None
+    if len(once) != len(twice):
+        return place
+    longer = [axis for axis, (a, b) in enumerate(zip(once, twice, strict=True)) if a != b]
+    if not longer:
+        return Placement(grows=place.grows)
+    if len(longer) == 1 and once[longer[0]] == rows and twice[longer[0]] == 2 * rows:
+        return Placement(longer[0], grows=place.grows)
+    return place
+
+
+def rows_on(axis: int | None, shape: torch.Size, rows: int, *, grows: bool) -> Placement:
+    """Rows on an axis; if it is longer than the batch, the entries of one row lie together."""
+    if axis is None:
+        return Placement(grows=grows)
+    part = shape[axis] // rows
+    return Placement(axis, part, _in_turn(part, part, rows), grows)

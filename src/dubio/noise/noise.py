@@ -6,7 +6,7 @@ played again, cut into chunks, or indexed, and gives the same bits.
 """
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from operator import index
@@ -17,7 +17,7 @@ import torch
 from dubio.noise import entered
 from dubio.noise.numbers import Numbers
 from dubio.noise.protocols import RandomNumbers
-from dubio.noise.run import Pass, current_pass, outside_of_passes
+from dubio.noise.run import BatchAxes, Pass, current_pass, outside_of_passes
 
 _origin: ContextVar[Callable[[range, bool], RandomNumbers] | None] = ContextVar(
     "origin", default=None
@@ -43,6 +43,19 @@ def noise_is_given() -> bool:
     return _origin.get() is not None
 
 
+def check_batch_axis(batch_axis: BatchAxes | None) -> BatchAxes:
+    """What is said of the axes of the batch, if it can be understood."""
+    axes = {} if batch_axis is None else batch_axis
+    if not isinstance(axes, Mapping) or not all(
+        isinstance(name, str) and (axis is None or type(axis) is int) for name, axis in axes.items()
+    ):
+        raise TypeError(
+            f"batch_axis: expected a dict of ints or None by the names of sites, such as "
+            f"{{'drop': 0}}, got {batch_axis!r}; dubio.sites tells the names."
+        )
+    return axes
+
+
 class Noise:
     """The noise of ``draws`` stochastic passes, as an immutable value.
 
@@ -60,10 +73,17 @@ class Noise:
             function of x, instead of a mask per row.
         generator: Where the seed comes from. It advances by one number. Without one the global
             generator of torch is used.
+        batch_axis: With ``shared``, the axis of the batch at sites where it cannot be found out,
+            by patterns for their names; None where there is none. An error tells which.
     """
 
     def __init__(
-        self, draws: int = 1, *, shared: bool = False, generator: torch.Generator | None = None
+        self,
+        draws: int = 1,
+        *,
+        shared: bool = False,
+        generator: torch.Generator | None = None,
+        batch_axis: BatchAxes | None = None,
     ) -> None:
         if type(draws) is not int:  # a look at types that takes its time
             if isinstance(draws, bool) or not isinstance(draws, SupportsIndex):
@@ -78,6 +98,7 @@ class Noise:
                 f"generator: expected a torch.Generator or None, got {type(generator).__name__}; "
                 f"try torch.Generator().manual_seed(0)."
             )
+        self._batch_axis = check_batch_axis(batch_axis)
         origin = _origin.get()
         if origin is not None:
             self._numbers: RandomNumbers = origin(range(draws), shared)
@@ -119,6 +140,7 @@ class Noise:
             raise IndexError(f"expected some consecutive draws out of {self.draws}, got {key}.")
         part = object.__new__(type(self))
         part._numbers = self._numbers.part(chosen.start, chosen.stop)
+        part._batch_axis = self._batch_axis
         return part
 
     def __eq__(self, other: object) -> bool:
@@ -138,7 +160,7 @@ class Noise:
                 f"a context holds one draw, got a Noise with {self.draws}; enter "
                 f"`with noise[k]:`, or call dubio.predict for all draws at once."
             )
-        entered.enter(self, Pass(self._numbers), sys._getframe(1))
+        entered.enter(self, Pass(self._numbers, batch_axis=self._batch_axis), sys._getframe(1))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:

@@ -10,6 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from dubio.noise.coordinates import uniform_by_coordinates
 from dubio.noise.layout import Layout
 from dubio.noise.protocols import RandomNumbers
 from dubio.noise.vectorised import is_vectorised
@@ -38,18 +39,11 @@ class Dropout:
     fill: float = 0.0
 
     def mask(self, numbers: RandomNumbers, x: Tensor) -> Tensor:  # (S, *layout)
-        """The zeros and ones of every draw, in the dtype of x.
-
-        Where noise grows with the batch each draw has a seed of its own.
-        """
+        """The zeros and ones of every draw, in the dtype of x."""
         if not self.layout.grows:
             return numbers.bernoulli((self.site,), self.keep, self.layout.shape, x)
-        alone = numbers.alone()
-        masks = [
-            alone.bernoulli((self.site, draw), self.keep, self.layout.shape, x)
-            for draw in numbers.indices
-        ]
-        return torch.cat(masks)
+        uniform = uniform_by_coordinates(numbers.seeds(self.site), self.layout.shape, x)
+        return (uniform < self.keep).to(x.dtype)
 
     def __call__(self, numbers: RandomNumbers, x: Tensor) -> Tensor:
         """The perturbed tensor of every draw."""
@@ -95,6 +89,8 @@ class Draw:
     def __call__(self, numbers: RandomNumbers, x: Tensor) -> Tensor:
         """The noise of every draw."""
         place = (self.site, self.call)
+        if self.layout.grows:
+            return self.layout.spread(self._by_coordinates(numbers.seeds(*place), x))
         match self.distribution:
             case "bernoulli":
                 noise = numbers.bernoulli(place, self.keep, self.layout.shape, x)
@@ -103,3 +99,14 @@ class Draw:
             case "normal":
                 noise = numbers.normal(place, self.layout.shape, x)
         return self.layout.spread(noise)
+
+    def _by_coordinates(self, seeds: list[int], x: Tensor) -> Tensor:  # (S, *layout)
+        uniform = uniform_by_coordinates(seeds, self.layout.shape, x)
+        match self.distribution:
+            case "bernoulli":
+                return (uniform < self.keep).to(x.dtype)
+            case "uniform":
+                return uniform.to(x.dtype)
+            case "normal":
+                normal: Tensor = torch.special.ndtri(uniform.clamp(min=2.0**-54))
+                return normal.to(x.dtype)

@@ -1,40 +1,38 @@
 """One pass of a network under the noise of one draw: what it meets, and what is drawn there."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_map
 
 from dubio.noise.eager import without_compilation
+from dubio.noise.finding import follow_rows
+from dubio.noise.following import tensors_in
 from dubio.noise.interceptor import Interceptor
-from dubio.noise.layout import BatchAxis, Layout, Probe, likely_batch_axis
+from dubio.noise.layout import Layout, Placement, rows_on
 from dubio.noise.modes import sampling_mode
 from dubio.noise.perturbations import Draw
+from dubio.noise.placing import RowPlaces
 from dubio.noise.plainly import Plainly
 from dubio.noise.protocols import Executor, Perturbation, RandomNumbers
 from dubio.noise.requests import OwnSite, Request, doubled, for_half
-from dubio.noise.sites import Namer, Site, Sites, inside_checkpoint, rows_of_outermost_call
+from dubio.noise.sites import Namer, Site, Sites, inside_checkpoint, matches, outermost_call
+from dubio.noise.tracking import RowTracker
 
 _Result = TypeVar("_Result")
 
 
-@dataclass(frozen=True)
-class BatchSize:
-    """What is known of the batch: its rows, and what passes over few of them have shown."""
+class UnplacedError(ValueError):
+    """Nobody can tell where the rows of the batch are."""
 
-    rows: int
-    probes: tuple[Probe, ...] = ()
 
-    def axis(self, site: int, shape: torch.Size) -> BatchAxis | None:
-        """The axis of the batch in the noise of a site; None if there is none."""
-        if site < len(self.probes) and self.probes[site].forwards.dim() == len(shape):
-            return self.probes[site].batch_axis(shape, self.rows)
-        return likely_batch_axis(shape, self.rows)
-
+BatchAxes: TypeAlias = Mapping[str, int | None]  # by patterns for the names of sites
 
 _PLAINLY = Plainly()
 _current: ContextVar["Pass | None"] = ContextVar("pass", default=None)
@@ -77,7 +75,9 @@ class Pass:
         intercept: Whether noise that is not dubio's is replaced as well.
         roots: The networks that run, for the names of sites; None if nobody will read them.
         chosen: Which sites are noisy; None for all.
-        batch: What is known of the batch.
+        batch: What is known of the batch. If None and rows are to share noise, they are followed
+            from the inputs of the outermost module on.
+        batch_axis: Where the batch is at some sites, by patterns for their names.
         executor: How functions are carried out.
         evaluating: Whether batch normalisation must use its statistics and leave them alone.
         watching: Whether the pass is only to be looked at, and no site noisy.
@@ -88,7 +88,7 @@ class Pass:
 
     Attributes:
         sites: The sites reached so far.
-        tensors: What noise would have acted on at the sites that were not chosen.
+        places: Shapes at the sites that were not chosen, and where rows are, if rows are followed.
         own: What modules with noise of their own have drawn.
         memory: What modules have computed once for all of their calls in this pass.
         first_input: What the first learnable mask was called with, if there is a gate.
@@ -103,7 +103,8 @@ class Pass:
         intercept: bool = True,
         roots: Sequence[nn.Module] | None = (),
         chosen: Callable[[Site], bool] | None = None,
-        batch: BatchSize | None = None,
+        batch: RowPlaces | None = None,
+        batch_axis: BatchAxes | None = None,
         executor: Executor = _PLAINLY,
         evaluating: bool = False,
         watching: bool = False,
@@ -118,7 +119,7 @@ class Pass:
         self.gate = gate
         self.first_input: Tensor | None = None
         self.sites = Sites()
-        self.tensors: list[Tensor] = []
+        self.places: list[tuple[torch.Size, Placement]] = []
         self.own: dict[nn.Module, OwnSite] = {} if again is None else again.own
         self.memory: dict[nn.Module, Any] = {} if again is None else dict(again.memory)
         self._numbers = numbers
@@ -126,7 +127,11 @@ class Pass:
         self._intercept = intercept
         self._namer = None if roots is None else Namer(roots)
         self._chosen = chosen
+        if batch is None and numbers.shared and intercept:
+            batch = RowTracker()
         self._batch = batch
+        self._tracker = batch if isinstance(batch, RowTracker) else None
+        self._batch_axis = batch_axis or {}
         self._executor = executor
         self._own_sites: dict[nn.Module, int] = {}
         self._own_calls: dict[nn.Module, int] = {}
@@ -147,12 +152,16 @@ class Pass:
         stack = ExitStack()
         stack.callback(put_in_charge, outer)
         stack.enter_context(without_compilation())
+        if self._tracker is not None and not self._left:
+            stack.enter_context(self._tracker)
         stack.enter_context(Interceptor(self))
         self._left.append(stack.close)
         return self
 
     def __exit__(self, *exception: object) -> None:
         self._left.pop()()
+        if self._tracker is not None and not self._left:
+            self._tracker.remember()
 
     @property
     def in_charge(self) -> bool:
@@ -182,6 +191,8 @@ class Pass:
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Call a torch function that is not to be intercepted again."""
+        if self._tracker is not None:
+            self._tracker.see(function, args)
         return self._executor.call(function, args, kwargs)
 
     def reach(
@@ -200,22 +211,66 @@ class Pass:
         self.sites.append(site)
         if not self.watching and (self._chosen is None or self._chosen(site)):
             return site
-        self.tensors.append(x)
+        if self._tracker is not None:
+            self.places.append((x.shape, self._tracker.at(site.index, x)))
         return None
 
-    def layout(self, site: Site, shape: torch.Size, x: Tensor, axis: int | None = None) -> Layout:
-        """How noise of this shape, without sharing, is drawn at a site that acts on x.
-
-        ``axis`` is the axis of the batch where the caller knows it.
-        """
+    def layout(self, site: Site, shape: torch.Size, x: Tensor) -> Layout:
+        """How noise of this shape, without sharing, is drawn at a site that acts on x."""
         if not self._numbers.shared or isinstance(x, nn.Parameter) or not shape:
             return Layout(shape)
-        found = self._axis_of_batch(site, shape) if axis is None else BatchAxis(axis)
-        return Layout(shape) if found is None else found.layout(shape, x.device)
+        assert self._batch is not None
+        found, rows = self._batch.at(site.index, x), self._batch.rows
+        for pattern, axis in self._batch_axis.items():
+            if matches(site, pattern):
+                axis = _checked(site, x, axis, rows)
+                return rows_on(axis, x.shape, rows, grows=found.grows).layout(shape, x.shape)
+        if not found.found:
+            found = self._look_again(site, found)
+        if not found.found:
+            raise UnplacedError(
+                f"shared=True: expected to find the {rows} rows of the batch in the tensor of "
+                f"shape {tuple(x.shape)} at site {site.name!r}, got one that does not come from "
+                f"the inputs, from all rows alike; say where they are with "
+                f"batch_axis={{{site.name!r}: 0}}, or None in place of 0 if they are nowhere; a "
+                f"network that takes rows one by one must take them at once."
+            )
+        return found.layout(shape, x.shape)
 
-    def _axis_of_batch(self, site: Site, shape: torch.Size) -> BatchAxis | None:
-        batch = self._batch or BatchSize(rows_of_outermost_call() or shape[0])
-        return batch.axis(site.index, shape)
+    def _look_again(self, site: Site, place: Placement) -> Placement:
+        """Run the outermost module out of turn, to see where rows are at a site."""
+        call = outermost_call()
+        if self._tracker is None or call is None:
+            return place
+        (module, args, kwargs), rows = call, self._tracker.rows
+        batch = [x for x in tensors_in(args, kwargs) if x.dim() and len(x) == rows]
+        noisy = {part for part in module.modules() if part.training} - set(_norms(module))
+
+        def watch(order: Tensor | None, places: RowPlaces) -> Pass:
+            def some(x: Any) -> Any:
+                return x[order] if any(x is each for each in batch) else x
+
+            def run() -> None:
+                given = tree_map(some, (args, kwargs))
+                module(*given[0], **given[1])
+
+            numbers = self._numbers.alone()
+            running = Pass(numbers, roots=(), batch=places, evaluating=True, watching=True)
+            run_pass(run, running, gates=([module], noisy))
+            watched.append(running)
+            return running
+
+        watched: list[Pass] = []
+        try:
+            with outside_of_passes(), _disable_current_modes():
+                known = follow_rows(watch, batch, rows)
+        except Exception:  # it does not run again
+            return place
+        there = watched[0].sites[site.index : site.index + 1]
+        same = [(s.kind, s.module, s.shape) for s in there] == [
+            (site.kind, site.module, site.shape)
+        ]
+        return known.places[site.index][1] if same else place
 
     def own_noise(
         self,
@@ -307,33 +362,46 @@ class Pass:
                     f"mask.tied() if they are to share a rate."
                 )
 
-    def packed_layout(self, x: Tensor, batch_sizes: Tensor) -> Layout:
-        """How noise is drawn for a packed sequence: if shared, one row of it per time step."""
-        if not self._numbers.shared:
-            return Layout(x.shape)
-        steps = torch.arange(len(batch_sizes), device=x.device)
-        return Layout(
-            torch.Size([len(batch_sizes), *x.shape[1:]]),
-            axis=0,
-            index=steps.repeat_interleave(batch_sizes.to(x.device)),
-        )
-
     def perturb(self, perturbation: Perturbation, x: Tensor) -> Tensor:
         """Apply noise to x."""
         if not self._intercept:
             return self._executor.perturb(perturbation, self._numbers, x)
-        with outside_of_passes():
-            return self._executor.perturb(perturbation, self._numbers, x)
+        with outside_of_passes(), self._unfollowed():
+            result = self._executor.perturb(perturbation, self._numbers, x)
+        if self._tracker is not None:
+            self._tracker.stands_for(result, x)
+        return result
 
     def perturb_in_place(self, perturbation: Perturbation, x: Tensor) -> Tensor:
         """Apply noise to x itself."""
-        with outside_of_passes():
+        with outside_of_passes(), self._unfollowed():
             return self._executor.perturb_in_place(perturbation, self._numbers, x)
+
+    def _unfollowed(self) -> AbstractContextManager[Any]:
+        """Out of sight of who follows rows."""
+        return nullcontext() if self._tracker is None else torch._C._DisableTorchDispatch()
 
     def own_randomness(self, function: Callable[..., Any]) -> torch.Generator:
         """What random numbers that the network draws by itself are to come from."""
         self._executor.own_randomness(f"torch's {getattr(function, '__name__', 'random')}")
         return torch.Generator().manual_seed(self._numbers.seeds(-2, len(self.sites))[0])
+
+
+def _norms(module: nn.Module) -> list[nn.Module]:
+    """Modules that keep statistics in train mode."""
+    return [part for part in module.modules() if isinstance(part, _NormBase)]
+
+
+def _checked(site: Site, x: Tensor, axis: int | None, rows: int) -> int | None:
+    """Where somebody has said that rows are, counted from the front."""
+    if axis is None:
+        return None
+    if not -x.dim() <= axis < x.dim() or x.shape[axis] % rows:
+        raise ValueError(
+            f"batch_axis[{site.name!r}]: expected an axis whose length is {rows}, the number of "
+            f"rows, or a multiple of it, got axis {axis} of a tensor of shape {tuple(x.shape)}."
+        )
+    return axis % x.dim()
 
 
 def run_pass(

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from types import FrameType
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
-from torch import Tensor, nn
+from torch import nn
 
 from dubio.report.tables import table
 
@@ -89,9 +89,7 @@ def chooser(where: Where[LocatedT]) -> Callable[[LocatedT], bool]:
     if where is None:
         return lambda place: True
     if isinstance(where, str):
-        return lambda place: (
-            fnmatchcase(place.name, where) or fnmatchcase(place.name.split("#")[0], where)
-        )
+        return lambda place: matches(place, where)
     if isinstance(where, type):
         if not issubclass(where, nn.Module):
             raise TypeError(
@@ -110,6 +108,11 @@ def chooser(where: Where[LocatedT]) -> Callable[[LocatedT], bool]:
         f"where: expected a name pattern, a module or module class, a predicate or a list "
         f"of those, got {type(where).__name__}."
     )
+
+
+def matches(place: Located, pattern: str) -> bool:
+    """Whether a pattern fits a name, or fits it without the number of a repeat."""
+    return fnmatchcase(place.name, pattern) or fnmatchcase(place.name.split("#")[0], pattern)
 
 
 class Namer:
@@ -166,14 +169,13 @@ def inside_checkpoint() -> bool:
     return False
 
 
-def rows_of_outermost_call() -> int | None:
-    """Length of the first tensor that the outermost module at work was called with."""
+def outermost_call() -> tuple[nn.Module, tuple[Any, ...], dict[str, Any]] | None:
+    """The outermost module at work, and what it was called with."""
     calls = list(calls_at_work())
     if not calls:
         return None
-    arguments = [*calls[-1].f_locals["args"], *calls[-1].f_locals["kwargs"].values()]
-    sized = (len(x) for x in arguments if isinstance(x, Tensor) and x.dim())
-    return next(sized, None)
+    seen = calls[-1].f_locals
+    return seen["self"], seen["args"], seen["kwargs"]
 
 
 def calls_at_work() -> Iterator[FrameType]:

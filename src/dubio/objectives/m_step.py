@@ -45,7 +45,7 @@ def m_step(
         )
     pairs = _Pairs(data)
     noise = Noise(draws, generator=generator)
-    source = NetworkDraws(model, pairs, noise.numbers, likelihood.check, chunk, None, select)
+    source = NetworkDraws(model, pairs, noise.numbers, likelihood.check, chunk, None, select, {})
     errors = torch.zeros((), dtype=torch.float64)
     for _, outputs in source.chunks():
         part = likelihood.squared_errors(outputs, pairs.targets)  # (S, *T)

@@ -12,11 +12,13 @@ from dubio.masks.learnable import Gate, Gated, LearnableBernoulli, trapezoid_gat
 from dubio.noise import inputs
 from dubio.noise.eager import without_compilation
 from dubio.noise.inputs import Inputs, Select
+from dubio.noise.placing import KnownRows
 from dubio.noise.plainly import Plainly
 from dubio.noise.protocols import RandomNumbers
 from dubio.noise.requests import OwnSite, Request
-from dubio.noise.run import BatchSize, Pass, run_pass
+from dubio.noise.run import Pass, run_pass
 from dubio.noise.stochastic import Stochastic
+from dubio.noise.tracking import RowTracker
 from dubio.noise.vectorised import is_vectorised
 from dubio.objectives.meeting import Meetings
 from dubio.objectives.record import Record, recording
@@ -217,11 +219,17 @@ class Passes:
         batch = self._batch
         if executor is not None and gate is not None:
             gate = ending(executor, gate)
+        given, y = inputs.copied(batch.x), batch.y
+        if self._twice:
+            assert isinstance(given, Tensor)
+            given, y = torch.cat([given, given]), torch.cat([y, y])
+        intercept = batch.intercept or executor is not None
+        followed = batch.intercept and self._numbers.shared
         running = Pass(
             self._numbers,
-            intercept=batch.intercept or executor is not None,
+            intercept=intercept,
             roots=None,
-            batch=BatchSize(batch.rows),
+            batch=RowTracker(inputs.with_rows(given)) if followed else KnownRows(batch.rows),
             executor=executor or Plainly(),
             learning=self._learning and self._first is None,
             gate=gate,
@@ -232,11 +240,6 @@ class Passes:
         if self._learning and self._first is None:
             for kind, modules in batch.together.items():
                 kind.draw_together(modules, running)
-        given, y = inputs.copied(batch.x), batch.y
-        if self._twice:
-            assert isinstance(given, Tensor)
-            given, y = torch.cat([given, given]), torch.cat([y, y])
-
         def network() -> Tensor:
             return inputs.choose(inputs.apply(batch.model, given), batch.select)
 

@@ -7,7 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from dubio.noise import inputs
-from dubio.noise.run import BatchSize, Pass, run_pass
+from dubio.noise.finding import follow_rows
+from dubio.noise.numbers import Numbers
+from dubio.noise.placing import KnownRows, RowPlaces
+from dubio.noise.run import Pass, run_pass
 from dubio.objectives.elbo import ELBO
 from dubio.population.given import NoisePlace, Origin, Source, SourcedNumbers, answers
 from dubio.population.stack import Stack
@@ -66,10 +69,11 @@ class MemberDraws:
             y: All targets.
         """
         one = x[rows[0]]
+        self._rows = self._find_rows(one)
         requests = watch(
             self._stack,
             one,
-            lambda elbo, source: _outputs(elbo, one, source, shared=self._shared),
+            lambda elbo, source: self._outputs(elbo, one, source),
             training=False,
         )
         draws = draws if len(requests) else 1
@@ -98,16 +102,30 @@ class MemberDraws:
     def _draw(self, elbo: ELBO, x: Tensor, noise: dict[NoisePlace, Tensor]) -> Tensor:
         """The outputs of one member: (S, B, …)."""
         if not noise:
-            return _outputs(elbo, x, answers({}), shared=self._shared)[None]
+            return self._outputs(elbo, x, answers({}))[None]
         outputs: Tensor = torch.vmap(
-            lambda own: _outputs(elbo, x, answers(own), shared=self._shared), randomness="error"
+            lambda own: self._outputs(elbo, x, answers(own)), randomness="error"
         )(noise)
         return outputs
 
+    def _outputs(self, elbo: nn.Module, x: Tensor, source: Source) -> Tensor:
+        """What the network of an objective gives under the noise of one draw."""
+        assert isinstance(elbo, ELBO)
+        numbers: SourcedNumbers = Origin(source)(range(1), self._shared)
+        running = Pass(numbers, roots=None, batch=self._rows, evaluating=True)
+        return run_pass(lambda: inputs.choose(inputs.call(elbo.model, x), elbo.select), running)
 
-def _outputs(elbo: nn.Module, x: Tensor, source: Source, *, shared: bool) -> Tensor:
-    """What the network of an objective gives under the noise of one draw."""
-    assert isinstance(elbo, ELBO)
-    numbers: SourcedNumbers = Origin(source)(range(1), shared)
-    running = Pass(numbers, roots=None, batch=BatchSize(len(x)), evaluating=True)
-    return run_pass(lambda: inputs.choose(inputs.call(elbo.model, x), elbo.select), running)
+    def _find_rows(self, x: Tensor) -> KnownRows:
+        """Where rows are in the network of a member, if they are to share noise."""
+        if not self._shared:
+            return KnownRows(len(x))
+        elbo = self._stack.take(torch.arange(1)).skeleton.eval()
+        assert isinstance(elbo, ELBO)
+
+        def watch_rows(order: Tensor | None, places: RowPlaces) -> Pass:
+            numbers = Numbers(0, range(1), shared=True)
+            running = Pass(numbers, roots=None, batch=places, evaluating=True, watching=True)
+            run_pass(lambda: inputs.call(elbo.model, x, order), running)
+            return running
+
+        return follow_rows(watch_rows, [x], len(x))

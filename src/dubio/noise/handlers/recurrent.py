@@ -1,7 +1,6 @@
 """Dropout between the layers of LSTM, GRU and RNN, which torch applies inside one function."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -43,23 +42,13 @@ def _recurrent(
         for collected, end in zip(finals, ends, strict=True):
             collected.append(end)
         if layer < layers - 1:
-            x = _between_layers(running, function.__name__, x, rate, batch_first, batch_sizes)
+            x = _between_layers(running, function.__name__, x, rate)
     return (x, *(torch.cat(final) for final in finals))
 
 
-def _between_layers(
-    running: Pass,
-    kind: str,
-    x: Tensor,
-    rate: float,
-    batch_first: bool,
-    batch_sizes: Tensor | None,
-) -> Tensor:
+def _between_layers(running: Pass, kind: str, x: Tensor, rate: float) -> Tensor:
     site = running.reach(kind, x, rate)
     if site is None:
         return x
-    if batch_sizes is None:
-        layout = running.layout(site, x.shape, x, axis=0 if batch_first else 1)
-    else:
-        layout = replace(running.packed_layout(x, batch_sizes), grows=True)
+    layout = running.layout(site, x.shape, x)
     return running.perturb(plain_dropout(site.index, rate, layout), x)
