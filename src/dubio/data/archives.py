@@ -15,13 +15,16 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path, PurePosixPath
 from typing import final
 
-from dubio.data.errors import DataError
+from dubio.data.errors import DataError, unreadable
 
 CONTENT = "content"
 """The name of the only member of a gzip."""
 
 _DAMAGE = (OSError, EOFError, RuntimeError, zlib.error, tarfile.TarError, zipfile.BadZipFile)
 _GZIP = b"\x1f\x8b"
+_PART = 1 << 20
+_HARMLESS = 1 << 28  # bytes that any archive may hold
+_DENSEST = 100  # times its own size that a larger one may
 
 
 class Archive(ABC):
@@ -56,6 +59,7 @@ class _Zip(Archive):
             _refuse_unsafe(path, member.filename, kind not in (0, stat.S_IFREG, stat.S_IFDIR))
 
     def _read(self, name: str) -> bytes:
+        _refuse_bomb(self.path, name, self._file.getinfo(name).file_size)
         return self._file.read(name)
 
 
@@ -68,16 +72,24 @@ class _Tar(Archive):
             _refuse_unsafe(path, member.name, not (member.isreg() or member.isdir()))
 
     def _read(self, name: str) -> bytes:
-        stream = self._file.extractfile(name)
+        member = self._file.getmember(name)
+        stream = self._file.extractfile(member)
         if stream is None:
             raise KeyError(name)
+        _refuse_bomb(self.path, name, member.size)
         return stream.read()
 
 
 @final
 class _Gzip(Archive):
     def _read(self, name: str) -> bytes:
-        return gzip.decompress(self.path.read_bytes())
+        parts, size = [], 0
+        with gzip.open(self.path) as stream:
+            while part := stream.read(_PART):
+                size += len(part)
+                _refuse_bomb(self.path, name, size)
+                parts.append(part)
+        return b"".join(parts)
 
 
 @final
@@ -112,7 +124,10 @@ def _open(path: Path, stack: ExitStack) -> Archive:
 
 def read_bytes(path: Path) -> bytes:
     """The content of a file, decompressed if it is a gzip."""
-    content = path.read_bytes()
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise unreadable(error) from error
     return _Gzip(path).read(CONTENT) if content.startswith(_GZIP) else content
 
 
@@ -122,6 +137,16 @@ def _refuse_unsafe(path: Path, name: str, special: bool) -> None:
         raise DataError(
             f"{path}: expected plain files inside of the archive, got {name!r}, which is a link "
             "or leads outside; nothing was written; delete the archive"
+        )
+
+
+def _refuse_bomb(path: Path, name: str, size: int) -> None:
+    """A small archive that claims to hold a huge member is made to fill the memory."""
+    most = max(_HARMLESS, _DENSEST * path.stat().st_size)
+    if size > most:
+        raise DataError(
+            f"{path}: expected at most {most} bytes of {name} in an archive of this size, got "
+            f"{size} or more; nothing was read; delete the archive"
         )
 
 

@@ -10,7 +10,7 @@ from typing import final
 import torch
 
 from dubio.data.download import cache_directory, download
-from dubio.data.errors import DataError
+from dubio.data.errors import DataError, folder_from, unreadable
 from dubio.data.files import File, digest, verify
 
 
@@ -127,12 +127,20 @@ class Loaded(ABC):
 
 def data_directory() -> Path | None:
     """``DUBIO_DATA``, if it is set."""
-    chosen = os.environ.get("DUBIO_DATA")
-    if not chosen:
+    directory = folder_from("DUBIO_DATA")
+    if directory is None:
         return None
-    directory = Path(chosen).expanduser()
-    if not directory.is_dir():
-        raise DataError(f"DUBIO_DATA: expected a folder, got {chosen}; create it or unset it")
+    if not os.path.isdir(directory):
+        what = "a file" if os.path.exists(directory) else "nothing that can be reached"
+        raise DataError(
+            f"DUBIO_DATA: expected a folder, got {directory}, where there is {what}; create it, "
+            "set another one, or unset it"
+        )
+    if not os.access(directory, os.R_OK | os.X_OK):
+        raise DataError(
+            f"DUBIO_DATA: expected a folder that can be read, got {directory}, which you may not "
+            "read; ask for the right to, set another one, or unset it"
+        )
     return directory
 
 
@@ -148,7 +156,10 @@ def places() -> dict[str, Path]:
 def find(file: File) -> Path | None:
     """Where a file or folder lies: in ``DUBIO_DATA``, else in the cache, else nowhere."""
     paths = (folder / file.path for folder in places().values())
-    return next((path for path in paths if path.exists()), None)
+    try:
+        return next((path for path in paths if path.exists()), None)
+    except OSError as error:
+        raise unreadable(error) from error
 
 
 def _describe(file: File, path: Path) -> str:

@@ -1,11 +1,34 @@
 """What can be wrong with data, and what can be missing to read them."""
 
+import os
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 
 class DataError(Exception):
     """A file is missing, incomplete or damaged; the message names it and says what to do."""
+
+
+def folder_from(variable: str) -> Path | None:
+    """The folder that an environment variable names, which need not exist; None if not set."""
+    chosen = os.environ.get(variable)
+    if not chosen:
+        return None
+    try:
+        return Path(chosen).expanduser()
+    except RuntimeError as error:  # ~somebody, whom nobody knows
+        raise DataError(
+            f"{variable}: expected a folder, got {chosen} ({error}); write the path without ~"
+        ) from error
+
+
+def unreadable(error: OSError) -> DataError:
+    """What to say of a file that the operating system does not give out."""
+    return DataError(
+        f"{error.filename}: expected a file that can be read, got {error.strerror}; change who may "
+        "read it and the folders around it, or set DUBIO_DATA or DUBIO_CACHE to another folder"
+    )
 
 
 def extra(module: str) -> Any:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import final
 
 from dubio.data.archives import open_archive
-from dubio.data.errors import DataError
+from dubio.data.errors import DataError, unreadable
 
 
 @final
@@ -48,6 +48,13 @@ def verify(file: File, path: Path) -> None:
     The size comes first: it finds partial files without reading them. A file that has not changed
     since it was verified in this process is not read again.
     """
+    try:
+        _verify(file, path)
+    except OSError as error:
+        raise unreadable(error) from error
+
+
+def _verify(file: File, path: Path) -> None:
     stat = path.stat()
     state = (file, path, stat.st_size, stat.st_mtime_ns)
     if state in _verified:

@@ -174,26 +174,29 @@ class Population:
             **identity_of(stack),
         }
         store = Checkpoint(None if checkpoint is None else Path(checkpoint), save_every, identity)
-        if (state := store.load()) is not None:
-            run.load_state_dict(state)
-        with (
-            Progress("population", int(budget.max()) - run.done) as bar,
-            Interrupt(active=checkpoint is not None) as interrupt,
-        ):
-            while not run.finished:
-                run.step()
-                at_report = run.done % validate_every == 0
-                due = run.learning if at_report else run.spent
-                if held_out is not None and bool(due.any()):
-                    run.validated(due, self._validate(run, due, x, y, held_out, validation_draws))
-                if at_report:
-                    run.report()
-                run.end(run.spent)
-                if progress:
-                    bar.advance(note=f"{int(run.learning.sum())} members")
-                if run.finished or store.due or interrupt.noted:
-                    store.save(run.state_dict)
-                interrupt.pass_on()
+        with store:
+            if (state := store.load()) is not None:
+                run.load_state_dict(state)
+            with (
+                Progress("population", int(budget.max()) - run.done) as bar,
+                Interrupt(active=checkpoint is not None) as interrupt,
+            ):
+                while not run.finished:
+                    run.step()
+                    at_report = run.done % validate_every == 0
+                    due = run.learning if at_report else run.spent
+                    if held_out is not None and bool(due.any()):
+                        run.validated(
+                            due, self._validate(run, due, x, y, held_out, validation_draws)
+                        )
+                    if at_report:
+                        run.report()
+                    run.end(run.spent)
+                    if progress:
+                        bar.advance(note=f"{int(run.learning.sum())} members")
+                    if run.finished or store.due or interrupt.noted:
+                        store.save(run.state_dict)
+                    interrupt.pass_on()
         stack.write(self.members)
         for member, done in zip(self.members, run.outcome.steps.tolist(), strict=True):
             if isinstance(member, ELBO):

@@ -1,26 +1,24 @@
 """A checkpoint file that is whole or not there, whenever the process dies."""
 
+import glob
 import os
 import time
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import Any, final
+from typing import Any, Self, final
 
 import torch
 
+from dubio.training.errors import CheckpointError as CheckpointError
+from dubio.training.errors import DamagedCheckpointError as DamagedCheckpointError
+from dubio.training.lock import Lock
+
 _FORMAT = 1
 State = dict[str, Any]
-
-
-class CheckpointError(RuntimeError):
-    """A checkpoint cannot be written, cannot be read, or belongs to another run."""
-
-
-class DamagedCheckpointError(CheckpointError):
-    """A checkpoint cannot be read."""
 
 
 @final
@@ -29,7 +27,8 @@ class Checkpoint:
 
     The state goes to a temporary file in the same folder, is forced to the disk, and then takes
     the name of the checkpoint. A process that is killed at any moment leaves the checkpoint before
-    or the one after, and at worst the temporary file, which the next save overwrites.
+    or the one after, and at worst the temporary file and that of the lock, which the next run takes
+    away. It is a context, in which no other run may save to the same file.
 
     Args:
         path: The file, or None to save nothing.
@@ -42,6 +41,28 @@ class Checkpoint:
         self._interval = interval
         self._identity = {"format": _FORMAT, **identity}
         self._saved: float | None = None
+        self._known: tuple[int, int, int] | None = None  # the file as this run has last seen it
+        self._lock = None if path is None else Lock(path)
+
+    def __enter__(self) -> Self:
+        if self._path is None or self._lock is None:
+            return self
+        with suppress(OSError):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+        if not self._lock.take():
+            raise CheckpointError(
+                f"checkpoint: expected a file that no other run saves to, got {self._path}, to "
+                f"which one does at this moment; wait for its end, or pass another path."
+            )
+        self._known = _state_of(self._path)
+        for old in self._path.parent.glob(f"{glob.escape(self._path.name)}.*.tmp"):
+            with suppress(OSError):
+                old.unlink()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._lock is not None:
+            self._lock.release()
 
     @property
     def due(self) -> bool:
@@ -58,6 +79,11 @@ class Checkpoint:
         torch.save({"run": self._identity, **state()}, content)
         if self._saved is None:
             _check_plain(content)  # rather now than when it is needed
+        if _state_of(self._path) != self._known:
+            raise CheckpointError(
+                f"checkpoint: expected a file that no other run saves to, got {self._path}, which "
+                f"has changed since this run has last saved it; pass another path."
+            )
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             _replace(self._path, content)
@@ -67,6 +93,7 @@ class Checkpoint:
                 f"({error.strerror}); pass a path in a folder with room that you may write to."
             ) from error
         self._saved = time.monotonic()
+        self._known = _state_of(self._path)
 
     def load(self) -> State | None:
         """The state in the file, or None if there is no file yet."""
@@ -110,7 +137,7 @@ def _check_plain(content: BytesIO) -> None:
 
 def _replace(path: Path, content: BytesIO) -> None:
     """Give a file new content in one go."""
-    temporary = path.with_name(f"{path.name}.tmp")
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
             file.write(content.getbuffer())
@@ -126,6 +153,15 @@ def _replace(path: Path, content: BytesIO) -> None:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def _state_of(path: Path) -> tuple[int, int, int] | None:
+    """What is different of a file that somebody else has written; None if there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _load(path: Path) -> State:

@@ -71,7 +71,7 @@ def fit(
             the weights of the lowest.
         checkpoint: File to save the run to, and to go on from if it exists. The folder is made.
         save_every: Seconds between saves; it is also saved at the beginning, at the end, and
-            before a `KeyboardInterrupt` is passed on.
+            before a `KeyboardInterrupt` or SIGTERM is passed on.
         generator: What shuffles tensors: torch's global generator unless given.
         progress: Whether to show a bar, on a terminal.
 
@@ -81,7 +81,12 @@ def fit(
     Raises:
         NonFiniteError: If a loss or gradient is not finite, before it reaches the weights, or if
             ``validate`` returns NaN or -inf. It names epoch, step and site.
-        CheckpointError: If the checkpoint cannot be written or read, or is that of another run.
+        CheckpointError: If the checkpoint cannot be written or read, is that of another run, or
+            another run saves to it.
+
+    Warns:
+        RuntimeWarning: If data draw random numbers that cannot be saved, so that a run that is
+            interrupted could not go on to the same numbers.
     """
     _check_numbers(epochs, batch_size, clip_norm, patience, save_every)
     if patience is not None and validate is None:
@@ -108,46 +113,47 @@ def fit(
         **_layout(objective),
     }
     store = Checkpoint(None if checkpoint is None else Path(checkpoint), save_every, identity)
-    state = store.load()
-    if state is None:
-        if resumable:
-            rehearse(data, batches, random)
-        store.save(run.state_dict)
-    else:
-        run.load_state_dict(state)
-        if run.finished:
-            return run.history
-    guard = Guard(objective, parameters, random)
-    with (
-        _mode(objective, training=True),
-        Interrupt(active=checkpoint is not None) as interrupt,
-        Progress("fit", run.steps_left) as bar,
-    ):
-        while not run.finished:
-            for batch in run.batches():
-                for parameter in trainable:
-                    parameter.grad = None
-                guard.before_step()
-                loss = _loss(objective, batch, run)
-                loss.backward()
-                values = guard.check(loss, batch, run.epoch, run.step + 1)
-                if clip_norm is not None:
-                    nn.utils.clip_grad_norm_(parameters, clip_norm)
-                optimizer.step()
-                run.end_step(batch, values)
-                if schedule is not None and schedule_every == "step":
-                    schedule.step()
-                if progress:
-                    bar.advance(note=f"epoch {run.epoch}/{epochs}, loss {values[0]:.4g}")
-                if store.due or interrupt.noted:
-                    store.save(run.state_dict)
-                interrupt.pass_on()
-            epoch = run.end_epoch(_validate(validate, objective, run, random))
-            if schedule is not None and schedule_every == "epoch":
-                _end_epoch(schedule, epoch)
-        run.restore_best()
-        store.save(run.state_dict)
-    return run.history
+    with store:
+        state = store.load()
+        if state is None:
+            if resumable:
+                rehearse(data, batches, random)
+            store.save(run.state_dict)
+        else:
+            run.load_state_dict(state)
+            if run.finished:
+                return run.history
+        guard = Guard(objective, parameters, random)
+        with (
+            _mode(objective, training=True),
+            Interrupt(active=checkpoint is not None) as interrupt,
+            Progress("fit", run.steps_left) as bar,
+        ):
+            while not run.finished:
+                for batch in run.batches():
+                    for parameter in trainable:
+                        parameter.grad = None
+                    guard.before_step()
+                    loss = _loss(objective, batch, run)
+                    loss.backward()
+                    values = guard.check(loss, batch, run.epoch, run.step + 1)
+                    if clip_norm is not None:
+                        nn.utils.clip_grad_norm_(parameters, clip_norm)
+                    optimizer.step()
+                    run.end_step(batch, values)
+                    if schedule is not None and schedule_every == "step":
+                        schedule.step()
+                    if progress:
+                        bar.advance(note=f"epoch {run.epoch}/{epochs}, loss {values[0]:.4g}")
+                    if store.due or interrupt.noted:
+                        store.save(run.state_dict)
+                    interrupt.pass_on()
+                epoch = run.end_epoch(_validate(validate, objective, run, random))
+                if schedule is not None and schedule_every == "epoch":
+                    _end_epoch(schedule, epoch)
+            run.restore_best()
+            store.save(run.state_dict)
+        return run.history
 
 
 def _loss(objective: nn.Module, batch: Batch, run: Run) -> Tensor:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from dubio.training.checkpoint import CheckpointError
+from dubio.training.errors import CheckpointError
 from dubio.training.holders import generators, holders
 
 _NUMBERS = (bool, int, float, str, type(None))
