@@ -20,7 +20,7 @@ from dubio.draws.absence import no_sites
 from dubio.draws.tape import Tape
 from dubio.draws.traced import Recorder, Traced, UnshareableError
 from dubio.draws.trunk import Trunk
-from dubio.noise.gates import find_gates, gates, watch
+from dubio.noise.gates import Gates, watch
 from dubio.noise.layout import BatchAxis, Probe
 from dubio.noise.plainly import Plainly
 from dubio.noise.protocols import RandomNumbers
@@ -61,6 +61,7 @@ class Engine:
         rows: Number of rows of the batch.
         numbers: The noise of all draws.
         chosen: Which sites are noisy.
+        gates: Which flags must be up.
         inputs: The tensors that the network is called with, if the tape is to begin there.
         owned: The tensors of the network, then.
 
@@ -75,6 +76,7 @@ class Engine:
         rows: int,
         numbers: RandomNumbers,
         chosen: Callable[[Site], bool],
+        gates: Gates,
         inputs: Sequence[Tensor] | None = None,
         owned: Sequence[Tensor] = (),
     ) -> None:
@@ -82,7 +84,8 @@ class Engine:
         self._roots = roots
         self._numbers = numbers
         self._chosen = chosen
-        self._gates = gates(roots)
+        gates.check(chosen)
+        self._gates = gates
         self._feeds_torch = False  # whether the network draws from torch's generator unseen
         self._doubtful: Sites | None = None  # the sites, if the output may not depend on them
         self._batch = self._probe(rows) if numbers.shared and rows > 1 else BatchSize(rows)
@@ -175,8 +178,6 @@ class Engine:
             return None, output, sites
         finally:
             recorder.close()
-        if self._find_gates(sites):
-            return self._record()
         if slot is not None:
             tape.finish(slot, shared=shared)
         elif tape.obstacle is None:
@@ -196,12 +197,6 @@ class Engine:
         self._inputs = None
         return self._record()
 
-    def _find_gates(self, sites: Sites) -> bool:
-        """Whether raising the flag of some more modules shows dropouts that were not reached."""
-        found = find_gates(lambda: self._run(None), self._roots, self._gates, sites)
-        self._gates |= found
-        return bool(found)
-
     def _pass(self, numbers: RandomNumbers, recorder: Recorder | None) -> tuple[Tensor, Sites]:
         """The output under the noise of one draw, and the sites on the way."""
         running = Pass(
@@ -212,8 +207,10 @@ class Engine:
             executor=recorder or Plainly(),
             evaluating=True,
         )
-        around = [_fed(numbers)] if self._feeds_torch else []
-        gates = (self._roots, self._gates)
+        around = self._gates.around()
+        if self._feeds_torch:
+            around.append(_fed(numbers))
+        gates = (self._roots, self._gates.raised)
         return run_pass(lambda: self._run(None), running, gates=gates, around=around), running.sites
 
     def _probe(self, rows: int) -> BatchSize:

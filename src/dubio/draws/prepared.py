@@ -20,6 +20,7 @@ from dubio.draws.given import GivenNumbers, NotedNumbers, Place, check_given, na
 from dubio.draws.structure import Structure
 from dubio.draws.tape import Tape
 from dubio.noise import inputs
+from dubio.noise.gates import find_gates
 from dubio.noise.inputs import Inputs, Network, Select
 from dubio.noise.protocols import RandomNumbers
 from dubio.noise.sites import Site, Sites
@@ -188,12 +189,14 @@ class Prepared:
         owned: list[Tensor] | None = None,
     ) -> Engine:
         inputs.check(self._model, batch)
+        roots, rows = inputs.networks(self._model), inputs.count_rows(batch)
         return Engine(
             lambda order: inputs.choose(inputs.call(self._model, batch, order), self._select),
-            inputs.networks(self._model),
-            inputs.count_rows(batch),
+            roots,
+            rows,
             numbers,
             self._chosen,
+            find_gates(self._model, roots, batch, self._select),
             tensors,
             owned or (),
         )

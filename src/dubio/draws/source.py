@@ -11,6 +11,7 @@ from torch import Tensor
 
 from dubio.draws.engine import Engine
 from dubio.noise import inputs
+from dubio.noise.gates import find_gates
 from dubio.noise.inputs import Inputs, Network, Select
 from dubio.noise.protocols import RandomNumbers
 from dubio.noise.sites import Site, Where, chooser
@@ -107,12 +108,14 @@ class NetworkDraws:
 
     def _engine(self, batch: Inputs, index: int) -> Engine:
         inputs.check(self._model, batch)
+        roots, rows = inputs.networks(self._model), inputs.count_rows(batch)
         return Engine(
             lambda order: inputs.choose(inputs.call(self._model, batch, order), self._select),
-            inputs.networks(self._model),
-            inputs.count_rows(batch),
+            roots,
+            rows,
             self._numbers.for_batch(index),
             self._chosen,
+            find_gates(self._model, roots, batch, self._select),
         )
 
     def _total(self) -> int | None:

@@ -12,7 +12,9 @@ from torch.nn.modules.batchnorm import _NormBase
 from dubio.masks.learnable import Gate, Gated, LearnableBernoulli, trapezoid_gate
 from dubio.noise import inputs
 from dubio.noise.eager import without_compilation
+from dubio.noise.gates import Gates
 from dubio.noise.inputs import Inputs, Select
+from dubio.noise.modes import raising
 from dubio.noise.plainly import Plainly
 from dubio.noise.protocols import RandomNumbers
 from dubio.noise.requests import OwnSite, Request
@@ -41,6 +43,7 @@ class Batch:
         intercept: Whether noise that is not dubio's comes from the numbers of the pass.
         foreign: Whether there may be such noise.
         trunk: Whether there is something to compute before the first learnable mask.
+        gates: Which flags must be up for noise that is not dubio's.
         apart: Whether rows are known not to meet, and to stay in their order.
         together: Modules with noise of their own that may draw it together, by class.
     """
@@ -55,6 +58,7 @@ class Batch:
     intercept: bool
     foreign: bool
     trunk: bool
+    gates: Gates
     apart: bool
     together: Mapping[type[Stochastic], Sequence[Stochastic]]
 
@@ -238,7 +242,11 @@ class Passes:
             again=self._first,
             twice=self._twice,
         )
-        around = [without_compilation()] if batch.foreign and not batch.intercept else ()
+        around = batch.gates.around()
+        if batch.gates.raised:
+            around.append(raising(batch.gates.raised))
+        if batch.foreign and not batch.intercept:
+            around.append(without_compilation())
         if self._learning and self._first is None:
             for kind, modules in batch.together.items():
                 kind.draw_together(modules, running)
@@ -292,10 +300,12 @@ class Passes:
         """Outputs of a pass without noise over some rows."""
         batch = self._batch
         watching = Pass(self._numbers, roots=None, batch=BatchSize(len(rows)), watching=True)
+        around = [*batch.gates.around(), raising(batch.gates.raised)]
         with torch.no_grad(), kept_statistics(batch.modules):
             return run_pass(
                 lambda: inputs.choose(inputs.call(batch.model, batch.x, rows), batch.select),
                 watching,
+                around=around,
             )
 
 
