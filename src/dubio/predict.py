@@ -226,4 +226,4 @@ def sites(model: Network, x: Inputs | Iterable[Any]) -> Sites:
     gates = find_gates(model, roots, batch, whole=True)
     if gates.closed:
         warnings.warn(complaint(gates.closed), stacklevel=2)
-    return watch(lambda: inputs.call(model, batch), roots, gates).sites
+    return watch(lambda: inputs.call(model, batch), roots, gates, trace=False).sites

@@ -88,6 +88,7 @@ class Engine:
         self._gates = gates
         self._feeds_torch = False  # whether the network draws from torch's generator unseen
         self._doubtful: Sites | None = None  # the sites, if the output may not depend on them
+        self._before = torch.get_rng_state()
         self._batch = self._probe(rows) if numbers.shared and rows > 1 else BatchSize(rows)
         self._inputs = inputs
         self._owned = owned
@@ -100,9 +101,9 @@ class Engine:
             )
 
     @property
-    def from_inputs(self) -> bool:
-        """Whether the tape begins at the inputs."""
-        return self._inputs is not None
+    def for_other_inputs(self) -> bool:
+        """Whether the tape begins at the inputs, and can be played at any time."""
+        return self._inputs is not None and not self._gates.exclusive
 
     def chunks(self, chunk: int | None = None) -> Iterator[Tensor]:
         """All draws in order, ``chunk`` (or as many as fit the budget) at a time: (s, B, …)."""
@@ -125,13 +126,13 @@ class Engine:
             raise no_sites(self._roots, self._doubtful, self._chosen)
 
     def _play(self, tape: Tape, start: int, stop: int) -> Tensor:
-        with quietly(self._first.device):
+        with self._gates.lock, quietly(self._first.device):
             return tape.play(self._fixed, self._numbers.part(start, stop))
 
     def _repeats(self, recorder: Recorder, first: Tensor) -> bool:
         """Whether playing the tape gives what the network gave, asked once for every structure."""
         tape, trunk = recorder.tape, recorder.trunk
-        with quietly(first.device):
+        with self._gates.lock, quietly(first.device):
             if trunk is not None and tape.doubt is not None:
                 self._fixed = tape.resume(trunk.values)
             else:
@@ -164,6 +165,7 @@ class Engine:
             slot = output.slot if isinstance(output, Traced) else None
             output = output.value if isinstance(output, Traced) else output
         except UnshareableError:
+            torch.set_rng_state(self._before)
             raise
         except Exception as error:  # whatever it is, a pass without recording tells better
             if self._inputs is not None:

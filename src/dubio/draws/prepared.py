@@ -174,7 +174,7 @@ class Prepared:
                 self._structure = None
                 return engine
             self._unstable = 0
-            usable = tape is not None and tape.doubt is None and engine.from_inputs
+            usable = tape is not None and tape.doubt is None and engine.for_other_inputs
             recording = Recording(tape, engine.sites) if tape is not None and usable else None
             self._recordings[form.key] = recording
             while len(self._recordings) > MOST_TAPES:

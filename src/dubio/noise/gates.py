@@ -10,8 +10,8 @@ Noise that stays behind a gate is an error, unless it was not asked for.
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
 from typing import Any, final
 from weakref import WeakKeyDictionary
 
@@ -43,18 +43,23 @@ class Gates:
         raised: The modules that must see their flag up.
         closed: The noise that stays hidden.
         written: The modules that are not to change, if a pass writes over what they hold.
-        lock: What a pass must hold, if those of other threads would see what it writes over.
+        lock: What to hold while the network's tensors are used, if passes write over them.
     """
 
     raised: frozenset[nn.Module] = frozenset()
     closed: tuple[Closed, ...] = ()
     written: tuple[nn.Module, ...] = ()
-    lock: AbstractContextManager[Any] | None = None
+    lock: AbstractContextManager[Any] = field(default_factory=nullcontext)
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether passes of several threads must not run at once."""
+        return not isinstance(self.lock, nullcontext)
 
     def around(self) -> list[AbstractContextManager[Any]]:
         """Contexts for a pass."""
-        locked = [] if self.lock is None else [self.lock]
-        return [*locked, Upkeep(self.written)] if self.written else locked
+        locked = [self.lock] if self.exclusive else []
+        return [*locked, Upkeep(self.written, rewind=False)] if self.written else locked
 
     def check(self, chosen: Callable[[Site], bool] = lambda site: True) -> None:
         """Complain if sites that were chosen stay hidden."""
@@ -97,15 +102,21 @@ class _Known:
                 for (site, why), i in self.closed
             ),
             tuple(quiet) if self.written else (),
-            lock if self.locked else None,
+            lock if self.locked else nullcontext(),
         )
 
 
 class _Memory:
-    """What is known of one network."""
+    """What is known of one network.
+
+    Attributes:
+        lock: What to hold while the network is tried out.
+        volatile: Attributes that change in every pass, and so tell nothing.
+    """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
+        self.volatile: set[tuple[int, Any]] = set()
         self._known: OrderedDict[Hashable, _Known] = OrderedDict()
 
     def get(self, key: Hashable) -> _Known | None:
@@ -150,25 +161,41 @@ def find_gates(
     if not suspects and (as_it_is or not may_start_threads(model, modules)):
         return NO_GATES
     memory = _memory_of(roots[0] if roots else getattr(model, "__code__", None))
-    key = (whole, as_it_is, likeness(model, select, modules, batch, flags=as_it_is))
-    known = memory.get(key)
-    if known is None:
-        with memory.lock:
-            known = memory.get(key)  # another thread was faster
-            if known is None:
-                trials = Trials(model, roots, batch, select, whole=whole, as_it_is=as_it_is)
-                known = _known(trials, suspects, modules)
-                if trials.plain.error is None:
-                    memory.put(key, known)
+
+    def key() -> Hashable:
+        return whole, as_it_is, likeness(model, select, modules, batch, as_it_is, memory.volatile)
+
+    with memory.lock:  # or others would see the network while it is tried out
+        known = memory.get(key())
+        if known is None:
+            trials = Trials(model, roots, batch, select, whole=whole, as_it_is=as_it_is)
+            known = _known(trials, suspects, modules)
+            if trials.plain.error is None:
+                memory.volatile |= trials.plain.changed
+                memory.put(key(), known)
     quiet = [module for module in modules if not module.training] if as_it_is else modules
     return known.of(modules, quiet, memory.lock)
 
 
-def watch(network: Callable[[], object], roots: Sequence[nn.Module], gates: Gates) -> Pass:
-    """Run a network without noise, and see which sites it reaches."""
+def watch(
+    network: Callable[[], object],
+    roots: Sequence[nn.Module],
+    gates: Gates,
+    *,
+    trace: bool = True,
+) -> Pass:
+    """Run a network without noise, and see which sites it reaches.
+
+    Args:
+        network: Calls it.
+        roots: The networks.
+        gates: Which flags must be up.
+        trace: Whether it may leave one: what a network does in eval mode, too.
+    """
     numbers = Numbers(0, range(1), shared=False)
     running = Pass(numbers, roots=roots, evaluating=True, watching=True)
-    run_pass(network, running, gates=(roots, gates.raised), around=gates.around())
+    around = gates.around() if trace else [gates.lock, Upkeep(all_modules(roots), rewind=True)]
+    run_pass(network, running, gates=(roots, gates.raised), around=around)
     return running
 
 

@@ -1,6 +1,6 @@
 """What a network and its inputs have in common with others of the same behaviour, as a key."""
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from functools import partial
 from types import FunctionType, MethodType
 from typing import Any
@@ -19,8 +19,8 @@ def likeness(
     select: Select,
     modules: Iterable[nn.Module],
     batch: Inputs,
-    *,
     flags: bool,
+    volatile: Collection[tuple[int, Any]],
 ) -> Hashable:
     """A key for what a network does, whatever the numbers in tensors.
 
@@ -30,6 +30,7 @@ def likeness(
         modules: All modules.
         batch: The inputs.
         flags: Whether it matters which modules are in train mode.
+        volatile: Attributes that do not count, by the id of the dict that they are in.
     """
     leaves, spec = tree_flatten(opened(batch))
     return (
@@ -37,12 +38,12 @@ def likeness(
         _of(select, _DEEP),
         str(spec),
         tuple((x.dim(), x.dtype) if isinstance(x, Tensor) else _of(x, _DEEP) for x in leaves),
-        tuple(map(_of_module, modules)),
+        tuple([_of_module(module, volatile) for module in modules]),
         tuple(module.training for module in modules) if flags else None,
     )
 
 
-def _of_module(module: nn.Module) -> Hashable:
+def _of_module(module: nn.Module, volatile: Collection[tuple[int, Any]]) -> Hashable:
     return (
         id(module),
         type(module).forward,
@@ -51,8 +52,8 @@ def _of_module(module: nn.Module) -> Hashable:
         *(
             (name, _of(value, _DEEP))
             for name, value in vars(module).items()
-            if name[0] != "_" or type(value) in _PLAIN
-            if name != "training"
+            if (name[0] != "_" or type(value) in _PLAIN) and name != "training"
+            if not volatile or (id(vars(module)), name) not in volatile
         ),
     )
 

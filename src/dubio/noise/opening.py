@@ -202,13 +202,16 @@ class Trials:
             evaluating=not self._as_it_is,
             watching=chosen is None,
         )
-        upkeep = Upkeep(self._modules)
+        upkeep = Upkeep(self._modules, rewind=True)
         trial = Trial(raised, sites=running.sites)
         given: Any = tree_map(mark, inputs.copied(self._batch))
         try:
             if self._as_it_is:
-                around = [raising(raised), no_gradients(), upkeep]
-                output = run_pass(lambda: inputs.apply(self._model, given), running, around=around)
+                output = run_pass(
+                    lambda: inputs.apply(self._model, given),
+                    running,
+                    around=[raising(raised), no_gradients(), upkeep],
+                )
             else:
                 output = run_pass(
                     lambda: inputs.apply(self._model, given),

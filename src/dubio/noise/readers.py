@@ -35,7 +35,7 @@ class _Code(NamedTuple):
     reads_others: bool = False
     threads: bool = False
 
-    def __or__(self, other: Self) -> Self:  # type: ignore[override]
+    def __or__(self, other: Self) -> Self:
         return type(self)(*(a or b for a, b in zip(self, other, strict=True)))
 
 

@@ -5,6 +5,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import cache
+from operator import is_not
 from typing import Any, Self, final
 
 import numpy
@@ -21,22 +22,24 @@ class Upkeep(TorchDispatchMode):
     """Around a pass: everything that modules hold is afterwards what it was.
 
     That is their attributes, what is in lists, dicts and objects there, the numbers in tensors, and
-    generators: those of the modules, and the global ones of torch, Python and numpy. Flags of train
-    and eval mode are the business of others.
+    if they are rewound, generators: those of the modules, and the global ones of torch, Python and
+    numpy. Flags of train and eval mode are the business of others.
 
     Args:
         modules: The modules, without those inside of them.
+        rewind: Whether generators are put back, too: not in passes whose random numbers count.
 
     Attributes:
         changed: Which places had to be put back.
         drawn: Random operations that nobody has fed, and whose generators had to be put back.
     """
 
-    def __init__(self, modules: Iterable[nn.Module]) -> None:
+    def __init__(self, modules: Iterable[nn.Module], *, rewind: bool) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.changed: set[tuple[int, Any]] = set()
         self.drawn: list[str] = []
         self._modules = list(modules)
+        self._rewind = rewind
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -55,27 +58,25 @@ class Upkeep(TorchDispatchMode):
             self._look(module)
         self._owned = {_memory(tensor): tensor for tensor, _, _ in self._tensors}
         self._elsewhere = random.getstate(), numpy.random.get_state()
-        super().__enter__()
+        super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
     def __exit__(self, *exception: object) -> None:
-        super().__exit__(*exception)  # type: ignore[arg-type]
+        super().__exit__(*exception)  # type: ignore[no-untyped-call]
         self._put_back_tensors()
         for live, saved in self._dicts:
             self._put_back_dict(live, saved)
-        for live, saved in self._lists:
-            if len(live) != len(saved) or any(a is not b for a, b in zip(live, saved, strict=True)):
+        for live, entries in self._lists:
+            if len(live) != len(entries) or any(map(is_not, live, entries)):
                 self.changed.add((id(live), None))
                 live.clear()
-                (live.update if isinstance(live, set) else live.extend)(saved)
+                (live.update if isinstance(live, set) else live.extend)(entries)
         for array, copy in self._arrays:
             if not numpy.array_equal(array, copy):
                 self.changed.add((id(array), None))
                 array[...] = copy
-        for put, get, state in self._generators:
-            if not _same_state(get(), state):
-                put(state)
-        self._put_back_global_generators()
+        if self._rewind:
+            self._put_back_generators()
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -163,7 +164,10 @@ class Upkeep(TorchDispatchMode):
             tensors, versions = zip(*written, strict=True)
             torch._C._autograd._unsafe_set_version_counter(tensors, versions)
 
-    def _put_back_global_generators(self) -> None:
+    def _put_back_generators(self) -> None:
+        for put, get, state in self._generators:
+            if not _same_state(get(), state):
+                put(state)
         if self._torchs is not None:
             torch.set_rng_state(self._torchs)
         own, numpys = self._elsewhere
@@ -197,7 +201,8 @@ def _memory(tensor: Tensor) -> int:
     if tensor.layout != torch.strided:
         return 0
     with torch._C._DisableTorchDispatch():
-        return tensor.untyped_storage()._cdata
+        place: int = tensor.untyped_storage()._cdata
+        return place
 
 
 def _same_state(one: Any, other: Any) -> bool:
