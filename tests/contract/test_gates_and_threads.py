@@ -295,9 +295,11 @@ def test_plain_passes_and_contexts_in_other_threads_see_no_flag(case: str) -> No
     def work(index: int) -> None:
         with torch.no_grad():
             if index == 0:
-                for _ in range(20):
-                    draws(network, x, 3)
-                done.set()
+                try:
+                    for _ in range(20):
+                        draws(network, x, 3)
+                finally:
+                    done.set()
             while not done.is_set():
                 assert torch.equal(network(x), plain)
                 with noise[1]:

@@ -12,10 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
-from dubio.noise.foreign import may_be_noisy
 from dubio.noise.modes import all_modules
-from dubio.noise.sites import calls_at_work
-from dubio.noise.stochastic import Noisy
+from dubio.noise.sites import NOISE_MODULES, calls_at_work
 
 
 class Lookout:
@@ -42,8 +40,7 @@ class Lookout:
         if self.elsewhere is not None or threading.get_ident() == self._thread:
             return
         working: list[nn.Module] = [call.f_locals["self"] for call in calls_at_work()]
-        parts = all_modules(working[-1:])
-        if not parts or may_be_noisy(parts) or any(isinstance(part, Noisy) for part in parts):
+        if not working or not all(map(_is_quiet, all_modules(working[-1:]))):
             what = type(working[-1]).__name__ if working else "a function"
             self.elsewhere = f"{what} in {threading.current_thread().name}"
 
@@ -73,6 +70,11 @@ class _Marked(Tensor):
         with torch._C._DisableTorchDispatch():
             out = func(*args, **(kwargs or {}))
         return tree_map(lookout.mark, out)
+
+
+def _is_quiet(module: nn.Module) -> bool:
+    """Whether a module is one of torch's without noise; of others nothing is known."""
+    return type(module).__module__.startswith("torch.nn.") and not isinstance(module, NOISE_MODULES)
 
 
 _LOOKS = frozenset({Tensor.tolist, Tensor.numpy, Tensor.__array__})
