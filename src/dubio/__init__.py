@@ -28,6 +28,7 @@ from dubio.layers.drop_connect import DropConnect
 from dubio.layers.freezing import freeze
 from dubio.layers.masked import Masked
 from dubio.layers.pruning import prune, sparse_weights
+from dubio.noise.gates import GateError
 from dubio.noise.noise import Noise
 from dubio.noise.register import SiteNoise, register
 from dubio.noise.sites import Site, Sites
@@ -65,6 +66,7 @@ __all__ = [
     "Bayesian",
     "CheckpointError",
     "DropConnect",
+    "GateError",
     "History",
     "Masked",
     "NoSitesError",

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from dubio.likelihoods import Likelihood
 from dubio.noise import inputs
-from dubio.noise.gates import gates
+from dubio.noise.gates import find_gates
 from dubio.noise.inputs import Network, Select
 from dubio.noise.modes import sampling_mode
 from dubio.noise.noise import Noise
@@ -227,13 +227,17 @@ def _gradient(
 ) -> Tensor:
     """∇ −log 1/S Σ_s p(y | x, ω_s), row by row, one draw at a time."""
     roots = inputs.networks(model)
+    gates = find_gates(model, roots, x, select)
+    gates.check()
     total = torch.zeros_like(x)
     norm: Tensor | None = None  # log Σ_s p(y | x, ω_s) so far
     for k in range(len(noise)):
         moved = x.detach().clone().requires_grad_()
         running = Pass(noise[k].numbers, roots=None, evaluating=True)
-        with torch.enable_grad(), sampling_mode(roots, gates(roots)):
-            outputs = run_pass(partial(_outputs, model, moved, select), running)
+        with torch.enable_grad(), sampling_mode(roots, gates.raised):
+            outputs = run_pass(
+                partial(_outputs, model, moved, select), running, around=gates.around()
+            )
             logs = likelihood.log_prob(outputs[None], y)[0]  # (B,)
             (gradient,) = torch.autograd.grad(logs.sum(), moved)
         logs = logs.detach()

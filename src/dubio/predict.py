@@ -1,18 +1,19 @@
 """`predict`: a predictive distribution from any network, and `sites`: where its noise enters."""
 
+import warnings
 from collections.abc import Iterable, Mapping
 from operator import index
 from typing import Any, SupportsIndex, cast, final
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from dubio.draws.broken import Broken
 from dubio.draws.prepared import Prepared
 from dubio.draws.source import NetworkDraws, uncompiled
 from dubio.likelihoods import Likelihood, Point
 from dubio.noise import inputs
-from dubio.noise.gates import behind_gates, watch
+from dubio.noise.gates import complaint, find_gates, watch
 from dubio.noise.inputs import Inputs, Network, Select
 from dubio.noise.noise import Noise, check_batch_axis
 from dubio.noise.protocols import RandomNumbers
@@ -241,19 +242,15 @@ class Predictor:
 def sites(model: Network, x: Inputs | Iterable[Any]) -> Sites:
     """Every place where noise enters a network on this batch; prints as a table.
 
-    One pass is made, over the first batch if there are several; nothing in the network is changed.
+    The network is looked at on the first batch if there are several; nothing in it is changed. What
+    `predict` cannot reach is not listed, and there is a warning.
     """
     model = uncompiled(model)
     batch = next(inputs.batches(x))
     inputs.check(model, batch)
     inputs.count_rows(batch)  # complains if there are none
     roots = inputs.networks(model)
-
-    def network() -> object:
-        return inputs.call(model, batch)
-
-    def attempt(raised: set[nn.Module]) -> tuple[Sites, Sites]:
-        seen = watch(network, roots, raised).sites
-        return seen, seen
-
-    return behind_gates(attempt, network, roots)[0]
+    gates = find_gates(model, roots, batch, whole=True)
+    if gates.closed:
+        warnings.warn(complaint(gates.closed), stacklevel=2)
+    return watch(lambda: inputs.call(model, batch), roots, gates, trace=False).sites

@@ -249,7 +249,7 @@ class Jitter(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if not self.training:
             return x
-        return x * torch.rand(len(x), 1) + torch.randn_like(x)
+        return x * (0.5 + torch.rand(len(x), 1)) + torch.randn_like(x)
 
 
 class Deep(nn.Module):
@@ -271,7 +271,7 @@ def drop_path(module: DropPath, noise: dubio.SiteNoise, x: Tensor) -> Tensor:
 
 
 def jitter(module: Jitter, noise: dubio.SiteNoise, x: Tensor) -> Tensor:
-    return x * noise.uniform(len(x), 1) + noise.normal(*x.shape)
+    return x * (0.5 + noise.uniform(len(x), 1)) + noise.normal(*x.shape)
 
 
 @pytest.fixture

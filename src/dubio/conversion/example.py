@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from dubio.conversion.feeds import Feeds
 from dubio.conversion.flow import Flow
 from dubio.noise import inputs
-from dubio.noise.gates import behind_gates
+from dubio.noise.gates import Gates, find_gates
 from dubio.noise.inputs import Inputs
 from dubio.noise.numbers import Numbers
 from dubio.noise.run import Pass, run_pass
@@ -35,11 +35,8 @@ def by_example(
         error.add_note("Here x is the example= to run the network on.")
         raise
 
-    def attempt(raised: set[nn.Module]) -> tuple[tuple[Flow, Sites], Sites]:
-        flow, sites = _run(model, example, layers, dropouts, raised)
-        return (flow, sites), sites
-
-    (flow, sites), _ = behind_gates(attempt, lambda: inputs.call(model, example), [model])
+    gates = find_gates(model, [model], example, whole=True)
+    flow, sites = _run(model, example, layers, dropouts, gates)
     known = {
         part
         for module in model.modules()
@@ -59,14 +56,17 @@ def _run(
     example: Inputs,
     layers: Mapping[nn.Module, str],
     dropouts: Mapping[_DropoutNd, str],
-    raised: set[nn.Module],
+    gates: Gates,
 ) -> tuple[Flow, Sites]:
     flow = Flow(model, layers, dropouts)
     numbers = Numbers(0, range(1), shared=False)
     running = Pass(numbers, roots=[model], executor=flow, evaluating=True)
     unhidden = _Unhidden()  # type: ignore[no-untyped-call]
     output = run_pass(
-        lambda: inputs.call(model, example), running, gates=([model], raised), around=[unhidden]
+        lambda: inputs.call(model, example),
+        running,
+        gates=([model], gates.raised),
+        around=[*gates.around(), unhidden],
     )
     flow.end(inputs.tensors(output))
     return flow, running.sites

@@ -20,7 +20,7 @@ from dubio.draws.tape import Tape
 from dubio.draws.traced import Recorder, Traced, UnshareableError
 from dubio.draws.trunk import Trunk
 from dubio.noise.finding import FewRows, find_rows, follow_rows
-from dubio.noise.gates import find_gates, gates, watch
+from dubio.noise.gates import Gates, watch
 from dubio.noise.inputs import Inputs, count_rows, with_rows
 from dubio.noise.placing import KnownRows, OtherSiteError, RowPlaces
 from dubio.noise.plainly import Plainly
@@ -64,6 +64,7 @@ class Engine:
         numbers: The noise of all draws.
         chosen: Which sites are noisy.
         batch_axis: Where the batch is at some sites, if rows are to share noise.
+        gates: Which flags must be up.
         inputs: The tensors that the network is called with, if the tape is to begin there.
         owned: The tensors of the network, then.
 
@@ -79,6 +80,7 @@ class Engine:
         numbers: RandomNumbers,
         chosen: Callable[[Site], bool],
         batch_axis: BatchAxes,
+        gates: Gates,
         inputs: Sequence[Tensor] | None = None,
         owned: Sequence[Tensor] = (),
     ) -> None:
@@ -86,9 +88,11 @@ class Engine:
         self._roots = roots
         self._numbers = numbers
         self._chosen = chosen
-        self._gates = gates(roots)
+        gates.check(chosen)
+        self._gates = gates
         self._feeds_torch = False  # whether the network draws from torch's generator unseen
         self._doubtful: Sites | None = None  # the sites, if the output may not depend on them
+        self._before = torch.get_rng_state()
         self._batch = batch
         self._batch_axis = batch_axis
         self._shape_of_row = torch.Size()  # in the output, as few rows have it
@@ -101,9 +105,9 @@ class Engine:
             self._check_one_function()
 
     @property
-    def from_inputs(self) -> bool:
-        """Whether the tape begins at the inputs."""
-        return self._inputs is not None
+    def for_other_inputs(self) -> bool:
+        """Whether the tape begins at the inputs, and can be played at any time."""
+        return self._inputs is not None and not self._gates.exclusive
 
     def chunks(self, chunk: int | None = None) -> Iterator[Tensor]:
         """All draws in order, ``chunk`` (or as many as fit the budget) at a time: (s, B, …)."""
@@ -126,13 +130,13 @@ class Engine:
             raise no_sites(self._roots, self._doubtful, self._chosen)
 
     def _play(self, tape: Tape, start: int, stop: int) -> Tensor:
-        with quietly(self._first.device):
+        with self._gates.lock, quietly(self._first.device):
             return tape.play(self._fixed, self._numbers.part(start, stop))
 
     def _repeats(self, recorder: Recorder, first: Tensor) -> bool:
         """Whether playing the tape gives what the network gave, asked once for every structure."""
         tape, trunk = recorder.tape, recorder.trunk
-        with quietly(first.device):
+        with self._gates.lock, quietly(first.device):
             if trunk is not None and tape.doubt is not None:
                 self._fixed = tape.resume(trunk.values)
             else:
@@ -165,6 +169,7 @@ class Engine:
             slot = output.slot if isinstance(output, Traced) else None
             output = output.value if isinstance(output, Traced) else output
         except UnshareableError:
+            torch.set_rng_state(self._before)
             raise
         except Exception as error:  # whatever it is, a pass without recording tells better
             if isinstance(error, OtherSiteError) and isinstance(self._rows, FewRows):
@@ -183,9 +188,6 @@ class Engine:
             return None, output, sites
         finally:
             recorder.close()
-        if self._find_gates(sites):
-            self._rows = self._find_rows()
-            return self._record()
         if slot is not None:
             tape.finish(slot, shared=shared)
         elif tape.obstacle is None:
@@ -204,12 +206,6 @@ class Engine:
         logger.info("the part before the noise is not recorded, since %s", reason)
         self._inputs = None
         return self._record()
-
-    def _find_gates(self, sites: Sites) -> bool:
-        """Whether raising the flag of some more modules shows dropouts that were not reached."""
-        found = find_gates(lambda: self._run(None), self._roots, self._gates, sites)
-        self._gates |= found
-        return bool(found)
 
     def _pass(self, numbers: RandomNumbers, recorder: Recorder | None) -> tuple[Tensor, Sites]:
         """The output under the noise of one draw, and the sites on the way."""
@@ -237,8 +233,10 @@ class Engine:
             executor=recorder or Plainly(),
             evaluating=True,
         )
-        around = [_fed(numbers)] if self._feeds_torch else []
-        gates = (self._roots, self._gates)
+        around = self._gates.around()
+        if self._feeds_torch:
+            around.append(_fed(numbers))
+        gates = (self._roots, self._gates.raised)
         output = run_pass(lambda: self._run(order), running, gates=gates, around=around)
         return output, running.sites
 

@@ -20,6 +20,7 @@ from dubio.draws.given import GivenNumbers, NotedNumbers, Place, check_given, na
 from dubio.draws.structure import Structure
 from dubio.draws.tape import Tape
 from dubio.noise import inputs
+from dubio.noise.gates import find_gates
 from dubio.noise.inputs import Inputs, Network, Select
 from dubio.noise.protocols import RandomNumbers
 from dubio.noise.run import BatchAxes
@@ -182,7 +183,7 @@ class Prepared:
                 self._structure = None
                 return engine
             self._unstable = 0
-            usable = tape is not None and tape.doubt is None and engine.from_inputs
+            usable = tape is not None and tape.doubt is None and engine.for_other_inputs
             recording = Recording(tape, engine.sites) if tape is not None and usable else None
             self._recordings[form.key] = recording
             while len(self._recordings) > MOST_TAPES:
@@ -197,13 +198,15 @@ class Prepared:
         owned: list[Tensor] | None = None,
     ) -> Engine:
         inputs.check(self._model, batch)
+        roots = inputs.networks(self._model)
         return Engine(
             lambda order: inputs.choose(inputs.call(self._model, batch, order), self._select),
-            inputs.networks(self._model),
+            roots,
             batch,
             numbers,
             self._chosen,
             self._batch_axis,
+            find_gates(self._model, roots, batch, self._select),
             tensors,
             owned or (),
         )

@@ -12,6 +12,7 @@ from torch import Tensor
 from dubio.draws.broken import Broken
 from dubio.draws.engine import Engine
 from dubio.noise import inputs
+from dubio.noise.gates import find_gates
 from dubio.noise.inputs import Inputs, Network, Select
 from dubio.noise.protocols import RandomNumbers
 from dubio.noise.run import BatchAxes
@@ -115,13 +116,15 @@ class NetworkDraws:
 
     def _engine(self, batch: Inputs, index: int) -> Engine:
         inputs.check(self._model, batch)
+        roots = inputs.networks(self._model)
         return Engine(
             lambda order: inputs.choose(inputs.call(self._model, batch, order), self._select),
-            inputs.networks(self._model),
+            roots,
             batch,
             self._numbers.for_batch(index),
             self._chosen,
             self._batch_axis,
+            find_gates(self._model, roots, batch, self._select),
         )
 
     def _total(self) -> int | None:

@@ -1,151 +1,226 @@
-"""Gates: modules that hide their dropout in eval mode, and so must run with their flag up.
+"""Gates: modules that hide noise in eval mode, and so must see their flag up.
 
-Most are found by a look at their code. Others are suspected because a dropout of theirs was not
-reached, and are tried.
+A raised flag may change what else a module does: logits in place of probabilities, further heads,
+statistics. So a gate is opened only if the network, without noise, gives the same as in eval mode.
+That is tried out: once in eval mode, once with all flags up that anybody reads, and if the outputs
+differ, with as many of them as can be up together. What the network writes meanwhile is put back.
+Noise that stays behind a gate is an error, unless it was not asked for.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from types import CodeType
-from typing import TypeVar
-from weakref import WeakSet
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any, final
+from weakref import WeakKeyDictionary
 
 from torch import nn
 
+from dubio.noise.inputs import Inputs, Network, Select
+from dubio.noise.likeness import likeness
 from dubio.noise.modes import all_modules
 from dubio.noise.numbers import Numbers
+from dubio.noise.opening import Closed, Trials
 from dubio.noise.placing import RowPlaces
-from dubio.noise.register import is_registered
+from dubio.noise.readers import may_start_threads, reads_flags
 from dubio.noise.run import Pass, run_pass
-from dubio.noise.sites import Site, Sites
+from dubio.noise.sites import Site
+from dubio.noise.upkeep import Upkeep
 
-_Result = TypeVar("_Result")
-_found_gates: WeakSet[nn.Module] = WeakSet()
-_gated_methods: dict[type[nn.Module], list[set[str]]] = {}
-
-_FUNCTIONS = frozenset(
-    {"scaled_dot_product_attention", "dropout", "dropout1d", "dropout2d", "dropout3d"}
-    | {"alpha_dropout", "feature_alpha_dropout", "feature_dropout"}
-    | {"rand", "rand_like", "randn", "randn_like", "bernoulli", "bernoulli_", "uniform_", "normal_"}
-)
+_MOST = 16  # results that are remembered of one network
 
 
-def behind_gates(
-    attempt: Callable[[set[nn.Module]], tuple[_Result, Sites]],
-    network: Callable[[], object],
+class GateError(RuntimeError):
+    """Noise cannot be reached without changing what else the network does."""
+
+
+@final
+@dataclass(frozen=True)
+class Gates:
+    """Which flags must be up for a network to show its noise.
+
+    Attributes:
+        raised: The modules that must see their flag up.
+        closed: The noise that stays hidden.
+        written: The modules that are not to change, if a pass writes over what they hold.
+        lock: What to hold while the network's tensors are used, if passes write over them.
+    """
+
+    raised: frozenset[nn.Module] = frozenset()
+    closed: tuple[Closed, ...] = ()
+    written: tuple[nn.Module, ...] = ()
+    lock: AbstractContextManager[Any] = field(default_factory=nullcontext)
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether passes of several threads must not run at once."""
+        return not isinstance(self.lock, nullcontext)
+
+    def around(self) -> list[AbstractContextManager[Any]]:
+        """Contexts for a pass."""
+        locked = [self.lock] if self.exclusive else []
+        return [*locked, Upkeep(self.written, rewind=False)] if self.written else locked
+
+    def check(self, chosen: Callable[[Site], bool] = lambda site: True) -> None:
+        """Complain if sites that were chosen stay hidden."""
+        hidden = [closed for closed in self.closed if chosen(closed.site)]
+        if hidden:
+            raise GateError(complaint(hidden))
+
+
+def complaint(closed: Sequence[Closed]) -> str:
+    """What is wrong with gates that cannot be opened, and what to do."""
+    names = ", ".join(f"{site.name} ({site.kind})" for site, _ in closed)
+    why = "; ".join(dict.fromkeys(why for _, why in closed))
+    return (
+        f"expected noise that can be switched on by itself, got some behind a flag of train mode "
+        f"that changes more than the noise: {names}. {why}.\n"
+        f"What to do: call the dropout without asking for the flag (nn.Dropout, or F.dropout with "
+        f"self.training as an argument), move it to a module of its own, or dubio.register the "
+        f"module that hides it; or leave it out with where=."
+    )
+
+
+@final
+@dataclass(frozen=True)
+class _Known:
+    """Gates without a hold on the network: modules by their numbers among all."""
+
+    raised: tuple[int, ...] = ()
+    closed: tuple[tuple[Closed, int | None], ...] = ()
+    written: bool = False
+    locked: bool = False
+
+    def of(
+        self, modules: list[nn.Module], quiet: list[nn.Module], lock: AbstractContextManager[Any]
+    ) -> Gates:
+        """The same for the modules themselves; the quiet ones are not meant to change."""
+        return Gates(
+            frozenset(modules[i] for i in self.raised),
+            tuple(
+                Closed(replace(site, module=None if i is None else modules[i]), why)
+                for (site, why), i in self.closed
+            ),
+            tuple(quiet) if self.written else (),
+            lock if self.locked else nullcontext(),
+        )
+
+
+class _Memory:
+    """What is known of one network.
+
+    Attributes:
+        lock: What to hold while the network is tried out.
+        volatile: Attributes that change in every pass, and so tell nothing.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.volatile: set[tuple[int, Any]] = set()
+        self._known: OrderedDict[Hashable, _Known] = OrderedDict()
+
+    def get(self, key: Hashable) -> _Known | None:
+        """What is known for a key."""
+        return self._known.get(key)
+
+    def put(self, key: Hashable, known: _Known) -> None:
+        """Remember, and forget what is oldest."""
+        self._known[key] = known
+        if len(self._known) > _MOST:
+            self._known.popitem(last=False)
+
+
+NO_GATES = Gates()
+_memories: WeakKeyDictionary[Any, _Memory] = WeakKeyDictionary()
+_to_look = threading.Lock()
+
+
+def find_gates(
+    model: Network,
     roots: Sequence[nn.Module],
-) -> tuple[_Result, set[nn.Module]]:
-    """Run a network with all gates open: once, and again if the first time has missed some.
+    batch: Inputs,
+    select: Select = None,
+    *,
+    whole: bool = False,
+    as_it_is: bool = False,
+) -> Gates:
+    """Which flags must be up for a network to show its noise, tried out once per structure.
 
     Args:
-        attempt: Runs it with some modules' flags up, and tells which sites it has reached.
-        network: Calls it, whatever the result.
-        roots: The networks.
-
-    Returns:
-        The result of the last attempt, and the modules whose flags were up.
+        model: The network, or a function that calls networks.
+        roots: The network, or the networks that it calls.
+        batch: What it is called with.
+        select: Which part of the output must stay the same.
+        whole: Whether all of the output must, whatever it is.
+        as_it_is: Whether other flags stay as they are, or are those of eval mode.
     """
-    raised = gates(roots)
-    result, sites = attempt(raised)
-    found = find_gates(network, roots, raised, sites)
-    return (attempt(raised | found)[0] if found else result), raised | found
+    modules = all_modules(roots)
+    suspects = reads_flags(model, roots, modules)
+    if as_it_is:
+        suspects = [module for module in suspects if not module.training]
+    if not suspects and (as_it_is or not may_start_threads(model, modules)):
+        return NO_GATES
+    memory = _memory_of(roots[0] if roots else getattr(model, "__code__", None))
+
+    def key() -> Hashable:
+        return whole, as_it_is, likeness(model, select, modules, batch, as_it_is, memory.volatile)
+
+    with memory.lock:  # or others would see the network while it is tried out
+        known = memory.get(key())
+        if known is None:
+            trials = Trials(model, roots, batch, select, whole=whole, as_it_is=as_it_is)
+            known = _known(trials, suspects, modules)
+            if trials.plain.error is None:
+                memory.volatile |= trials.plain.changed
+                memory.put(key(), known)
+    quiet = [module for module in modules if not module.training] if as_it_is else modules
+    return known.of(modules, quiet, memory.lock)
 
 
 def watch(
     network: Callable[[], object],
     roots: Sequence[nn.Module],
-    raised: set[nn.Module],
+    gates: Gates,
     batch: RowPlaces | None = None,
+    *,
+    trace: bool = True,
 ) -> Pass:
-    """Run a network without noise, and see which sites it reaches, and where rows are there."""
+    """Run a network without noise, and see which sites it reaches, and where rows are there.
+
+    Args:
+        network: Calls it.
+        roots: The networks.
+        gates: Which flags must be up.
+        batch: What finds rows.
+        trace: Whether it may leave one: what a network does in eval mode, too.
+    """
     numbers = Numbers(0, range(1), shared=False)
     running = Pass(numbers, roots=roots, batch=batch, evaluating=True, watching=True)
-    run_pass(network, running, gates=(roots, raised))
+    around = gates.around() if trace else [gates.lock, Upkeep(all_modules(roots), rewind=True)]
+    run_pass(network, running, gates=(roots, gates.raised), around=around)
     return running
 
 
-def find_gates(
-    network: Callable[[], object], roots: Sequence[nn.Module], raised: set[nn.Module], sites: Sites
-) -> set[nn.Module]:
-    """Modules whose flag must be up for their dropout modules to be reached.
-
-    Suspects are those that own a dropout that was not reached; they are tried.
-    """
-    suspects = _missed_gates(roots, sites) - raised
-    if not suspects:
-        return set()
-    try:
-        seen = watch(network, roots, raised | suspects).sites
-    except Exception:
-        return set()
-    found = suspects - _missed_gates(roots, seen)
-    _found_gates.update(found)
-    return found
+def _memory_of(owner: Any) -> _Memory:
+    if owner is None:
+        return _Memory()
+    with _to_look:
+        return _memories.setdefault(owner, _Memory())
 
 
-def gates(roots: Iterable[nn.Module]) -> set[nn.Module]:
-    """Modules one of whose methods reads ``self.training`` next to noise of its own.
-
-    Dropout submodules need no such help, nor do the modules of torch itself.
-    """
-    return {
-        module
-        for module in all_modules(roots)
-        if (methods := _methods_with_gates(type(module)))
-        and not is_registered(module)
-        and (
-            module in _found_gates
-            or any(any(_is_dropout(module, name, names) for name in names) for names in methods)
-        )
-    }
-
-
-def _missed_gates(roots: Iterable[nn.Module], sites: Iterable[Site]) -> set[nn.Module]:
-    """Modules that read ``self.training`` and own a dropout module that was not reached."""
-    reached = {site.module for site in sites}
-    return {
-        module
-        for module in all_modules(roots)
-        if _methods_with_gates(type(module))
-        and any(
-            isinstance(part, nn.modules.dropout._DropoutNd) and part.p > 0 and part not in reached
-            for part in module.children()
-        )
-    }
-
-
-def _methods_with_gates(kind: type[nn.Module]) -> list[set[str]]:
-    """The names used in each method of a class that reads ``training``."""
-    if kind not in _gated_methods:
-        _gated_methods[kind] = _find_methods_with_gates(kind)
-    return _gated_methods[kind]
-
-
-def _find_methods_with_gates(kind: type[nn.Module]) -> list[set[str]]:
-    if kind.__module__.startswith("torch.nn."):
-        return []
-    methods = [
-        _names(getattr(method, "__code__", None))
-        for ancestor in kind.__mro__
-        if ancestor is not nn.Module and issubclass(ancestor, nn.Module)
-        for method in vars(ancestor).values()
-    ]
-    return [names for names in methods if "training" in names]
-
-
-def _is_dropout(module: nn.Module, name: str, names: set[str]) -> bool:
-    """Whether a name stands for a dropout function or for the rate of one."""
-    part = getattr(module, name, None) if "drop" in name else None
-    if isinstance(part, nn.modules.dropout._DropoutNd):
-        return "p" in names  # self.dropout.p is passed on; self.dropout(x) would be no secret
-    return (name in _FUNCTIONS and part is None) or isinstance(part, float)
-
-
-def _names(code: CodeType | None) -> set[str]:
-    """All global and attribute names in a piece of code, nested functions included."""
-    if code is None:
-        return set()
-    names = set(code.co_names)
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            names |= _names(constant)
-    return names
+def _known(trials: Trials, suspects: Sequence[nn.Module], modules: list[nn.Module]) -> _Known:
+    opened, closed = trials.open(suspects)
+    numbers = {module: i for i, module in enumerate(modules)}
+    return _Known(
+        tuple(numbers[module] for module in opened.raised),
+        tuple(
+            (
+                Closed(replace(site, module=None), why),
+                None if site.module is None else numbers.get(site.module),
+            )
+            for site, why in closed
+        ),
+        bool(opened.changed - trials.plain.changed),
+        trials.writes,
+    )

@@ -2,9 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from functools import partial
-from inspect import getclosurevars
-from types import FunctionType, MethodType, ModuleType
 from typing import Any, TypeAlias
 
 import numpy
@@ -14,6 +11,7 @@ from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_is_leaf, tree_leaves, tree_map
 
 from dubio.noise.numbers import Numbers
+from dubio.noise.references import find_networks
 from dubio.noise.run import Pass, run_pass
 
 Network: TypeAlias = Callable[..., Any]
@@ -211,31 +209,7 @@ def batches(x: Inputs | Iterable[Any]) -> Iterator[Inputs]:
 
 def networks(model: Network) -> list[nn.Module]:
     """The network, or the networks that a function or another callable refers to."""
-    return list(dict.fromkeys(_find_networks(model, depth=4)))
-
-
-def _find_networks(thing: Any, depth: int) -> Iterator[nn.Module]:
-    if isinstance(thing, nn.Module):
-        yield thing
-        return
-    parts: Iterable[Any] = ()
-    if depth == 0 or isinstance(thing, type | ModuleType):
-        parts = ()
-    elif isinstance(thing, partial):
-        parts = (thing.func, *thing.args, *thing.keywords.values())
-    elif isinstance(thing, MethodType):
-        parts = (thing.__self__,)
-    elif isinstance(thing, FunctionType):
-        variables = getclosurevars(thing)
-        parts = (*variables.nonlocals.values(), *variables.globals.values())
-    elif isinstance(thing, list | tuple):
-        parts = thing
-    elif isinstance(thing, dict):
-        parts = thing.values()
-    elif callable(thing) or depth < 4:
-        parts = getattr(thing, "__dict__", {}).values()
-    for part in parts:
-        yield from _find_networks(part, depth - 1)
+    return find_networks(model)
 
 
 def is_loader(x: Any) -> bool:

@@ -3,44 +3,92 @@
 Sampling must not depend on the mode a network happens to be in, and BatchNorm must neither use nor
 update the statistics of the batch. So every module runs in eval mode, except modules that would
 then hide a dropout from us, as in ``if self.training: x = F.dropout(x)`` or
-``scaled_dot_product_attention(..., dropout_p=self.dropout if self.training else 0)``; they run with
+``scaled_dot_product_attention(..., dropout_p=self.dropout if self.training else 0)``; they see
 their own flag up, and only their own.
+
+A raised flag is a matter of the thread that runs the network. Others, who may call the same network
+meanwhile, see it as it is.
 """
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from inspect import getattr_static
+from typing import Any
 
+import torch
 from torch import nn
 
 _lock = threading.Lock()
 _borrowed: dict[nn.Module, tuple[int, bool]] = {}  # module -> (users, its own flag)
+_raised: ContextVar[frozenset[nn.Module]] = ContextVar("raised", default=frozenset())
 
 
 @contextmanager
-def sampling_mode(roots: Iterable[nn.Module], raised: set[nn.Module]) -> Iterator[None]:
-    """Set the flags of all modules for sampling, and give them back however the block ends.
+def sampling_mode(roots: Iterable[nn.Module], raised: Collection[nn.Module]) -> Iterator[None]:
+    """Eval mode for all modules but those that are raised; all as before however the block ends.
 
     Several threads may do so with the same modules: the flags return when the last one leaves.
     """
     modules = all_modules(roots)
-    with _lock:
+    with raising(()), _lock:
         for module in modules:
             users, own = _borrowed.get(module, (0, module.training))
             _borrowed[module] = (users + 1, own)
         for module in modules:  # not before all are noted: some pass their flag on to others
-            if module.training != (module in raised):
-                _set_flag(module, module in raised)
+            if module.training:
+                _set_flag(module, False)
     try:
-        yield
+        with raising(raised):
+            yield
     finally:
-        with _lock:
+        with raising(()), _lock:
             for module in modules:
                 users, own = _borrowed.pop(module)
                 if users > 1:
                     _borrowed[module] = (users - 1, own)
                 elif module.training != own:
                     _set_flag(module, own)
+
+
+@contextmanager
+def raising(modules: Collection[nn.Module]) -> Iterator[None]:
+    """Show the flags of these modules up, and those of all others as they are, to this thread."""
+    for kind in {type(module) for module in modules}:
+        if not isinstance(getattr_static(kind, "training", None), _Flag):
+            kind.training = _Flag(kind)  # type: ignore[assignment]
+    token = _raised.set(frozenset(modules))
+    try:
+        yield
+    finally:
+        _raised.reset(token)
+
+
+class _Flag:
+    """``training`` of a class of modules: up for those that are raised, else what it was.
+
+    It stays with the class for good, where it makes no difference: to come and go would take the
+    interpreter's memory of the class with it each time.
+    """
+
+    def __init__(self, kind: type[nn.Module]) -> None:
+        self._own: Any = getattr_static(kind, "training", None)  # a property, perhaps
+
+    def __get__(self, module: nn.Module | None, kind: type | None = None) -> Any:
+        if module is None:
+            return self
+        if not torch.compiler.is_compiling() and module in _raised.get():
+            return True
+        if hasattr(type(self._own), "__get__"):
+            return self._own.__get__(module, kind)
+        return module.__dict__["training"]
+
+    def __set__(self, module: nn.Module, value: bool) -> None:
+        if hasattr(type(self._own), "__set__"):
+            self._own.__set__(module, value)
+        else:
+            module.__dict__["training"] = value
 
 
 def _set_flag(module: nn.Module, training: bool) -> None:

@@ -1,6 +1,6 @@
 """One pass of a network under the noise of one draw: what it meets, and what is drawn there."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any, Self, TypeAlias, TypeVar
@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map
 
 from dubio.noise.eager import without_compilation
+from dubio.noise.expectation import Expectation
 from dubio.noise.finding import follow_rows
 from dubio.noise.following import tensors_in
 from dubio.noise.interceptor import Interceptor
@@ -80,7 +81,8 @@ class Pass:
         batch_axis: Where the batch is at some sites, by patterns for their names.
         executor: How functions are carried out.
         evaluating: Whether batch normalisation must use its statistics and leave them alone.
-        watching: Whether the pass is only to be looked at, and no site noisy.
+        watching: Whether the pass is only to be looked at, and no site noisy: random numbers that
+            the network draws itself are replaced by their means.
         learning: Whether divergences at the noise of this pass will be asked for after it.
         gate: How learnable masks make zeros and ones of their noise; None for their own way.
         again: A pass whose own noise this one has, too.
@@ -132,7 +134,7 @@ class Pass:
         self._batch = batch
         self._tracker = batch if isinstance(batch, RowTracker) else None
         self._batch_axis = batch_axis or {}
-        self._executor = executor
+        self._executor = Expectation() if watching else executor
         self._own_sites: dict[nn.Module, int] = {}
         self._own_calls: dict[nn.Module, int] = {}
         # whether nobody will ask for sites, and so none need be noted
@@ -381,10 +383,17 @@ class Pass:
         """Out of sight of who follows rows."""
         return nullcontext() if self._tracker is None else torch._C._DisableTorchDispatch()
 
-    def own_randomness(self, function: Callable[..., Any]) -> torch.Generator:
-        """What random numbers that the network draws by itself are to come from."""
+    def own_randomness(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Random numbers that the network draws by itself, by a function of torch."""
         self._executor.own_randomness(f"torch's {getattr(function, '__name__', 'random')}")
-        return torch.Generator().manual_seed(self._numbers.seeds(-2, len(self.sites))[0])
+        if kwargs.get("generator") is None:
+            seed = self._numbers.seeds(-2, len(self.sites))[0]
+            kwargs = {**kwargs, "generator": torch.Generator().manual_seed(seed)}
+        if isinstance(self._executor, Expectation):
+            return self._executor.draw(function, args, kwargs)
+        return self.call(function, args, kwargs)
 
 
 def _norms(module: nn.Module) -> list[nn.Module]:
@@ -408,7 +417,7 @@ def run_pass(
     network: Callable[[], _Result],
     running: Pass,
     *,
-    gates: tuple[Sequence[nn.Module], set[nn.Module]] | None = None,
+    gates: tuple[Sequence[nn.Module], Collection[nn.Module]] | None = None,
     around: Sequence[AbstractContextManager[Any]] = (),
 ) -> _Result:
     """Run a network once, under the noise of a pass: all that dubio does comes down to this.
@@ -416,7 +425,7 @@ def run_pass(
     Args:
         network: Calls the network.
         running: The pass.
-        gates: The networks that are sampled, and the modules among theirs that keep their flag up:
+        gates: The networks that are sampled, and the modules among theirs that see their flag up:
             all others run in eval mode, and without gradients. If None, as they are.
         around: Further contexts.
     """

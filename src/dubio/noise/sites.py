@@ -13,7 +13,7 @@ from torch import nn
 from dubio.report.tables import table
 
 _CALL = nn.Module._call_impl.__code__
-_NOISE_MODULES = (nn.modules.dropout._DropoutNd, nn.RNNBase, nn.MultiheadAttention)
+NOISE_MODULES = (nn.modules.dropout._DropoutNd, nn.RNNBase, nn.MultiheadAttention)
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class Namer:
         if owner is not None and owner not in stack[:1]:
             stack = [owner, *stack]
         module = stack[0] if stack else None
-        is_noise = isinstance(module, _NOISE_MODULES) or type(module).__name__ == kind
+        is_noise = isinstance(module, NOISE_MODULES) or type(module).__name__ == kind
         parts = [] if is_noise else [kind]
         for candidate in stack:
             if id(candidate) in self._paths:

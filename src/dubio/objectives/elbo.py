@@ -13,6 +13,7 @@ from dubio.likelihoods import Likelihood
 from dubio.masks.learnable import LearnableBernoulli
 from dubio.noise import inputs
 from dubio.noise.foreign import may_be_noisy
+from dubio.noise.gates import NO_GATES, find_gates
 from dubio.noise.inputs import Inputs, Select
 from dubio.noise.modes import all_modules
 from dubio.noise.noise import Noise, noise_is_given
@@ -187,11 +188,13 @@ class ELBO(nn.Module):
         """
         suspects = may_be_noisy(modules)
         own_losses = has_own_losses(self.likelihood)
+        evaluating = not all(module.training for module in suspects)
+        gates = NO_GATES
+        if evaluating:
+            gates = find_gates(self.model, [self.model], x, self.select, as_it_is=True)
+            gates.check()
         intercept = bool(suspects) and (
-            self._generator is not None
-            or self._shared
-            or noise_is_given()
-            or not all(module.training for module in suspects)
+            self._generator is not None or self._shared or noise_is_given() or evaluating
         )
         return Batch(
             model=self.model,
@@ -204,6 +207,7 @@ class ELBO(nn.Module):
             intercept=intercept,
             foreign=bool(suspects),
             trunk=self._trunk,
+            gates=gates,
             apart=(
                 self._parts.apart
                 and own_losses

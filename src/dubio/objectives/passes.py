@@ -11,7 +11,9 @@ from torch.nn.modules.batchnorm import _NormBase
 from dubio.masks.learnable import Gate, Gated, LearnableBernoulli, trapezoid_gate
 from dubio.noise import inputs
 from dubio.noise.eager import without_compilation
+from dubio.noise.gates import Gates
 from dubio.noise.inputs import Inputs, Select
+from dubio.noise.modes import raising
 from dubio.noise.placing import KnownRows
 from dubio.noise.plainly import Plainly
 from dubio.noise.protocols import RandomNumbers
@@ -42,6 +44,7 @@ class Batch:
         intercept: Whether noise that is not dubio's comes from the numbers of the pass.
         foreign: Whether there may be such noise.
         trunk: Whether there is something to compute before the first learnable mask.
+        gates: Which flags must be up for noise that is not dubio's.
         apart: Whether rows are known not to meet, and to stay in their order.
         own_losses: Whether the loss of a row is known to depend on its outputs alone.
         together: Modules with noise of their own that may draw it together, by class.
@@ -57,6 +60,7 @@ class Batch:
     intercept: bool
     foreign: bool
     trunk: bool
+    gates: Gates
     apart: bool
     own_losses: bool
     together: Mapping[type[Stochastic], Sequence[Stochastic]]
@@ -236,10 +240,15 @@ class Passes:
             again=self._first,
             twice=self._twice,
         )
-        around = [without_compilation()] if batch.foreign and not batch.intercept else ()
+        around = batch.gates.around()
+        if batch.gates.raised:
+            around.append(raising(batch.gates.raised))
+        if batch.foreign and not batch.intercept:
+            around.append(without_compilation())
         if self._learning and self._first is None:
             for kind, modules in batch.together.items():
                 kind.draw_together(modules, running)
+
         def network() -> Tensor:
             return inputs.choose(inputs.apply(batch.model, given), batch.select)
 

@@ -42,10 +42,7 @@ def _seeded(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:
-    generator = running.own_randomness(function)
-    if kwargs.get("generator") is None:
-        kwargs = {**kwargs, "generator": generator}
-    out = running.call(function, args, kwargs)
+    out = running.own_randomness(function, args, kwargs)
     if running.reach(function.__name__, out, None) is None and not running.watching:
         raise ValueError(
             f"where: the network calls torch's {function.__name__} itself, which cannot be left "

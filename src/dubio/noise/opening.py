@@ -1,0 +1,272 @@
+"""Which gates of a network can be opened, tried out on a batch."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, final
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map
+
+from dubio.noise import inputs
+from dubio.noise.inputs import Inputs, Network, Select
+from dubio.noise.modes import all_modules, raising
+from dubio.noise.numbers import Numbers
+from dubio.noise.run import Pass, no_gradients, run_pass
+from dubio.noise.sites import Site, Sites
+from dubio.noise.threads import Lookout, unmarked
+from dubio.noise.upkeep import Upkeep
+
+_NUMBERS = Numbers(0, range(1), shared=False)
+_ELSEWHERE = frozenset({"random", "numpy.random"})
+_Place = tuple[str, str]  # the path of a module and function, and the kind of noise
+
+
+class Closed(NamedTuple):
+    """Noise behind a gate that cannot be opened."""
+
+    site: Site
+    why: str
+
+
+@dataclass
+class Trial:
+    """A pass with some flags up.
+
+    Attributes:
+        raised: Whose flags were up.
+        output: What the network gave.
+        sites: The sites that it reached.
+        drawn: Random operations out of sight.
+        changed: What it wrote over, all of which was put back.
+        error: Why there is no output.
+    """
+
+    raised: frozenset[nn.Module]
+    output: Any = None
+    sites: Sites = field(default_factory=Sites)
+    drawn: set[str] = field(default_factory=set)
+    changed: set[tuple[int, Any]] = field(default_factory=set)
+    error: str | None = None
+
+    @property
+    def noise(self) -> Counter[_Place]:
+        """Its noise, by place."""
+        return Counter([*map(_place, self.sites), *(("", name) for name in self.drawn)])
+
+
+@final
+class Trials:
+    """A network on a batch, tried out with flags up and without noise.
+
+    Args:
+        model: The network, or a function that calls networks.
+        roots: The network, or the networks that it calls.
+        batch: What it is called with.
+        select: Which part of the output must stay the same.
+        whole: Whether all of the output must, whatever it is.
+        as_it_is: Whether other flags stay as they are, or are those of eval mode.
+
+    Attributes:
+        writes: Whether the network wrote over something with flags up that it leaves alone else.
+    """
+
+    def __init__(
+        self,
+        model: Network,
+        roots: Sequence[nn.Module],
+        batch: Inputs,
+        select: Select,
+        *,
+        whole: bool,
+        as_it_is: bool,
+    ) -> None:
+        self._model = model
+        self._roots = roots
+        self._modules = all_modules(roots)
+        self._batch = batch
+        self._select = select
+        self._whole = whole
+        self._as_it_is = as_it_is
+        self.writes = False
+        self.plain = self._first()
+
+    def open(self, suspects: Sequence[nn.Module]) -> tuple[Trial, list[Closed]]:
+        """The trial with the fewest flags up that shows all noise that can be shown; and the rest.
+
+        Args:
+            suspects: The modules whose flag somebody reads.
+        """
+        if not suspects or self.plain.error is not None:
+            return self.plain, []
+        every = self._try(frozenset(suspects))
+        if every.error is None and not every.noise - self.plain.noise:
+            return self.plain, []
+        best, blocked = self.plain, []
+        waiting = [list(suspects)]
+        while waiting:
+            group = waiting.pop()
+            trial = every if len(group) == len(suspects) else self._try(best.raised | {*group})
+            if self._differs(trial) is None:
+                best = trial
+            elif len(group) == 1:
+                blocked += group
+            else:
+                half = len(group) // 2
+                waiting += [group[half:], group[:half]]
+        closed = [place for module in blocked for place in self._hidden(module, best)]
+        if not best.noise - self.plain.noise:
+            return self.plain, closed
+        return self._fewest(best), closed
+
+    def _first(self) -> Trial:
+        """The network as it is without raised flags; complains about threads of its own."""
+        lookout = Lookout()
+        trial = self._try(frozenset(), mark=lookout.mark)
+        if lookout.elsewhere is not None:
+            raise NotImplementedError(
+                f"model: expected a network that computes in the thread that calls it, got one "
+                f"that calls {lookout.elsewhere}, a thread that the noise does not reach; call its "
+                f"parts one after the other."
+            )
+        return trial if trial.error is None else self._try(frozenset())
+
+    def _fewest(self, best: Trial) -> Trial:
+        """The same noise with the flags up of those modules alone that have some in them."""
+        new = best.noise - self.plain.noise
+        at_work = {site.module for site in best.sites if _place(site) in new}
+        few = frozenset(m for m in best.raised if not at_work.isdisjoint(all_modules([m])))
+        if few == best.raised:
+            return best
+        trial = self._try(few)
+        same = self._differs(trial) is None and not best.noise - trial.noise
+        return trial if same else best
+
+    def _hidden(self, module: nn.Module, best: Trial) -> list[Closed]:
+        """The noise that a flag would show which must stay down."""
+        trial = self._try(best.raised | {module})
+        new = trial.noise - best.noise
+        if not new or not self._matters(trial, new):
+            return []
+        why = f"With the flag of {type(module).__name__} up {self._differs(trial)}"
+        first: dict[_Place, Site] = {}
+        for site in trial.sites:
+            if _place(site) in new:
+                first.setdefault(_place(site), site)
+        unseen = [Site(-1, name, name, None, (), module) for path, name in new if not path]
+        return [Closed(site, why) for site in (*first.values(), *unseen)]
+
+    def _matters(self, trial: Trial, new: Counter[_Place]) -> bool:
+        """Whether noise may act on the output that is meant, and not on others only."""
+        if trial.error is not None or any(not path for path, _ in new):
+            return True
+        noisy = self._try(trial.raised, chosen=lambda site: _place(site) in new)
+        if noisy.error is not None:
+            return True
+        still, moved = _tensors(trial.output), _tensors(noisy.output)
+        if len(still) != len(moved):
+            return True
+        for meant in self._meant(self.plain.output):
+            if not any(
+                _close(one, meant) and _close(other, one)
+                for one, other in zip(still, moved, strict=True)
+            ):
+                return True
+        return False
+
+    def _try(
+        self,
+        raised: frozenset[nn.Module],
+        *,
+        mark: Callable[[Any], Any] = lambda x: x,
+        chosen: Callable[[Site], bool] | None = None,
+    ) -> Trial:
+        trial = self._pass(raised, mark, chosen)
+        if trial.drawn & _ELSEWHERE:  # perhaps by others meanwhile
+            trial.drawn &= self._pass(raised, mark, chosen).drawn
+        if raised and trial.changed - self.plain.changed:
+            self.writes = True
+        return trial
+
+    def _pass(
+        self,
+        raised: frozenset[nn.Module],
+        mark: Callable[[Any], Any],
+        chosen: Callable[[Site], bool] | None,
+    ) -> Trial:
+        running = Pass(
+            _NUMBERS,
+            roots=self._roots,
+            chosen=chosen,
+            evaluating=not self._as_it_is,
+            watching=chosen is None,
+        )
+        upkeep = Upkeep(self._modules, rewind=True)
+        trial = Trial(raised, sites=running.sites)
+        given: Any = tree_map(mark, inputs.copied(self._batch))
+        try:
+            if self._as_it_is:
+                output = run_pass(
+                    lambda: inputs.apply(self._model, given),
+                    running,
+                    around=[raising(raised), no_gradients(), upkeep],
+                )
+            else:
+                output = run_pass(
+                    lambda: inputs.apply(self._model, given),
+                    running,
+                    gates=(self._roots, raised),
+                    around=[upkeep],
+                )
+            if not self._whole and not raised:
+                self._meant(output)  # complains if there is no such thing
+            trial.output = output
+        except Exception as error:  # whatever it is, a pass that somebody waits for tells it
+            trial.error = f"{type(error).__name__}: {error}"
+        trial.drawn, trial.changed = set(upkeep.drawn), upkeep.changed
+        return trial
+
+    def _meant(self, output: Any) -> list[Tensor]:
+        """What must stay the same of an output."""
+        if self._whole:
+            return _tensors(output)
+        return [unmarked(inputs.choose(output, self._select))]
+
+    def _differs(self, trial: Trial) -> str | None:
+        """What a trial does otherwise than the network without raised flags; None if nothing."""
+        if trial.error is not None:
+            return f"the network fails ({trial.error})"
+        if unseen := trial.drawn - self.plain.drawn:
+            return f"random numbers are drawn out of sight ({', '.join(sorted(unseen))})"
+        try:
+            one, other = self._meant(trial.output), self._meant(self.plain.output)
+        except Exception as error:
+            return f"the output has another form ({error})"
+        if [x.shape for x in one] != [x.shape for x in other]:
+            shapes = [[tuple(x.shape) for x in some] for some in (one, other)]
+            return f"the output has shape {shapes[0]} in place of {shapes[1]}"
+        for with_flag, without in zip(one, other, strict=True):
+            if not _close(with_flag, without):
+                return "the output is another than in eval mode, although all noise is off"
+        return None
+
+
+def _place(site: Site) -> _Place:
+    return site.name.split("#")[0], site.kind
+
+
+def _tensors(output: Any) -> list[Tensor]:
+    return [unmarked(x) for x in inputs.tensors(output)]
+
+
+def _close(one: Tensor, other: Tensor) -> bool:
+    """Whether tensors differ by no more than rounding."""
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    if not one.is_floating_point():
+        return torch.equal(one, other)
+    loose = {8: 1e-9, 4: 1e-4}.get(one.dtype.itemsize, 2e-2)
+    finite = other[other.isfinite()]
+    scale = float(finite.abs().amax()) if finite.numel() else 0.0
+    return torch.allclose(one, other, 0.0, loose * scale + 1e-30, equal_nan=True)
