@@ -3,7 +3,7 @@
 Every estimator of `LearnableBernoulli` and `Concrete` (t = 0.1) at the same rates, against the true
 gradient: in closed form on the toy regression of Boluki et al. 2020, section 3.1, and from exact
 differences of the loss, unit by unit, inside a trained classifier. See README.md in this folder.
-The toy alone, with figures: ``dubio run 000/figure-1``.
+The toy alone, with figures: ``dubio run boluki2020/figure-1``.
 """
 
 import argparse

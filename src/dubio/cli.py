@@ -130,9 +130,16 @@ def root_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"dubio {dubio.__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name in command_names():
-        summary = (load_command(name).__doc__ or "").partition("\n")[0]
-        commands.add_parser(name, help=summary, add_help=False, prefix_chars="\0")
+        commands.add_parser(name, help=summary_of(name), add_help=False, prefix_chars="\0")
     return parser
+
+
+def summary_of(name: str) -> str:
+    """The first line of a command's docstring."""
+    try:
+        return (load_command(name).__doc__ or "").partition("\n")[0]
+    except Exception as error:  # another package's fault is not to cost the other commands
+        return f"cannot be loaded ({type(error).__name__}: {error})".replace("%", "%%")
 
 
 def subparser(command: Command, name: str, **options: Any) -> argparse.ArgumentParser:

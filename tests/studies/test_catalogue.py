@@ -14,7 +14,7 @@ from dubio_studies.framework.options import explanations
 from dubio_studies.framework.running import run
 from dubio_studies.framework.study import SCALES
 from dubio_studies.report.pages import study_page
-from dubio_studies.report.results import choose, runs_of
+from dubio_studies.report.results import look
 
 FIGURES_AND_TABLES = {
     "boluki2020": (2, 2),
@@ -88,7 +88,7 @@ def test_smoke(entry: Entry, tmp_path: Path) -> None:
     assert first.computed == len(computation.pieces(config))
     assert run(study, "smoke", config, root=tmp_path).computed == 0
     problems: list[str] = []
-    result = choose(entry, study, runs_of(entry, tmp_path), problems)
+    result = look(entry, tmp_path, problems)
     assert not problems
     assert result.shown is not None
     assert {ruling.verdict for ruling in result.shown.rulings} == {"undecided"}

@@ -34,17 +34,23 @@ MET, FURTHER, MISSED = (
         (claim(MISSED, otherwise=Refuted("why")), "small", "refuted", "why"),
         (claim(MISSED, otherwise=Behind("why")), "paper", "behind", "why"),
         (claim(MISSED, otherwise=Undecided("why")), "paper", "undecided", "why"),
-        (claim(MISSED), "small", "undecided", "The run is of scale small, not the paper's."),
-        (claim(MISSED), "paper", "behind", "The cause is not known."),
+        (claim(MISSED), "small", "undecided", "Nobody has looked into this run"),
+        (claim(MISSED), "paper", "behind", "Nobody has looked"),
         (claim(MET), "smoke", "undecided", "A smoke run tests the machinery alone."),
         (claim(MISSED, otherwise=Refuted("why")), "smoke", "undecided", "A smoke run"),
     ],
 )
 def test_verdicts(made: Claim, scale: str, verdict: str, cause: str) -> None:
-    ruling = rule_on(made, ROWS, scale)
+    ruling = rule_on(made, ROWS, scale, examined=True)
     assert ruling.verdict == verdict
     assert ruling.cause.startswith(cause)
     assert bool(ruling.cause) == bool(cause)
+
+
+def test_a_cause_belongs_to_the_run_that_was_examined() -> None:
+    made = claim(MISSED, otherwise=Refuted("why"))
+    assert rule_on(made, ROWS, "small", examined=False).verdict == "undecided"
+    assert "why" not in rule_on(made, ROWS, "paper", examined=False).cause
 
 
 def test_a_claim_of_ours_does_not_colour_the_study() -> None:
@@ -53,7 +59,7 @@ def test_a_claim_of_ours_does_not_colour_the_study() -> None:
     ours = dataclasses.replace(refuted, ours=True)
 
     def verdict(*claims: Claim) -> str:
-        rulings = [rule_on(made, ROWS, "small") for made in claims]
+        rulings = [rule_on(made, ROWS, "small", examined=True) for made in claims]
         return Shown(practice.STUDY, recipe, ROWS, rulings, []).verdict
 
     assert verdict(claim(MET), refuted, claim(FURTHER)) == "refuted"

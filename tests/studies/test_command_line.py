@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,7 @@ def test_list_for_readers(capsys: pytest.CaptureFixture[str]) -> None:
         (["run"], "expected a study first"),
         (["run", "--scale", "small"], "expected a study first"),
         (["run", "boluki2020/figur-1"], "did you mean boluki2020/figure-1"),
+        (["report", ""], "there is no study ''"),
         (["run", "002/table-1"], "the study is now called gal2016/table-1"),
         (["report", "000/figure-1"], "the study is now called boluki2020/figure-1"),
         (["run", "boluki2020/table-2"], "planned"),
@@ -120,6 +122,30 @@ def test_without_the_studies(
     help_ = " ".join(capsys.readouterr().out.split())
     assert help_.count("[pip install 'dubio[studies]']") == 4
     assert cli.main(["dance"]) == 2
+
+
+def test_a_broken_command_of_another_package_costs_no_other(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = EntryPoint("broken", "no_such_module:command", "dubio.commands")
+    known = cli.entry_points
+
+    def found(**fields: str) -> list[EntryPoint]:
+        others = list(known(**fields))
+        return [*others, broken] if fields.get("name") in (None, "broken") else others
+
+    monkeypatch.setattr(cli, "entry_points", found)
+    assert cli.main(["--help"]) == 0
+    assert "cannot be loaded" in capsys.readouterr().out
+    assert cli.main(["--version"]) == 0
+    assert cli.main(["list"]) == 0
+
+
+def test_where_the_demo_cannot_write(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for place in (tmp_path, tmp_path / "none" / "demo.html"):
+        assert "expected a file in a folder that exists" in refuse(
+            ["demo", "--output", str(place)], capsys
+        )
 
 
 def test_the_library_does_not_need_the_studies() -> None:

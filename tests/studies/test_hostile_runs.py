@@ -64,6 +64,7 @@ def test_an_altered_recipe_is_not_believed(harm: str, folder: Path, tmp_path: Pa
         read_recipe(folder)
     results, problems = collect(tmp_path)
     assert [str(folder) in problem for problem in problems] == [True]
+    assert cli.main(["report", practice.ID, "--rows", str(tmp_path), "--output", "x"]) == 1
     assert all(result.shown is None for result in results)
     again = run(practice.STUDY, "small", SMALL, root=tmp_path)  # writes it anew
     assert again.computed == 0
@@ -95,7 +96,7 @@ def test_a_line_that_is_no_row(line: bytes, folder: Path, tmp_path: Path) -> Non
 def test_scripts_in_every_field_of_a_row_are_shown_as_text(folder: Path, tmp_path: Path) -> None:
     from dubio_studies.catalogue import find
     from dubio_studies.report.pages import study_page
-    from dubio_studies.report.results import choose
+    from dubio_studies.report.results import look
 
     script = "<script>alert(1)</script>"
     path = folder / "rows.jsonl"
@@ -105,7 +106,7 @@ def test_scripts_in_every_field_of_a_row_are_shown_as_text(folder: Path, tmp_pat
         row.update(dict.fromkeys(("study", "scale", "method", "metric", "versions"), script))
         row[script] = script
     path.write_text(as_lines([seal(row) for row in rows]))
-    result = choose(find(practice.ID), practice.STUDY, [folder], [])
+    result = look(find(practice.ID), tmp_path, [])
     assert result.shown is not None
     page = study_page(result, result.shown)
     assert "<script" not in page
@@ -131,7 +132,9 @@ def test_scripts_in_rows_of_real_studies(tmp_path: Path) -> None:
     )
     study = entry.load()
     text = "".join(exhibit_html(exhibit, "x") for exhibit in study.page.exhibits(rows))
-    text += "".join(claim_html(entry, rule_on(c, rows, "paper")) for c in study.page.claims)
+    text += "".join(
+        claim_html(entry, rule_on(c, rows, "paper", examined=True)) for c in study.page.claims
+    )
     assert "<script" not in text
     assert "&lt;script&gt;" in text
 

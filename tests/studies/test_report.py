@@ -18,6 +18,7 @@ from dubio_studies import catalogue
 from dubio_studies.framework.claims import Claim, Finding
 from dubio_studies.framework.rows import Rows
 from dubio_studies.framework.running import run
+from dubio_studies.framework.store import read_recipe
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 VOID = {"meta", "link", "br", "img", "hr", "input", "use", "path", "rect", "line", "stop"}
@@ -161,15 +162,19 @@ def test_rows_that_do_not_fit_cost_their_own_page_alone(
     monkeypatch.setattr(practice.page, "PAGE", changed)
     assert cli.main(report(tmp_path)) == 1
     message = capsys.readouterr().err
-    assert f"{practice.ID}: its rows do not fit its code" in message
+    assert f"{practice.ID}: does not fit its code" in message
     assert "a method that is new" in message
     names = {path.name for path in (tmp_path / "report").iterdir()}
     assert names == {"index.html", "boluki2020-figure-1.html"}
 
 
-def test_a_report_of_nothing(tmp_path: Path) -> None:
-    assert cli.main(report(tmp_path / "none")) == 0
-    assert "not run" in (tmp_path / "none" / "report" / "index.html").read_text(encoding="utf-8")
+def test_a_report_of_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = tmp_path / "none"
+    assert cli.main(report(place)) == 1
+    assert "expected a folder with runs" in capsys.readouterr().err
+    place.mkdir()
+    assert cli.main(report(place)) == 0
+    assert "not run" in (place / "report" / "index.html").read_text(encoding="utf-8")
 
 
 def test_a_run_that_was_interrupted_shows_how_far_it_is(
@@ -210,6 +215,37 @@ def test_a_report_loads_the_studies_that_were_run_and_no_other(tmp_path: Path) -
         )
 
 
+def test_one_bad_folder_does_not_hide_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Settings that the config of today refuses, a run of another study, a run without a piece."""
+    assert cli.main(["run", practice.ID, "--output", str(tmp_path)]) == 0
+    (good,) = (tmp_path / practice.ID).iterdir()
+    recipe = read_recipe(good)
+    names = []
+    for change in ({"settings": {**recipe.settings, "size": 0}}, {"study": "gal2016/table-1"}):
+        other = dataclasses.replace(recipe, **change)
+        folder = good.parent / f"small-{other.hash}"
+        folder.mkdir()
+        (folder / "run.json").write_text(json.dumps(other.as_dict()))
+        names.append(folder.name)
+    assert cli.main(["run", practice.ID, "--output", str(tmp_path), "--seed", "9"]) == 0
+    cut = good.parent / f"small-{dataclasses.replace(recipe, seed=9).hash}"
+    lines = (cut / "rows.jsonl").read_text().splitlines(keepends=True)
+    (cut / "rows.jsonl").write_text("".join(lines[5:]))  # the first piece is gone, whole
+    names.append(cut.name)
+    capsys.readouterr()
+    for words in (report(tmp_path), ["report", practice.ID, *report(tmp_path)[1:]]):
+        assert cli.main([*words, "--json"]) == 1
+        captured = capsys.readouterr()
+        shown = {s["id"]: s for s in json.loads(captured.out)["studies"]}[practice.ID]
+        assert shown["status"] == "holds"
+        assert shown["command"].endswith("--scale small --seed 0")
+        for name in names:
+            assert captured.err.count(name) == 1
+        assert "expected rows of 5 pieces, got none of 1 of them" in captured.err
+
+
 def test_one_study_without_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["report", practice.ID, *report(tmp_path)[1:]]) == 1
     assert "expected a finished run" in capsys.readouterr().err
@@ -218,11 +254,15 @@ def test_one_study_without_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_rows_under_a_former_id_are_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "002" / "table-1").mkdir(parents=True)
+    for name in ("002/table-1", "nobody/table-9"):
+        folder = tmp_path / name / "small-00000000"
+        folder.mkdir(parents=True)
+        (folder / "run.json").write_text("{}")
     assert cli.main(report(tmp_path)) == 1
     message = capsys.readouterr().err
-    assert str(tmp_path / "002") in message
-    assert "gal2016/" in message
+    assert str(tmp_path / "002" / "table-1") in message
+    assert "now called gal2016/table-1" in message
+    assert str(tmp_path / "nobody" / "table-9") in message
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")

@@ -119,21 +119,26 @@ def write_report(words: Sequence[str]) -> int:
     add("--output", type=Path, default=PAGES, metavar="DIR", help=f"for the pages [{PAGES}]")
     add("--json", action="store_true", help="the verdicts as JSON")
     options = parser.parse_args(words)
-    entry = found(options.study, parser) if options.study else None
+    entry = None if options.study is None else found(options.study, parser)
 
     from dubio_studies.framework.store import StoreError
-    from dubio_studies.report.site import write_page, write_site
+    from dubio_studies.report.site import write_site, write_study
 
+    if not options.rows.is_dir():
+        raise Failure(
+            f"--rows: expected a folder with runs, got {options.rows}, which is none; run a study "
+            f"first, or name another."
+        )
     try:
         if entry is None:
             site = write_site(options.rows, options.output)
         else:
-            site = write_page(entry, options.rows, options.output)
+            site = write_study(entry, options.rows, options.output)
     except StoreError as error:
         raise Failure(error) from error
     if options.json:
         print_json(site.as_dict())
-    elif site.index.exists():
+    elif site.index is not None:
         print(f"open {site.index.resolve().as_uri()}")
     for problem in site.problems:
         print(f"dubio: {problem}", file=sys.stderr)

@@ -2,14 +2,24 @@
 
 from dubio_studies.framework.claims import Behind, Refuted
 
-_FULL = (
-    "With the KL in full, once deviations have settled, the error is that of Blundell et al. "
-    "(1.8 to 2.0 %), not the authors'. "
-)
 _WEIGHTS = (
-    "Their weights of the KL, 2^(M−i)/(2^M−1), leave next to nothing of it after the first "
-    "minibatches of an epoch. With a tenth of the KL we have their error."
+    "The authors' weights of the KL, 2^(M−i)/(2^M−1), leave next to nothing of it after the first "
+    "minibatches of an epoch. "
 )
 
-KL_IN_FULL = Refuted(_FULL + _WEIGHTS)
-SHORT_OF_THE_AUTHORS = Behind(_FULL + _WEIGHTS)
+KL_IN_FULL = Refuted(
+    f"{_WEIGHTS}With the KL in full, and deviations that have settled, the error is that of "
+    "Blundell et al. (1.8 to 2.0 %, their plain network 1.8), in three restarts of 400 units. With "
+    "a tenth of the KL it is the authors'."
+)
+BEHIND = {
+    "gaussian": Behind(
+        f"{_WEIGHTS}We have the KL in full, and the error of Blundell et al.; with a tenth of the "
+        "KL we have the authors'."
+    ),
+    "mixture": Behind(
+        "The KL of a mixture has no closed form. Estimated from the weights that are drawn, it "
+        "makes gradients noisy, and holds too many weights in the spike. With a tenth of it the "
+        "error is the authors'."
+    ),
+}

@@ -55,6 +55,9 @@ def main(words: Sequence[str] | None = None, prog: str = "python -m dubio_studie
     parser.add_argument("--steps", type=int, default=2500, help="training steps of the regressor")
     parser.add_argument("--epochs", type=int, default=80, help="epochs of the classifier")
     arguments = parser.parse_args(words)
+    for file in filter(None, (arguments.output, arguments.picture)):
+        if file.is_dir() or not file.resolve().parent.is_dir():
+            parser.error(f"expected a file in a folder that exists, got {file}")
     run(arguments.output, arguments.picture, arguments.steps, arguments.epochs)
 
 

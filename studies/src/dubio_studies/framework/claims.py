@@ -75,7 +75,8 @@ class Claim:
         published: The paper's values, or where it shows them.
         rule: When it counts as met, in words.
         judge: That rule, as a function of the rows alone.
-        otherwise: What it means that the rule is not met, once somebody has looked into it.
+        otherwise: What it means that the rule is not met, by somebody who has looked into it, in
+            the run that the page calls examined.
         ours: Whether the claim is ours, not the paper's. It then has no part in the verdict on
             the study.
     """
@@ -106,20 +107,27 @@ class Ruling:
     cause: str = ""
 
 
-def rule_on(claim: Claim, rows: Rows, scale: str) -> Ruling:
+def rule_on(claim: Claim, rows: Rows, scale: str, *, examined: bool) -> Ruling:
     """The verdict on a claim.
 
     Smoke runs test the machinery and decide nothing. A rule that is not met is what the claim says
-    of it; a failure that nobody has looked into is undecided below the scale of the paper, and
-    behind at that scale.
+    of it, if this is the run that was examined. A failure that nobody has looked into is undecided
+    below the scale of the paper, and behind at that scale.
+
+    Args:
+        claim: The claim.
+        rows: Of the run.
+        scale: Of the run.
+        examined: Whether this is the run whose failures the claims explain.
     """
     finding = claim.judge(rows)
     if scale == "smoke":
         return Ruling(claim, finding, "undecided", "A smoke run tests the machinery alone.")
     if finding.agrees:
         return Ruling(claim, finding, "goes further" if finding.further else "holds")
-    if claim.otherwise is not None:
+    if examined and claim.otherwise is not None:
         return Ruling(claim, finding, claim.otherwise.verdict, claim.otherwise.cause)
     if scale == "paper":
-        return Ruling(claim, finding, "behind", "The cause is not known.")
-    return Ruling(claim, finding, "undecided", f"The run is of scale {scale}, not the paper's.")
+        return Ruling(claim, finding, "behind", "Nobody has looked into the cause yet.")
+    cause = f"Nobody has looked into this run, which is of scale {scale}."
+    return Ruling(claim, finding, "undecided", cause)

@@ -237,6 +237,6 @@ def explained(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise StoreError(
-            f"{path}: {error.strerror or error}. Finished pieces are kept; free some space or "
+            f"{path}: {error.strerror or error}. What is finished is kept; free some space or "
             f"choose another folder by --output, and give the same command again."
         ) from error

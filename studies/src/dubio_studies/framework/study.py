@@ -95,10 +95,13 @@ class Page:
     Attributes:
         claims: What the paper says.
         exhibits: Tables and figures, from rows alone.
+        examined: The run whose failures the claims explain, by scale and hash, such as
+            ``small-1a2b3c4d``. To other runs the causes do not apply.
     """
 
     claims: Sequence[Claim]
     exhibits: Callable[[Rows], Sequence[Table | Plot]]
+    examined: str = ""
 
 
 @final

@@ -102,8 +102,9 @@ def started_html(progress: Progress) -> str:
     """How far a run is that was interrupted."""
     recipe = progress.recipe
     seed = f", seed {recipe.seed}" if recipe.seed else ""
+    where = escape(f"scale {recipe.scale}{seed}")
     return (
-        f'<p class="note">Interrupted at scale {recipe.scale}{seed}: {progress} pieces are done. '
+        f'<p class="note">Interrupted at {where}: {progress} pieces are done. '
         f"The same command goes on.</p>"
     )
 
@@ -137,7 +138,7 @@ def study_page(result: Result, shown: Shown) -> str:
         rows=f"{len(shown.rows):,}",
         seconds=duration(shown.seconds),
         hash=recipe.hash,
-        seed=str(recipe.seed),
+        seed=escape(str(recipe.seed)),
         versions=escape(shown.versions),
         others=f"<h3>Other runs in store</h3><ul>{others}</ul>" if others else "",
     )
@@ -178,7 +179,7 @@ def scale_badge(shown: Shown) -> str:
     meaning = {
         "smoke": "a test of the machinery, no result",
         "small": "reduced to minutes on two cores",
-        "paper": "the paper's full protocol",
+        "paper": "the paper's protocol, but for what the page says",
     }
     assert set(meaning) == set(SCALES)
     scale = shown.recipe.scale

@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, final
+from typing import Any, Literal, NamedTuple, final
 
 from dubio_studies import catalogue
 from dubio_studies.catalogue import Entry
 from dubio_studies.framework.claims import Ruling, Verdict, rule_on
-from dubio_studies.framework.former_ids import NUMBERS
+from dubio_studies.framework.former_ids import present_id
 from dubio_studies.framework.options import as_options, config_of, spell
 from dubio_studies.framework.recipe import Recipe, piece_key
 from dubio_studies.framework.rows import Rows
@@ -75,7 +75,7 @@ class Shown:
         """Settings that differ from those of the paper scale."""
         paper = settings_of(self.study, self.recipe, "paper")
         return [
-            f"{name}: {spell(value)} instead of {spell(paper[name])}"
+            f"{name}: {spell(value)} instead of {spell(paper[name])} at the scale paper"
             for name, value in self.recipe.settings.items()
             if name in paper and value != paper[name]
         ]
@@ -147,74 +147,97 @@ def collect(root: Path) -> tuple[list[Result], list[str]]:
 
     The code of a study is loaded only if there are runs of it.
     """
-    problems = [
-        f"{root / number}: rows under a former id, which are not shown; the study is now called "
-        f"{author}/…"
-        for author, number in NUMBERS.items()
-        if (root / number).is_dir()
-    ]
-    results = []
-    for entry in catalogue.ENTRIES:
-        folders = runs_of(entry, root)
-        result = Result(entry)
-        if folders:
-            study = entry.load()
-            try:
-                result = choose(entry, study, folders, problems)
-            except Exception as error:  # rows that do not fit today's code cost this study alone
-                problems.append(misfit(entry, error))
-        results.append(result)
-    return results, problems
+    problems = strangers(root)
+    return [look(entry, root, problems) for entry in catalogue.ENTRIES], problems
 
 
-def runs_of(entry: Entry, root: Path) -> list[Path]:
-    """The folders of its runs, if there is code that can read them."""
-    if not entry.module:
-        return []
-    return sorted(f for f in (root / entry.id).glob("*-*") if (f / "run.json").exists())
+def strangers(root: Path) -> list[str]:
+    """Runs that belong to no study."""
+    known = {entry.id for entry in catalogue.ENTRIES if entry.module}
+    there = sorted({path.parent.parent for path in root.glob("*/*/*/run.json")})
+    ids = {folder: folder.relative_to(root).as_posix() for folder in there}
+    problems = []
+    for folder, name in ids.items():
+        if name not in known:
+            new = present_id(name)
+            advice = f"; the study is now called {new}" if new in known else ""
+            problems.append(f"{folder}: runs of no study, which are not shown{advice}.")
+    return problems
 
 
-def misfit(entry: Entry, error: Exception) -> str:
-    """Says that stored rows are not those that a study expects."""
-    return (
-        f"{entry.id}: its rows do not fit its code ({type(error).__name__}: {error}); run it again."
-    )
-
-
-def choose(entry: Entry, study: Study[Any], folders: Sequence[Path], problems: list[str]) -> Result:
-    """The largest scale; at one scale, settings and seed as they come with it, else the newest."""
-    found: list[tuple[tuple[int, bool, float], Recipe, Rows]] = []
-    started: list[Progress] = []
+def look(entry: Entry, root: Path, problems: list[str]) -> Result:
+    """What there is of an entry; what is wrong is added to the problems."""
+    folders = sorted(f for f in (root / entry.id).glob("*-*") if (f / "run.json").exists())
+    if not entry.module or not folders:
+        return Result(entry)
+    study = entry.load()
+    runs, started = [], []
     for folder in folders:
         try:
-            recipe = read_recipe(folder)
-            if recipe.revision != study.computation.revision:
-                problems.append(f"{folder}: from an older revision of the study; run it again.")
-                continue
-            rows = read_rows(folder)
+            found = read_run(study, folder)
         except StoreError as error:
             problems.append(str(error))
-            continue
-        if rows is None:
-            started.append(progress_of(study, recipe, folder))
-            continue
-        plain = not overrides(study, recipe) and recipe.seed == 0
-        rank = (SCALES.index(recipe.scale), plain, (folder / "rows.jsonl").stat().st_mtime)
-        found.append((rank, recipe, rows))
-    if not found:
-        return Result(entry, None, started)
-    found.sort(key=lambda run: run[0], reverse=True)
-    _, recipe, rows = found[0]
-    rulings = [rule_on(claim, rows, recipe.scale) for claim in study.page.claims]
-    others = [other for _, other, _ in found[1:]]
-    return Result(entry, Shown(study, recipe, rows, rulings, others), started)
+        except Exception as error:  # whatever a study of today makes of yesterday's settings
+            problems.append(misfit(str(folder), error))
+        else:
+            if isinstance(found, Progress):
+                started.append(found)
+            else:
+                runs.append(found)
+    runs.sort(key=lambda run: run.rank, reverse=True)
+    for run in runs[:1]:
+        examined = run.name == study.page.examined
+        try:
+            rulings = [
+                rule_on(claim, run.rows, run.recipe.scale, examined=examined)
+                for claim in study.page.claims
+            ]
+        except Exception as error:  # rows that do not fit today's code
+            problems.append(misfit(entry.id, error))
+            break
+        others = [other.recipe for other in runs[1:]]
+        return Result(entry, Shown(study, run.recipe, run.rows, rulings, others), started)
+    return Result(entry, None, started)
 
 
-def progress_of(study: Study[Any], recipe: Recipe, folder: Path) -> Progress:
-    """How far an interrupted run is."""
+def misfit(what: str, error: Exception) -> str:
+    """Says that what is stored is not what a study expects."""
+    return f"{what}: does not fit its code ({type(error).__name__}: {error}); run it again."
+
+
+class _Run(NamedTuple):
+    """A finished run, and how much it deserves to be shown."""
+
+    name: str
+    recipe: Recipe
+    rows: Rows
+    rank: tuple[int, bool, float]
+
+
+def read_run(study: Study[Any], folder: Path) -> _Run | Progress:
+    """A run, or how far it is.
+
+    Of several the largest scale is shown; at one scale that with settings and seed as they come
+    with it, else the newest.
+    """
+    recipe = read_recipe(folder)
+    if recipe.study != study.id:
+        raise StoreError(f"{folder}: expected a run of {study.id}, got one of {recipe.study}.")
+    if recipe.revision != study.computation.revision:
+        raise StoreError(f"{folder}: from an older revision of the study; run it again.")
     config = config_of(study.computation.scales[recipe.scale], recipe.settings)
     pieces = {piece_key(piece) for piece in study.computation.pieces(config)}
-    return Progress(recipe, len(stored_keys(folder) & pieces), len(pieces))
+    rows = read_rows(folder)
+    if rows is None:
+        return Progress(recipe, len(stored_keys(folder) & pieces), len(pieces))
+    if missing := pieces - set(rows.distinct("piece")):
+        raise StoreError(
+            f"{folder / 'rows.jsonl'}: expected rows of {len(pieces)} pieces, got none of "
+            f"{len(missing)} of them; run the study again, which computes what is missing."
+        )
+    plain = not overrides(study, recipe) and recipe.seed == 0
+    rank = (SCALES.index(recipe.scale), plain, (folder / "rows.jsonl").stat().st_mtime)
+    return _Run(folder.name, recipe, rows, rank)
 
 
 def settings_of(study: Study[Any], recipe: Recipe, scale: Any) -> Mapping[str, Any]:

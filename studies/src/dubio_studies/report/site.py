@@ -8,7 +8,7 @@ from typing import Any, final
 from dubio_studies.catalogue import Entry
 from dubio_studies.framework.store import write_whole
 from dubio_studies.report.pages import overview, page_name, study_page
-from dubio_studies.report.results import Result, choose, collect, misfit, runs_of
+from dubio_studies.report.results import Result, collect, look, misfit
 
 
 @final
@@ -17,19 +17,19 @@ class Site:
     """A report that was written.
 
     Attributes:
-        index: Its first page.
+        index: Its first page; None if nothing could be written.
         results: What it says.
         problems: Files that could not be used.
     """
 
-    index: Path
+    index: Path | None
     results: Sequence[Result]
     problems: Sequence[str]
 
     def as_dict(self) -> dict[str, Any]:
         """For scripts."""
         return {
-            "index": str(self.index),
+            "index": None if self.index is None else str(self.index),
             "studies": [result.as_dict() for result in self.results],
             "problems": list(self.problems),
         }
@@ -39,26 +39,33 @@ def write_site(rows: Path, output: Path) -> Site:
     """Write all pages from the rows in a folder; they need nothing else, nor the network."""
     results, problems = collect(rows)
     for place, result in enumerate(results):
-        if result.shown is not None:
-            try:
-                page = study_page(result, result.shown)
-            except Exception as error:  # as in collect
-                problems.append(misfit(result.entry, error))
-                results[place] = Result(result.entry)
-            else:
-                write_whole(output / page_name(result.entry), page)
+        if not write_page(result, output, problems):
+            results[place] = Result(result.entry, None, result.started)
     index = output / "index.html"
     write_whole(index, overview(results))
     return Site(index, results, problems)
 
 
-def write_page(entry: Entry, rows: Path, output: Path) -> Site:
+def write_study(entry: Entry, rows: Path, output: Path) -> Site:
     """Write the page of one study; no other study is read."""
     problems: list[str] = []
-    result = choose(entry, entry.load(), runs_of(entry, rows), problems)
-    page = output / page_name(entry)
+    result = look(entry, rows, problems)
+    if not write_page(result, output, problems):
+        done = ", ".join(map(str, result.started))
+        far = f", and one that was interrupted at {done} pieces" if done else ""
+        problems.append(f"{entry.id}: expected a finished run in {rows}, got none{far}.")
+        return Site(None, [result], problems)
+    return Site(output / page_name(entry), [result], problems)
+
+
+def write_page(result: Result, output: Path, problems: list[str]) -> bool:
+    """Write the page of a study, if there is a run to show and a page can be made of it."""
     if result.shown is None:
-        problems.append(f"{entry.id}: expected a finished run below {rows}, found none.")
-    else:
-        write_whole(page, study_page(result, result.shown))
-    return Site(page, [result], problems)
+        return False
+    try:
+        page = study_page(result, result.shown)
+    except Exception as error:  # rows that do not fit today's code
+        problems.append(misfit(result.entry.id, error))
+        return False
+    write_whole(output / page_name(result.entry), page)
+    return True

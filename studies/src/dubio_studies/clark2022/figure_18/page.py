@@ -198,4 +198,4 @@ CLAIMS = (
     ),
 )
 
-PAGE = Page(CLAIMS, exhibits)
+PAGE = Page(CLAIMS, exhibits, examined="small-bd69b7bd")

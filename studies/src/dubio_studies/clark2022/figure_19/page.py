@@ -289,4 +289,4 @@ CLAIMS = (
     ),
 )
 
-PAGE = Page(CLAIMS, exhibits)
+PAGE = Page(CLAIMS, exhibits, examined="small-4d8a096b")

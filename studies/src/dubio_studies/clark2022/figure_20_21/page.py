@@ -275,4 +275,4 @@ def widest(rows: Rows) -> Rows:
     return rows.where(width=max(rows.distinct("width")), restart=1)
 
 
-PAGE = Page(CLAIMS, exhibits)
+PAGE = Page(CLAIMS, exhibits, examined="small-089f7924")

@@ -164,7 +164,7 @@ COMPUTATION = Computation(
     "all networks see the same images. White-box, which the paper does not test: the gradient is "
     "that of the network itself as it is read, for one that is averaged over draws that of the "
     "average. Gradients are in double precision, as in single precision that of a sure prediction "
-    "is rounded away. Networks are those of 004/table-3, slow and cold variants included.",
+    "is rounded away. Networks are those of clark2022/table-3, slow and cold variants included.",
     scales={
         "smoke": Config(**SMOKE, width=16, attacked=60, attack_draws=2, cnn_epochs=1),
         "small": Config(**SMALL, width=400, attacked=2_000, cnn_epochs=3),

@@ -267,4 +267,4 @@ CLAIMS = (
     ),
 )
 
-PAGE = Page(CLAIMS, exhibits)
+PAGE = Page(CLAIMS, exhibits, examined="small-f97109ab")

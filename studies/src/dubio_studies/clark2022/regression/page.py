@@ -341,4 +341,4 @@ def sampler_table(rows: Rows) -> Table:
     )
 
 
-PAGE = Page(CLAIMS, exhibits)
+PAGE = Page(CLAIMS, exhibits, examined="small-176921a6")

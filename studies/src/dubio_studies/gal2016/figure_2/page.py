@@ -287,4 +287,4 @@ CLAIMS = (
     ),
 )
 
-PAGE = Page(CLAIMS, exhibits)
+PAGE = Page(CLAIMS, exhibits, examined="small-5223ef24")

@@ -188,4 +188,4 @@ CLAIMS = (
     ),
 )
 
-PAGE = Page(CLAIMS, exhibits)
+PAGE = Page(CLAIMS, exhibits, examined="small-bef50a1e")

@@ -202,4 +202,4 @@ def mark_logarithmic(panel: Axes, values: list[Any], text: Callable[[float], str
     panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: text(value)))
 
 
-PAGE = Page(CLAIMS, exhibits)
+PAGE = Page(CLAIMS, exhibits, examined="small-eb819556")

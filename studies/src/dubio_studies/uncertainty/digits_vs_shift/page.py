@@ -267,4 +267,4 @@ def draw_entropies(rows: Rows, size: Size) -> Figure:
     return figure
 
 
-PAGE = Page(CLAIMS, exhibits)
+PAGE = Page(CLAIMS, exhibits, examined="small-1ea46334")
