@@ -84,6 +84,8 @@ class _Tar(Archive):
 class _Gzip(Archive):
     def _read(self, name: str) -> bytes:
         parts, size = [], 0
+        if self.path.stat().st_size == 0:
+            raise EOFError("no bytes")
         with gzip.open(self.path) as stream:
             while part := stream.read(_PART):
                 size += len(part)

@@ -97,9 +97,15 @@ class Checkpoint:
 
     def load(self) -> State | None:
         """The state in the file, or None if there is no file yet."""
-        if self._path is None or not self._path.is_file():
-            return None
-        state = _load(self._path)
+        try:
+            if self._path is None or not self._path.is_file():
+                return None
+            state = _load(self._path)
+        except OSError as error:
+            raise CheckpointError(
+                f"checkpoint: expected a file that can be read, got {self._path} "
+                f"({error.strerror}); change who may read it, or pass another path."
+            ) from error
         found = state.get("run")
         if not isinstance(found, dict):
             raise CheckpointError(
@@ -172,6 +178,8 @@ def _load(path: Path) -> State:
         if broken is not None:
             raise zipfile.BadZipFile(f"wrong checksum of {broken}")
         state = torch.load(path, map_location="cpu", weights_only=True)
+    except PermissionError:
+        raise
     except Exception as error:  # whatever bytes may bring about
         raise DamagedCheckpointError(
             f"checkpoint: expected a whole file of dubio.fit, got {path}, which cannot be read "
