@@ -66,6 +66,7 @@ class Program(nn.Module):
         self.functions: list[Function] = []
         self.names: list[str] = []
         self.form = "tensor"
+        self.replaces = dice.random() < 0.5  # or writes into buffers
 
     def forward(self, x: Tensor, *others: Tensor) -> Any:
         for function in self.functions:
@@ -204,6 +205,20 @@ def _gate(p: Program) -> None:
     p.add("gated mean", lambda h: h + gate * h.mean(0))
 
 
+def _average(p: Program) -> None:
+    name = f"average{len(p.names)}"
+    p.register_buffer(name, torch.zeros(p.width))
+
+    def centre(h: Tensor) -> Tensor:
+        if p.replaces:
+            setattr(p, name, 0.5 * getattr(p, name) + 0.5 * h.detach().mean(0))
+        else:
+            getattr(p, name).mul_(0.5).add_(0.5 * h.detach().mean(0))
+        return h - getattr(p, name)
+
+    p.add("moving average", centre)
+
+
 def _assign(p: Program) -> None:
     def assign(h: Tensor) -> Tensor:
         out = torch.empty_like(h)
@@ -268,7 +283,7 @@ SIMPLE: dict[str, Function] = {
 MASKED = [_masked, _masked, _masked, _masked_convolution, _masked_sequence, _masked_columns]
 MASKED += [_drop_connect]
 OTHERS = [_masked_again, _norm, _norm, _linear, _shared, _convolution, _residual, _concatenated]
-OTHERS += [_branch, _gate, _assign, _filled]
+OTHERS += [_branch, _gate, _average, _assign, _filled]
 
 
 def make(seed: int) -> Case:

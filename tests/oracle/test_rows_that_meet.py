@@ -455,3 +455,32 @@ def test_a_small_part_of_the_mean_in_a_large_batch(estimator: str) -> None:
     samples = torch.stack([torch.autograd.grad(elbo(x, y), logit)[0] for _ in range(draws)])
     error = (samples.mean(0) - exact) / (samples.std(0) / draws**0.5)
     assert float(error.abs()) < scipy.stats.t.isf(1e-6 / 16, draws - 1)
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+@pytest.mark.parametrize("estimator", ["trapezoid", "arm", "corrected"])
+def test_a_batch_counts_once_in_every_buffer(estimator: str, replaced: bool) -> None:
+    """All passes of a step begin with the same buffers; what the first leaves in them stays."""
+    begun = []
+
+    class Counting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("count", torch.zeros(()))
+            self.masked = Masked(nn.Linear(WIDTH, WIDTH), LearnableBernoulli(WIDTH))
+
+        def forward(self, x: Tensor) -> Tensor:
+            begun.append(float(self.count))
+            if replaced:
+                self.count = self.count + 1
+            else:
+                self.count += 1
+            return self.masked(x) / self.count
+
+    net = Counting()
+    elbo = ELBO(net, Gaussian(1.0), 10, estimator=estimator, draws=2)  # type: ignore[arg-type]
+    for done in range(3):
+        begun.clear()
+        step(elbo)
+        assert set(begun) == {float(done)}
+        assert net.count == done + 1

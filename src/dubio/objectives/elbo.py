@@ -22,8 +22,9 @@ from dubio.noise.vectorised import is_vectorised
 from dubio.objectives.divergences import Divergence, add_divergences
 from dubio.objectives.estimators import ESTIMATORS, Estimator, trapezoid_once
 from dubio.objectives.meeting import Meetings
-from dubio.objectives.passes import Batch, Passes, kept_statistics
+from dubio.objectives.passes import Batch, Passes
 from dubio.objectives.rowwise import has_own_losses, rows_stay_apart
+from dubio.objectives.statistics import Statistics
 
 
 @final
@@ -108,6 +109,7 @@ class ELBO(nn.Module):
         self._generator = generator
         self.select = select
         self._meetings = Meetings()
+        self._statistics = Statistics()
         self._parts = _Parts([])
         self._trunk = False  # whether the last batch had something to compute before its masks
         self.step = 0
@@ -153,13 +155,15 @@ class ELBO(nn.Module):
         learns = torch.is_grad_enabled() and any(map(_learns, self._parts.masks))
         estimate = ESTIMATORS[self.estimator] if learns else trapezoid_once
         stochastic = self._parts.stochastic
+        if self._draws > 1 or estimate is not trapezoid_once:  # there will be more than one pass
+            self._statistics.note(modules)
         nlls, divergences = [], []
         for k in range(self._draws):
             again = k > 0 and all(module.kl_is_exact for module in stochastic)
             asked = bool(stochastic) and not again
             numbers = noise.numbers if self._draws == 1 else noise[k].numbers
-            passes = Passes(batch, numbers, self._meetings, learning=asked)
-            with kept_statistics(modules) if k > 0 else nullcontext():
+            passes = Passes(batch, numbers, self._meetings, self._statistics, learning=asked)
+            with self._statistics.as_before() if k > 0 else nullcontext():
                 nlls.append(estimate(passes))
             if asked:
                 with passes.recalled():

@@ -1,12 +1,11 @@
 """Several passes over one batch that differ in the learnable masks alone."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _NormBase
 
 from dubio.masks.learnable import Gate, Gated, LearnableBernoulli, trapezoid_gate
 from dubio.noise import inputs
@@ -24,6 +23,7 @@ from dubio.noise.tracking import RowTracker
 from dubio.noise.vectorised import is_vectorised
 from dubio.objectives.meeting import Meetings
 from dubio.objectives.record import Record, recording
+from dubio.objectives.statistics import Statistics
 from dubio.objectives.trunk import TrunkMemory, TrunkReplay, ending
 
 _SMALL = 2**13  # numbers of a batch
@@ -76,6 +76,7 @@ class Passes:
         batch: The network, and what it is at work on.
         numbers: The random numbers of the draw.
         meetings: Remembers, from batch to batch, whether rows meet.
+        statistics: The buffers of the network before the step.
         learning: Whether divergences at the noise of the first pass will be asked for after it.
 
     Attributes:
@@ -88,6 +89,7 @@ class Passes:
         batch: Batch,
         numbers: RandomNumbers,
         meetings: Meetings,
+        statistics: Statistics,
         *,
         learning: bool = False,
     ) -> None:
@@ -95,6 +97,7 @@ class Passes:
         self._batch = batch
         self._numbers = numbers
         self._meetings = meetings
+        self._statistics = statistics
         self._learning = learning
         self.has_trunk = batch.trunk
         self._trunk = TrunkMemory() if batch.trunk else None
@@ -137,7 +140,7 @@ class Passes:
     def again(self, gate: Gate) -> Tensor:  # (B,)
         """Losses of all rows when masks are made of the same noise by another rule."""
         replay = None if self._trunk is None else TrunkReplay(self._trunk)
-        with kept_statistics(self._batch.modules), _restarted(self._start):
+        with self._statistics.as_before(), _restarted(self._start):
             return self._run(gate, replay)
 
     def pair(self, gate: Gate, other: Gate, *, learn: bool) -> tuple[Tensor, Tensor]:  # (B,) each
@@ -327,22 +330,3 @@ def _restarted(states: list[Tensor]) -> Iterator[None]:
     finally:
         for generator, state in zip(_generators(), now, strict=False):
             generator.set_state(state)
-
-
-@contextmanager
-def _kept(owners: Sequence[nn.Module]) -> Iterator[None]:
-    own = [dict(module._buffers) for module in owners]
-    try:
-        for module, buffers in zip(owners, own, strict=True):
-            for name, buffer in buffers.items():
-                module._buffers[name] = None if buffer is None else buffer.clone()
-        yield
-    finally:
-        for module, buffers in zip(owners, own, strict=True):
-            module._buffers.update(buffers)
-
-
-def kept_statistics(modules: Sequence[nn.Module]) -> AbstractContextManager[None]:
-    """Let batch normalisation update copies of its statistics: this batch was counted before."""
-    owners = [module for module in modules if isinstance(module, _NormBase)]
-    return _kept(owners) if owners else nullcontext()
