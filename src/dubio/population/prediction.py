@@ -7,6 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from dubio.noise import inputs
+from dubio.noise.gates import find_gates
+from dubio.noise.modes import raising
 from dubio.noise.run import BatchSize, Pass, run_pass
 from dubio.objectives.elbo import ELBO
 from dubio.population.given import NoisePlace, Origin, Source, SourcedNumbers, answers
@@ -46,6 +48,7 @@ class MemberDraws:
         self._stack = stack
         self._seeds = seeds
         self._shared = shared
+        self._gates: tuple[str, ...] = ()  # the modules of a network that must see their flag up
 
     @torch.no_grad()
     def pieces(
@@ -66,10 +69,11 @@ class MemberDraws:
             y: All targets.
         """
         one = x[rows[0]]
+        self._gates = _names_of_gates(self._stack, one)
         requests = watch(
             self._stack,
             one,
-            lambda elbo, source: _outputs(elbo, one, source, shared=self._shared),
+            lambda elbo, source: self._outputs(elbo, one, source),
             training=False,
         )
         draws = draws if len(requests) else 1
@@ -98,16 +102,28 @@ class MemberDraws:
     def _draw(self, elbo: ELBO, x: Tensor, noise: dict[NoisePlace, Tensor]) -> Tensor:
         """The outputs of one member: (S, B, …)."""
         if not noise:
-            return _outputs(elbo, x, answers({}), shared=self._shared)[None]
+            return self._outputs(elbo, x, answers({}))[None]
         outputs: Tensor = torch.vmap(
-            lambda own: _outputs(elbo, x, answers(own), shared=self._shared), randomness="error"
+            lambda own: self._outputs(elbo, x, answers(own)), randomness="error"
         )(noise)
         return outputs
 
+    def _outputs(self, elbo: nn.Module, x: Tensor, source: Source) -> Tensor:
+        """What the network of an objective gives under the noise of one draw."""
+        assert isinstance(elbo, ELBO)
+        numbers: SourcedNumbers = Origin(source)(range(1), self._shared)
+        running = Pass(numbers, roots=None, batch=BatchSize(len(x)), evaluating=True)
+        return run_pass(
+            lambda: inputs.choose(inputs.call(elbo.model, x), elbo.select),
+            running,
+            around=[raising([elbo.model.get_submodule(name) for name in self._gates])],
+        )
 
-def _outputs(elbo: nn.Module, x: Tensor, source: Source, *, shared: bool) -> Tensor:
-    """What the network of an objective gives under the noise of one draw."""
+
+def _names_of_gates(stack: Stack, x: Tensor) -> tuple[str, ...]:
+    """The modules of a network that must see their flag up for their noise to show."""
+    elbo = stack.take(torch.arange(1)).skeleton
     assert isinstance(elbo, ELBO)
-    numbers: SourcedNumbers = Origin(source)(range(1), shared)
-    running = Pass(numbers, roots=None, batch=BatchSize(len(x)), evaluating=True)
-    return run_pass(lambda: inputs.choose(inputs.call(elbo.model, x), elbo.select), running)
+    gates = find_gates(elbo.model, [elbo.model], x, elbo.select)
+    gates.check()
+    return tuple(name for name, part in elbo.model.named_modules() if part in gates.raised)
