@@ -137,6 +137,22 @@ class Nested(nn.Module):
         return self.head(F.dropout(h, self.rate) if self.training else h)
 
 
+class Merged(nn.Module):
+    """A dropout module behind the flag, and one on rows that are merged with another axis."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(6, 20), nn.Linear(20, 3)
+        self.first, self.second = nn.Dropout(0.3), nn.Dropout(0.4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = torch.relu(self.a(x))
+        if self.training:
+            h = self.first(h)
+        h = self.second(h.reshape(len(x) * 4, 5))
+        return self.b(h.reshape(len(x), 20))
+
+
 class OwnProperty(Block):
     """A class with a property for its flag."""
 
@@ -291,6 +307,7 @@ CLEAN: dict[str, Callable[[], nn.Module]] = {
     "by name": ByName,
     "nested": Nested,
     "property": OwnProperty,
+    "merged": Merged,
     **{f"{name} path": lambda make=make: beside(make()) for name, make in PATHS.items()},
 }
 

@@ -179,7 +179,7 @@ def test_a_rate_that_is_raised_later_is_seen() -> None:
 
 
 @pytest.mark.parametrize("shared", [False, True])
-@pytest.mark.parametrize("case", ["gate", "nested", "by dropout", "by function", "counting"])
+@pytest.mark.parametrize("case", ["gate", "nested", "by dropout", "merged", "counting"])
 def test_the_first_call_gives_what_the_second_gives(case: str, shared: bool) -> None:
     network, x = make(lambda: nn.Sequential(nn.Dropout(0.1), CLEAN[case](), nn.Dropout(0.1)))
     first, second = (draws(network, x, shared=shared) for _ in range(2))
@@ -351,3 +351,14 @@ def test_a_network_is_tried_out_once() -> None:
         counts.append(len(runs))
     assert counts[0] > 1
     assert counts[1:] == [1, 1, 1]
+
+
+def test_populations_have_all_noise() -> None:
+    x, likelihood = torch.randn(5, 6, generator=seeded()), dubio.likelihoods.Gaussian(1.0)
+    networks = [make(Nested)[0] for _ in range(2)]
+    members = [dubio.ELBO(network, likelihood, num_data=5) for network in networks]
+    for predictive in dubio.Population(members).predict(x, draws=6, generator=seeded()):
+        assert len(torch.unique(predictive.draws, dim=0)) == 6
+    unclean = [dubio.ELBO(make(UNCLEAN["logits"])[0], likelihood, num_data=5) for _ in range(2)]
+    with pytest.raises(dubio.GateError):
+        dubio.Population(unclean).predict(x, draws=6, generator=seeded())

@@ -11,6 +11,7 @@ from typing import Any, Self, final
 import numpy
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import TorchDispatchMode
 
 _LIBRARIES = frozenset({"torch", "numpy", *sys.stdlib_module_names} - {"__main__"})
@@ -102,6 +103,8 @@ class Upkeep(TorchDispatchMode):
             return
         self._seen[id(thing)] = thing
         if isinstance(thing, Tensor):
+            if thing.layout != torch.strided or thing.is_meta or is_lazy(thing):
+                return
             version = -1 if thing.is_inference() else thing._version
             self._tensors.append((thing, thing.data, version))
         elif isinstance(thing, dict):

@@ -1,6 +1,7 @@
 """Draws of all members at once, in pieces that bound the memory."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Generic, NamedTuple, TypeVar, final
 
 import torch
@@ -8,6 +9,8 @@ from torch import Tensor, nn
 
 from dubio.noise import inputs
 from dubio.noise.finding import follow_rows
+from dubio.noise.gates import find_gates
+from dubio.noise.modes import raising
 from dubio.noise.numbers import Numbers
 from dubio.noise.placing import KnownRows, RowPlaces
 from dubio.noise.run import Pass, run_pass
@@ -49,6 +52,7 @@ class MemberDraws:
         self._stack = stack
         self._seeds = seeds
         self._shared = shared
+        self._gates: tuple[str, ...] = ()  # the modules of a network that must see their flag up
 
     @torch.no_grad()
     def pieces(
@@ -69,6 +73,7 @@ class MemberDraws:
             y: All targets.
         """
         one = x[rows[0]]
+        self._gates = _names_of_gates(self._stack, one)
         self._rows = self._find_rows(one)
         requests = watch(
             self._stack,
@@ -113,7 +118,15 @@ class MemberDraws:
         assert isinstance(elbo, ELBO)
         numbers: SourcedNumbers = Origin(source)(range(1), self._shared)
         running = Pass(numbers, roots=None, batch=self._rows, evaluating=True)
-        return run_pass(lambda: inputs.choose(inputs.call(elbo.model, x), elbo.select), running)
+        return run_pass(
+            lambda: inputs.choose(inputs.call(elbo.model, x), elbo.select),
+            running,
+            around=[self._raised(elbo)],
+        )
+
+    def _raised(self, elbo: ELBO) -> AbstractContextManager[None]:
+        """The flags of gates are up."""
+        return raising([elbo.model.get_submodule(name) for name in self._gates])
 
     def _find_rows(self, x: Tensor) -> KnownRows:
         """Where rows are in the network of a member, if they are to share noise."""
@@ -125,7 +138,18 @@ class MemberDraws:
         def watch_rows(order: Tensor | None, places: RowPlaces) -> Pass:
             numbers = Numbers(0, range(1), shared=True)
             running = Pass(numbers, roots=None, batch=places, evaluating=True, watching=True)
-            run_pass(lambda: inputs.call(elbo.model, x, order), running)
+            run_pass(
+                lambda: inputs.call(elbo.model, x, order), running, around=[self._raised(elbo)]
+            )
             return running
 
         return follow_rows(watch_rows, [x], len(x))
+
+
+def _names_of_gates(stack: Stack, x: Tensor) -> tuple[str, ...]:
+    """The modules of a network that must see their flag up for their noise to show."""
+    elbo = stack.take(torch.arange(1)).skeleton
+    assert isinstance(elbo, ELBO)
+    gates = find_gates(elbo.model, [elbo.model], x, elbo.select)
+    gates.check()
+    return tuple(name for name, part in elbo.model.named_modules() if part in gates.raised)
