@@ -3,11 +3,14 @@
 The network runs once per batch, with the noise of one draw, and is recorded; all draws then come
 from playing the tape. Where a network cannot be taped (its branches depend on sampled values, it
 draws random numbers itself, …) it runs once per draw instead, with the same noise.
+
+Before a tape is trusted it is compared with a plain pass under other noise. A comparison in which
+nothing could differ, since all draws are the same, does not count and is made again.
 """
 
 import logging
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -17,15 +20,17 @@ import torch
 from torch import Tensor, nn
 
 from dubio.draws.absence import no_sites
+from dubio.draws.recorder import InsideTransformError, Recorder, UnshareableError
 from dubio.draws.tape import Tape
-from dubio.draws.traced import Recorder, Traced, UnshareableError
 from dubio.draws.trunk import Trunk
 from dubio.noise.gates import find_gates, gates, watch
 from dubio.noise.layout import BatchAxis, Probe
+from dubio.noise.numbers import Numbers
 from dubio.noise.plainly import Plainly
 from dubio.noise.protocols import RandomNumbers
 from dubio.noise.run import BatchSize, Pass, outside_of_passes, run_pass
 from dubio.noise.sites import Site, Sites
+from dubio.noise.state import State, from_state
 
 logger = logging.getLogger("dubio")
 
@@ -33,7 +38,7 @@ logger = logging.getLogger("dubio")
 # enough that freed blocks are reused instead of being given back to the system page by page.
 CHUNK_BYTES = 24 * 2**20
 
-_verified: set[int] = set()  # signatures of tapes that gave what their network gave
+_TRIAL = 20_230_417  # the seed of the noise under which tapes are tried
 
 Run = Callable[[Tensor | None], Tensor]  # indices of rows (None: the batch) -> selected output
 
@@ -63,9 +68,11 @@ class Engine:
         chosen: Which sites are noisy.
         inputs: The tensors that the network is called with, if the tape is to begin there.
         owned: The tensors of the network, then.
+        trusted: Signatures of tapes of this network that gave what plain passes gave.
 
     Attributes:
         tape: The tape, if the network can be taped and the tape repeats it.
+        proven: Whether a comparison has shown that, which could have shown the contrary.
     """
 
     def __init__(
@@ -77,12 +84,17 @@ class Engine:
         chosen: Callable[[Site], bool],
         inputs: Sequence[Tensor] | None = None,
         owned: Sequence[Tensor] = (),
+        trusted: set[Hashable] | None = None,
     ) -> None:
         self._run = run
+        self._rows = rows
         self._roots = roots
         self._numbers = numbers
         self._chosen = chosen
         self._gates = gates(roots)
+        self._state = State(roots)  # from which all draws start
+        self._trusted = set() if trusted is None else trusted
+        self.proven = False
         self._feeds_torch = False  # whether the network draws from torch's generator unseen
         self._doubtful: Sites | None = None  # the sites, if the output may not depend on them
         self._batch = self._probe(rows) if numbers.shared and rows > 1 else BatchSize(rows)
@@ -115,7 +127,7 @@ class Engine:
     def _one_by_one(self, draws: int) -> Iterator[Tensor]:
         varies = draws == 1
         for index in range(1, draws):
-            output, _ = self._pass(self._numbers.part(index, index + 1), None)
+            output, _ = self._again(self._numbers.part(index, index + 1))
             varies = varies or not torch.equal(output, self._first)
             yield output[None]
         if self._doubtful is not None and not varies:
@@ -126,56 +138,90 @@ class Engine:
             return tape.play(self._fixed, self._numbers.part(start, stop))
 
     def _repeats(self, recorder: Recorder, first: Tensor) -> bool:
-        """Whether playing the tape gives what the network gave, asked once for every structure."""
+        """Whether playing the tape gives what the network gives."""
         tape, trunk = recorder.tape, recorder.trunk
         with quietly(first.device):
             if trunk is not None and tape.doubt is not None:
                 self._fixed = tape.resume(trunk.values)
             else:
                 self._fixed = tape.start(self._inputs or ())
-            if len(self._numbers.indices) == 1 or tape.signature in _verified:
-                return True
-            repeated = tape.play(self._fixed, self._numbers.part(0, 2))[0]
-        if not _agree(repeated, first):
+        signature = tape.signature, trunk is None, tape.doubt
+        self.proven = signature in self._trusted
+        if self.proven:
+            return True
+        if not self._agrees(tape, first):
             logger.warning(
                 "a recorded pass did not repeat; the network runs once per draw instead, with the "
                 "same results. Please report this network."
             )
             return False
-        _verified.add(tape.signature)
+        if self.proven:
+            self._trusted.add(signature)
         return True
+
+    def _agrees(self, tape: Tape, first: Tensor) -> bool:
+        """Compare the tape with the recorded pass, and with a plain one under other noise.
+
+        If it is to serve for other inputs, then also on other inputs: the same rows turned around.
+        """
+        numbers = Numbers(_TRIAL, range(3), self._numbers.shared)
+        turned = self._turned() if self._inputs is not None and tape.doubt is None else None
+        plain, _ = self._again(numbers.part(1, 2), turned)
+        try:
+            with quietly(first.device):
+                repeated = tape.play(self._fixed, self._numbers.part(0, 1))[0]
+                fixed = self._fixed if turned is None else tape.start(self._in_order(turned))
+                trial = tape.play(fixed, numbers)
+        except Exception as error:  # whatever it is, the network itself does not fail
+            logger.info("the recorded pass cannot be played: %r", error)
+            return False
+        differs = (trial[0] != plain) | (trial[2] != plain)
+        other_inputs = turned is not None or self._inputs is None or tape.doubt is not None
+        self.proven = other_inputs and 2 * int(differs.sum()) >= differs.numel()
+        return _agree(repeated, first) and _agree(trial[1], plain)
+
+    def _turned(self) -> Tensor | None:
+        """The order of rows turned around, if that makes a difference."""
+        turned = torch.arange(self._rows).flip(0)
+        same = all(map(torch.equal, self._in_order(turned), self._inputs or ()))
+        return None if same else turned
+
+    def _in_order(self, order: Tensor) -> list[Tensor]:
+        return [
+            x[order.to(x.device)] if x.dim() and len(x) == self._rows else x
+            for x in self._inputs or ()
+        ]
 
     def _record(self) -> tuple[Tape | None, Tensor, Sites]:
         """Run the network once: the tape if it can be played, the first draw, and the sites."""
         shared = self._numbers.shared
         tape, numbers = Tape(), self._numbers.part(0, 1)
         trunk = None if self._inputs is None else Trunk(tape, self._inputs, self._owned)
-        recorder = Recorder(tape, trunk, shared=shared)
+        own = _Ownership(self._roots) if trunk is None else trunk.owns
+        recorder = Recorder(tape, trunk, shared=shared, own=own)
         elsewhere = _other_generators()
         try:
             with recorder:
                 output, sites = self._pass(numbers, recorder)
-            recorder.check_overwritten(output)
             if _other_generators() != elsewhere:
                 tape.obstacle = "random numbers of Python or numpy were drawn meanwhile"
-            slot = output.slot if isinstance(output, Traced) else None
-            output = output.value if isinstance(output, Traced) else output
-        except UnshareableError:
+            slot = recorder.slot(output)
+        except (UnshareableError, InsideTransformError):
             raise
         except Exception as error:  # whatever it is, a pass without recording tells better
             if self._inputs is not None:
                 return self._record_less(tape.obstacle or repr(error))
             logger.info("one pass per draw, since %s", tape.obstacle or repr(error))
             self._feeds_torch = recorder.met_unfed_randomness
+            self._state.put_back()
             output, sites = self._pass(numbers, None)
             if self._feeds_torch:
                 self._doubtful = sites
             elif not any(map(self._chosen, sites)):
                 raise no_sites(self._roots, sites, self._chosen) from None
             return None, output, sites
-        finally:
-            recorder.close()
         if self._find_gates(sites):
+            self._state.put_back()
             return self._record()
         if slot is not None:
             tape.finish(slot, shared=shared)
@@ -194,15 +240,29 @@ class Engine:
         """Record from the first noise on."""
         logger.info("the part before the noise is not recorded, since %s", reason)
         self._inputs = None
+        self._state.put_back()
         return self._record()
 
     def _find_gates(self, sites: Sites) -> bool:
         """Whether raising the flag of some more modules shows dropouts that were not reached."""
-        found = find_gates(lambda: self._run(None), self._roots, self._gates, sites)
+        found = find_gates(
+            lambda: from_state(self._state, lambda: self._run(None), self._roots),
+            self._roots,
+            self._gates,
+            sites,
+        )
         self._gates |= found
         return bool(found)
 
-    def _pass(self, numbers: RandomNumbers, recorder: Recorder | None) -> tuple[Tensor, Sites]:
+    def _again(
+        self, numbers: RandomNumbers, order: Tensor | None = None
+    ) -> tuple[Tensor, Sites]:
+        """A further pass, from the state that the network was in before the first."""
+        return from_state(self._state, lambda: self._pass(numbers, None, order), self._roots)
+
+    def _pass(
+        self, numbers: RandomNumbers, recorder: Recorder | None, order: Tensor | None = None
+    ) -> tuple[Tensor, Sites]:
         """The output under the noise of one draw, and the sites on the way."""
         running = Pass(
             numbers,
@@ -214,7 +274,9 @@ class Engine:
         )
         around = [_fed(numbers)] if self._feeds_torch else []
         gates = (self._roots, self._gates)
-        return run_pass(lambda: self._run(None), running, gates=gates, around=around), running.sites
+        return run_pass(
+            lambda: self._run(order), running, gates=gates, around=around
+        ), running.sites
 
     def _probe(self, rows: int) -> BatchSize:
         """Where rows are at each site: passes over few rows, forwards and backwards, tell."""
@@ -229,7 +291,11 @@ class Engine:
 
     def _watch(self, order: Tensor) -> list[Tensor]:
         """The tensors at all sites of a pass without noise."""
-        return watch(lambda: self._run(order), self._roots, self._gates).tensors
+        return from_state(
+            self._state,
+            lambda: watch(lambda: self._run(order), self._roots, self._gates).tensors,
+            self._roots,
+        )
 
 
 @dataclass(frozen=True)
@@ -240,6 +306,21 @@ class _Unrecorded(BatchSize):
         """The axis of the batch in the noise of a site; None if there is none."""
         with torch._C._DisableTorchDispatch():
             return super().axis(site, shape)
+
+
+class _Ownership:
+    """Tells whether a tensor is a parameter or a buffer of some networks."""
+
+    def __init__(self, roots: Sequence[nn.Module]) -> None:
+        self._roots = roots
+        self._buffers: set[int] | None = None
+
+    def __call__(self, x: Tensor) -> bool:
+        if isinstance(x, nn.Parameter):
+            return True
+        if self._buffers is None:
+            self._buffers = {id(buffer) for root in self._roots for buffer in root.buffers()}
+        return id(x) in self._buffers
 
 
 def fitting(tape: Tape) -> int:
@@ -269,6 +350,8 @@ def _other_generators() -> tuple[object, ...]:
 
 def _agree(a: Tensor, b: Tensor) -> bool:
     """Whether two computations of the same draw differ by no more than rounding."""
+    if a.shape != b.shape:
+        return False
     loose = 5e-2 if a.dtype in (torch.bfloat16, torch.float16) else 1e-3
     finite = b[b.isfinite()].double()
     scale = float(finite.abs().max()) if finite.numel() else 0.0

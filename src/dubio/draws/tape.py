@@ -82,12 +82,12 @@ class Tape:
         needed = {*outputs, *seen}
         kept: list[Step] = []
         for step in reversed(self._steps):
-            mutates = isinstance(step, Call) and step.mutates
+            mutates = isinstance(step, Call) and step.mutates  # of the trunk
             if mutates or not needed.isdisjoint(step.outputs):
                 kept.append(step)
                 needed.update(step.inputs)
         self._outputs = outputs
-        self._steps = fuse_masked_layers(kept[::-1]) if shared else kept[::-1]
+        self._steps = fuse_masked_layers(kept[::-1], outputs) if shared else kept[::-1]
         draws = [step for step in self._steps if not step.outputs[0].fixed]
         read = seen.union(outputs, (s for step in draws for s in step.inputs if s.fixed))
         self._trunk = Line([step for step in self._steps if step.outputs[0].fixed], read)
