@@ -5,6 +5,7 @@ import io
 import logging
 import pickle
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy
@@ -754,7 +755,8 @@ def test_a_call_that_shows_nothing_vouches_for_nothing(name: str, benign: str, w
 
     network.before.fill_(float(benign != "no way in"))
     network.behind.fill_(float(benign != "no way out"))
-    draw(torch.zeros(ROWS, WIDTH) if benign == "zeros" else BATCH)
+    with suppress(dubio.NoSitesError):  # all draws are the same
+        draw(torch.zeros(ROWS, WIDTH) if benign == "zeros" else BATCH)
     network.before.fill_(1.0)
     network.behind.fill_(1.0)
     torch.testing.assert_close(draw(BATCH), expected(network, BATCH, 4))

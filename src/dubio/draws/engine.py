@@ -72,7 +72,9 @@ class Engine:
 
     Attributes:
         tape: The tape, if the network can be taped and the tape repeats it.
-        proven: Whether a comparison has shown that, which could have shown the contrary.
+        varied: Whether draws have differed where it was compared with a plain pass.
+        first: The first draw.
+        proven: Whether also inputs have, if it is to serve for others.
     """
 
     def __init__(
@@ -94,18 +96,18 @@ class Engine:
         self._gates = gates(roots)
         self._state = State(roots)  # from which all draws start
         self._trusted = set() if trusted is None else trusted
-        self.proven = False
+        self.varied = self.proven = False
         self._feeds_torch = False  # whether the network draws from torch's generator unseen
         self._doubtful: Sites | None = None  # the sites, if the output may not depend on them
         self._batch = self._probe(rows) if numbers.shared and rows > 1 else BatchSize(rows)
         self._inputs = inputs
         self._owned = owned
         self._fixed: list[Any] = []  # what the tape starts from
-        self.tape, self._first, self.sites = self._record()
-        if numbers.shared and len(self._first) != rows:
+        self.tape, self.first, self.sites = self._record()
+        if numbers.shared and len(self.first) != rows:
             raise ValueError(
                 f"shared=True: expected an output with the {rows} rows of x, got shape "
-                f"{tuple(self._first.shape)}; rows come first in x and in the output."
+                f"{tuple(self.first.shape)}; rows come first in x and in the output."
             )
 
     @property
@@ -115,7 +117,7 @@ class Engine:
 
     def chunks(self, chunk: int | None = None) -> Iterator[Tensor]:
         """All draws in order, ``chunk`` (or as many as fit the budget) at a time: (s, B, …)."""
-        yield self._first[None]
+        yield self.first[None]
         draws = len(self._numbers.indices)
         if self.tape is None:
             yield from self._one_by_one(draws)
@@ -128,13 +130,13 @@ class Engine:
         varies = draws == 1
         for index in range(1, draws):
             output, _ = self._again(self._numbers.part(index, index + 1))
-            varies = varies or not torch.equal(output, self._first)
+            varies = varies or not torch.equal(output, self.first)
             yield output[None]
         if self._doubtful is not None and not varies:
             raise no_sites(self._roots, self._doubtful, self._chosen)
 
     def _play(self, tape: Tape, start: int, stop: int) -> Tensor:
-        with quietly(self._first.device):
+        with quietly(self.first.device):
             return tape.play(self._fixed, self._numbers.part(start, stop))
 
     def _repeats(self, recorder: Recorder, first: Tensor) -> bool:
@@ -145,8 +147,8 @@ class Engine:
                 self._fixed = tape.resume(trunk.values)
             else:
                 self._fixed = tape.start(self._inputs or ())
-        signature = tape.signature, trunk is None, tape.doubt
-        self.proven = signature in self._trusted
+        self._signature = tape.signature, trunk is None, tape.doubt
+        self.varied = self.proven = self._signature in self._trusted
         if self.proven:
             return True
         if not self._agrees(tape, first):
@@ -156,8 +158,12 @@ class Engine:
             )
             return False
         if self.proven:
-            self._trusted.add(signature)
+            self.trust()
         return True
+
+    def trust(self) -> None:
+        """Do without further comparisons for tapes like this one."""
+        self._trusted.add(self._signature)
 
     def _agrees(self, tape: Tape, first: Tensor) -> bool:
         """Compare the tape with the recorded pass, and with a plain one under other noise.
@@ -175,10 +181,13 @@ class Engine:
         except Exception as error:  # whatever it is, the network itself does not fail
             logger.info("the recorded pass cannot be played: %r", error)
             return False
+        if not (agree(repeated, first) and agree(trial[1], plain)):
+            return False
         differs = (trial[0] != plain) | (trial[2] != plain)
-        other_inputs = turned is not None or self._inputs is None or tape.doubt is not None
-        self.proven = other_inputs and 2 * int(differs.sum()) >= differs.numel()
-        return _agree(repeated, first) and _agree(trial[1], plain)
+        self.varied = 2 * int(differs.sum()) >= differs.numel()
+        serves_others = self._inputs is not None and tape.doubt is None
+        self.proven = self.varied and (turned is not None or not serves_others)
+        return True
 
     def _turned(self) -> Tensor | None:
         """The order of rows turned around, if that makes a difference."""
@@ -225,9 +234,10 @@ class Engine:
             return self._record()
         if slot is not None:
             tape.finish(slot, shared=shared)
-        elif tape.obstacle is None:
+        elif tape.obstacle is None and self._is_constant(output, sites):
             raise no_sites(self._roots, sites, self._chosen)
-        else:  # a branch may have chosen it
+        else:  # a branch may have chosen it, or it was computed out of sight
+            tape.obstacle = tape.obstacle or "the output is computed out of sight"
             self._doubtful = sites
         if tape.obstacle is not None:
             logger.info("one pass per draw, since %s", tape.obstacle)
@@ -235,6 +245,14 @@ class Engine:
         if self._repeats(recorder, output):
             return tape, output, sites
         return None, output, sites
+
+    def _is_constant(self, output: Tensor, sites: Sites) -> bool:
+        """Whether the output is the same under other noise."""
+        if not any(map(self._chosen, sites)):
+            return True
+        trial = Numbers(_TRIAL, range(1), self._numbers.shared)
+        other, _ = self._again(trial)
+        return torch.equal(other, output)
 
     def _record_less(self, reason: str) -> tuple[Tape | None, Tensor, Sites]:
         """Record from the first noise on."""
@@ -348,7 +366,7 @@ def _other_generators() -> tuple[object, ...]:
     return random.getstate(), *words
 
 
-def _agree(a: Tensor, b: Tensor) -> bool:
+def agree(a: Tensor, b: Tensor) -> bool:
     """Whether two computations of the same draw differ by no more than rounding."""
     if a.shape != b.shape:
         return False

@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_leaves
 
 from dubio.draws.arguments import Arguments, Slot
 from dubio.draws.functional import counterpart, functional
-from dubio.draws.sampled import Geometry, Operand, Sampled, TooManyWritesError, address
+from dubio.draws.sampled import Geometry, Operand, Sampled, TooManyWritesError, address, reserve
 from dubio.draws.tape import Tape
 from dubio.draws.traits import traits_of, written
 from dubio.draws.trunk import LOOKS, MAKERS, MEMORY, Trunk
@@ -85,7 +85,7 @@ class Recorder(TorchDispatchMode):
         self._shared = shared
         self._own = own
         self._sampled = Sampled(tape, self._snapshot)
-        self._made: set[int | None] = set()  # memory that came up in this pass
+        self._made: dict[int | None, Any] = {}  # memory that came up in this pass
         self._held: dict[int | None, Tensor] = {}  # memory that the tape refers to
         self._exposed: dict[int | None, Tensor] = {}  # memory that Python may write into unseen
 
@@ -235,7 +235,10 @@ class Recorder(TorchDispatchMode):
     def _note_made(self, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> None:
         """Note the memory of results, unless they are views of tensors from elsewhere."""
         given = set(map(address, _tensors((*args, *kwargs.values()))))
-        self._made.update(set(map(address, _tensors((out,)))) - given)
+        for x in _tensors((out,)):
+            where = address(x)
+            if where is not None and where not in given and where not in self._made:
+                self._made[where] = reserve(x)
 
     def _onto_the_trunk(
         self,

@@ -36,6 +36,12 @@ def address(x: Tensor) -> int | None:
         return None
 
 
+def reserve(x: Tensor) -> StorageWeakRef:
+    """Keep the address of a tensor's memory from being used again, but not the memory."""
+    with torch._C.DisableTorchFunction():
+        return StorageWeakRef(x.untyped_storage())
+
+
 class Geometry(NamedTuple):
     """Where in its memory the entries of a tensor are."""
 
@@ -76,8 +82,7 @@ class _Memory:
     """A piece of memory in which something depends on the noise."""
 
     def __init__(self, x: Tensor) -> None:
-        with torch._C.DisableTorchFunction():
-            self._storage = StorageWeakRef(x.untyped_storage())  # nothing else will have its address
+        self._reserved = reserve(x)
         self.writes: list[tuple[Geometry, Slot | None]] = []
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from dubio.draws.engine import Engine
+from dubio.draws.trust import trusted
 from dubio.noise import inputs
 from dubio.noise.inputs import Inputs, Network, Select
 from dubio.noise.protocols import RandomNumbers
@@ -113,6 +114,7 @@ class NetworkDraws:
             inputs.count_rows(batch),
             self._numbers.for_batch(index),
             self._chosen,
+            trusted=trusted(self._model, self._select),
         )
 
     def _total(self) -> int | None:
