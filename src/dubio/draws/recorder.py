@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_leaves
 
 from dubio.draws.arguments import Arguments, Slot
 from dubio.draws.functional import counterpart, functional
-from dubio.draws.sampled import Geometry, Operand, Sampled, TooManyWritesError, address, reserve
+from dubio.draws.sampled import Geometry, Operand, Reserved, Sampled, TooManyWritesError, address
 from dubio.draws.tape import Tape
 from dubio.draws.traits import traits_of, written
 from dubio.draws.trunk import LOOKS, MAKERS, MEMORY, Trunk
@@ -53,6 +53,7 @@ WHOLE = frozenset(
         torch.rnn_relu_cell,
     }
 )
+_LIFT = torch.ops.aten.lift_fresh.default  # makes a tensor of Python numbers
 _USUAL = (Tensor, torch.nn.Parameter)
 _SET_DATA = Tensor.data.__set__  # type: ignore[attr-defined]
 
@@ -85,7 +86,7 @@ class Recorder(TorchDispatchMode):
         self._shared = shared
         self._own = own
         self._sampled = Sampled(tape, self._snapshot)
-        self._made: dict[int | None, Any] = {}  # memory that came up in this pass
+        self._made = Reserved()  # memory that came up in this pass
         self._held: dict[int | None, Tensor] = {}  # memory that the tape refers to
         self._exposed: dict[int | None, Tensor] = {}  # memory that Python may write into unseen
 
@@ -103,8 +104,11 @@ class Recorder(TorchDispatchMode):
         return self._carry_on(func, args, kwargs)
 
     def _carry_on(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        depends = any(self.slot(x) is not None for x in _tensors((*args, *kwargs.values())))
-        return (self._record if depends else self._plain)(function, args, kwargs)
+        if self._sampled:
+            for x in _tensors((*args, *kwargs.values())):
+                if self.slot(x) is not None:
+                    return self._record(function, args, kwargs)
+        return self._plain(function, args, kwargs)
 
     def slot(self, x: Tensor) -> Slot | None:
         """The slot of a tensor; None if it does not depend on the noise."""
@@ -211,34 +215,31 @@ class Recorder(TorchDispatchMode):
         """Whether no other part of torch takes the function apart."""
         if torch._C._functorch.peek_interpreter_stack() is not None:
             return False
-        tensors = _tensors((*args, *kwargs.values()))
-        return not any(
-            type(x) not in _USUAL or torch.is_autocast_enabled(x.device.type) for x in tensors
-        )
+        for x in _tensors((*args, *kwargs.values())):
+            if type(x) not in _USUAL or torch.is_autocast_enabled(x.device.type):
+                return False
+        return True
 
     def _plain(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Carry out an operation that does not depend on the noise."""
         traits, trunk = traits_of(func), self.trunk
         targets = _tensors(written(traits, args, kwargs)) if traits.written else []
-        if any(address(x) in self._held for x in targets):
-            self.tape.obstacle = "a tensor of the deterministic part is overwritten after its use"
+        for x in targets:
+            if address(x) in self._held:
+                self.tape.obstacle = "a tensor of the deterministic part is overwritten after its use"
         if trunk is None:
             out = self._carry_out(func, args, kwargs)
         else:
             out = self._onto_the_trunk(trunk, func, args, kwargs, targets)
+        given = set(map(address, _tensors((*args, *kwargs.values()))))
+        with torch._C.DisableTorchFunction():
+            for x in _tensors((out,)):
+                if address(x) not in given or func is _LIFT:  # a view of something else is not new
+                    self._made.add(x)
         for x in targets:
             if self._sampled.shares(x):
                 self._sampled.write(x, None)
-        self._note_made(args, kwargs, out)
         return out
-
-    def _note_made(self, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> None:
-        """Note the memory of results, unless they are views of tensors from elsewhere."""
-        given = set(map(address, _tensors((*args, *kwargs.values()))))
-        for x in _tensors((out,)):
-            where = address(x)
-            if where is not None and where not in given and where not in self._made:
-                self._made[where] = reserve(x)
 
     def _onto_the_trunk(
         self,
@@ -256,7 +257,7 @@ class Recorder(TorchDispatchMode):
             trunk.shaped_by_values(func)
         if traits.written:
             trunk.write(targets)
-        if func is torch.ops.aten.lift_fresh.default:
+        if func is _LIFT:
             made: Tensor = func(*args, **kwargs)
             trunk.made(made.clone(), made, seen=self._calling)
             return made

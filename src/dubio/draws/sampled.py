@@ -13,7 +13,6 @@ from typing import NamedTuple, TypeAlias, final
 
 import torch
 from torch import Tensor
-from torch.multiprocessing.reductions import StorageWeakRef
 
 from dubio.draws.arguments import Arguments, Slot
 from dubio.draws.functional import patched, rearranged
@@ -36,10 +35,24 @@ def address(x: Tensor) -> int | None:
         return None
 
 
-def reserve(x: Tensor) -> StorageWeakRef:
-    """Keep the address of a tensor's memory from being used again, but not the memory."""
-    with torch._C.DisableTorchFunction():
-        return StorageWeakRef(x.untyped_storage())
+@final
+class Reserved:
+    """Pieces of memory whose addresses nothing else will have; they may be let go themselves."""
+
+    def __init__(self) -> None:
+        self._addresses: set[int | None] = set()
+
+    def __contains__(self, where: int | None) -> bool:
+        return where in self._addresses
+
+    def add(self, x: Tensor) -> None:
+        """Reserve the address of a tensor's memory; out of sight of whoever looks at functions."""
+        if address(x) not in self._addresses and address(x) is not None:
+            self._addresses.add(x.untyped_storage()._weak_ref())
+
+    def __del__(self) -> None:
+        for where in self._addresses:
+            torch.UntypedStorage._free_weak_ref(where)
 
 
 class Geometry(NamedTuple):
@@ -81,8 +94,7 @@ class _Known(NamedTuple):
 class _Memory:
     """A piece of memory in which something depends on the noise."""
 
-    def __init__(self, x: Tensor) -> None:
-        self._reserved = reserve(x)
+    def __init__(self) -> None:
         self.writes: list[tuple[Geometry, Slot | None]] = []
 
 
@@ -100,7 +112,11 @@ class Sampled:
         self._constant = constant
         self._known: dict[int, _Known] = {}
         self._memories: dict[int | None, _Memory] = {}
+        self._reserved = Reserved()
         self._patches = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._memories)
 
     def slot(self, x: Tensor) -> Slot | None:
         """The slot of what a tensor holds now; None if that does not depend on the noise."""
@@ -128,7 +144,11 @@ class Sampled:
 
     def write(self, x: Tensor, slot: Slot | None) -> None:
         """A tensor was written over; without a slot, by what does not depend on the noise."""
-        memory = self._memories.setdefault(address(x), _Memory(x))
+        memory = self._memories.get(address(x))
+        if memory is None:
+            memory = self._memories[address(x)] = _Memory()
+            with torch._C.DisableTorchFunction():
+                self._reserved.add(x)
         memory.writes.append((Geometry.of(x), slot))
         if slot is not None:
             self._know(x, slot, memory)

@@ -6,6 +6,7 @@ must leave none behind.
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, TypeVar, final
 
 import torch
@@ -32,7 +33,7 @@ class State:
         self._modules: list[tuple[nn.Module, list[tuple[Any, Any]], list[object]]] = []
         seen: set[int] = set()
         for module in all_modules(roots):
-            if type(module).__module__.split(".", 1)[0] not in _LIBRARIES:
+            if _may_keep_state(type(module)):
                 self._contents = []
                 self._note(vars(module), seen)
                 self._modules.append((module, self._contents, _parts(module)))
@@ -74,7 +75,7 @@ class State:
             for part in thing.values() if isinstance(thing, dict) else list(thing):
                 self._note(part, seen)
         elif hasattr(thing, "__dict__") and not isinstance(thing, type) and not callable(thing):
-            if type(thing).__module__.split(".", 1)[0] not in _LIBRARIES:
+            if _may_keep_state(type(thing)):
                 self._note(vars(thing), seen)
 
 
@@ -86,6 +87,11 @@ def from_state(state: State, run: Callable[[], _Result], roots: Sequence[nn.Modu
         return run()
     finally:
         now.put_back()
+
+
+@cache
+def _may_keep_state(kind: type) -> bool:
+    return kind.__module__.split(".", 1)[0] not in _LIBRARIES
 
 
 def _parts(module: nn.Module) -> list[object]:
