@@ -16,6 +16,7 @@ from dubio.noise.inputs import Inputs, Network, Select
 from dubio.noise.noise import Noise
 from dubio.noise.protocols import RandomNumbers
 from dubio.noise.sites import Site, Sites, Where, chooser
+from dubio.noise.state import State, from_state
 from dubio.predictive.predictive import Predictive, StoredDraws
 
 
@@ -221,9 +222,10 @@ def sites(model: Network, x: Inputs | Iterable[Any]) -> Sites:
     inputs.check(model, batch)
     inputs.count_rows(batch)  # complains if there are none
     roots = inputs.networks(model)
+    state = State(roots)
 
     def network() -> object:
-        return inputs.call(model, batch)
+        return from_state(state, lambda: inputs.call(model, batch), roots)
 
     def attempt(raised: set[nn.Module]) -> tuple[Sites, Sites]:
         seen = watch(network, roots, raised).sites

@@ -5,6 +5,7 @@ import io
 import logging
 import pickle
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 import dubio
 from references import passes, seeded
 
+pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")  # by torch
 Function = Callable[[Tensor, Tensor], Tensor]  # the batch and its dropout -> the output
 ALIASES: dict[str, Function] = {}
 READS: dict[str, Function] = {}
@@ -692,6 +694,57 @@ def an_attribute_of_a_tensor(x: Tensor, h: Tensor) -> Tensor:
     return h * h.note  # type: ignore[attr-defined,no-any-return]
 
 
+# What networks do around operations
+
+
+@read
+def threads(x: Tensor, h: Tensor) -> Tensor:
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(lambda: h * 2).result()
+
+
+@read
+def vmap_behind_a_dropout(x: Tensor, h: Tensor) -> Tensor:
+    weight = torch.linspace(-1, 1, 36).view(WIDTH, WIDTH)
+    out: Tensor = torch.vmap(lambda row: F.linear(row, weight).tanh())(h)
+    return out
+
+
+@read
+def a_derivative_behind_a_dropout(x: Tensor, h: Tensor) -> Tensor:
+    slope: Tensor = torch.func.grad(lambda y: (y * x).tanh().sum())(h)
+    return slope
+
+
+@read
+def a_derivative_through_a_dropout(x: Tensor, h: Tensor) -> Tensor:
+    slope: Tensor = torch.func.grad(lambda y: (F.dropout(y, 0.5) * y).sum())(x)
+    return slope + h
+
+
+@read
+def a_directional_derivative_through_a_dropout(x: Tensor, h: Tensor) -> Tensor:
+    through = torch.func.jvp(lambda y: F.dropout(y, 0.5) * y, (x,), (torch.ones_like(x),))
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(x, torch.ones_like(x))
+        out = torch.autograd.forward_ad.unpack_dual(F.dropout(dual, 0.5) * dual)
+    slope: Tensor = through[1] + out.tangent
+    return slope + h
+
+
+@read
+def attention_with_some_names(x: Tensor, h: Tensor) -> Tensor:
+    q, k, v = (y.view(1, 1, ROWS, WIDTH) for y in (h, h, x))
+    out = F.scaled_dot_product_attention(q, k, value=v)
+    return (out + F.scaled_dot_product_attention(q, key=k, value=v, is_causal=True))[0, 0]
+
+
+@read
+def cell_with_some_names(x: Tensor, h: Tensor) -> Tensor:
+    w, b = torch.linspace(-1, 1, 4 * WIDTH * WIDTH).view(-1, WIDTH), torch.ones(4 * WIDTH)
+    return torch.lstm_cell(h, (x, x), w, w, b_ih=b, b_hh=b)[0]
+
+
 class Behind(nn.Module):
     """An operation behind a dropout."""
 
@@ -761,3 +814,153 @@ def test_a_call_that_shows_nothing_vouches_for_nothing(name: str, benign: str, w
     network.behind.fill_(1.0)
     torch.testing.assert_close(draw(BATCH), expected(network, BATCH, 4))
     torch.testing.assert_close(draw(-BATCH), expected(network, -BATCH, 4))
+
+
+class Keyword(nn.Module):
+    """Attention that is called by names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(WIDTH, 2, dropout=0.3, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.attention(query=x, key=x, value=x, need_weights=False)[0]
+        return out
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_attention_called_by_names(shared: bool) -> None:
+    network, x = Keyword(), torch.randn(ROWS, 4, WIDTH, generator=seeded())
+    named = {"query": x, "key": x, "value": x, "need_weights": False}
+    expect = expected(network, x, 4, shared=shared)
+    for model, batch in ((network, x), (network.attention, named)):
+        select = None if model is network else 0
+        options = {"draws": 4, "shared": shared, "select": select}
+        found = dubio.predict(model, batch, generator=seeded(3), **options)  # type: ignore[arg-type]
+        torch.testing.assert_close(found.draws, expect)
+        predictor = dubio.Predictor(model, **options)  # type: ignore[arg-type]
+        for _ in range(2):
+            torch.testing.assert_close(predictor(batch, seeded(3)).draws, expect)
+
+
+class Head(nn.Module):
+    """A hidden layer, and a head that writes over it and over its own output."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b, self.c = nn.Linear(16, 96), nn.Linear(96, 96), nn.Linear(96, 10)
+        self.drop = nn.Dropout(0.5)
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        early = self.b(self.drop(torch.relu(self.a(x))))
+        hidden = F.relu(early.clone(), inplace=True)
+        logits = self.c(self.drop(F.relu(hidden, inplace=True)))
+        return {"early": early, "hidden": hidden, "logits": logits, "out": F.tanh(logits).mul_(2)}
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("select", ["early", "hidden", "logits", "out"])
+def test_an_output_in_front_of_a_head_that_writes_in_place(select: str, shared: bool) -> None:
+    torch.manual_seed(0)
+    network, x = Head().eval(), torch.randn(300, 16, generator=seeded())
+    options = {"draws": 3, "shared": shared, "select": select}
+    noise = dubio.Noise(3, shared=shared, generator=seeded(3))
+    expect = passes(network, x, noise, select)
+    found = dubio.predict(network, x, generator=seeded(3), **options)  # type: ignore[arg-type]
+    torch.testing.assert_close(found.draws, expect, rtol=1e-4, atol=1e-5)
+    predictor = dubio.Predictor(network, **options)  # type: ignore[arg-type]
+    for _ in range(2):
+        draws = predictor(x, seeded(3)).draws
+        torch.testing.assert_close(draws, expect, rtol=1e-4, atol=1e-5)
+
+
+class Counted:
+    """An object that counts."""
+
+    def __init__(self) -> None:
+        self.count, self.shapes = 0, [(0,)]
+
+
+class Stateful(nn.Module):
+    """Keeps a hidden state, a cache, counters of several kinds; what it computes depends on them."""
+
+    def __init__(self, branch: bool) -> None:
+        super().__init__()
+        self.cell, self.drop, self.branch = nn.GRUCell(WIDTH, WIDTH), nn.Dropout(0.4), branch
+        self.hidden: Tensor | None = None
+        self.calls, self.cache, self.counted = 0, {"lengths": [0]}, Counted()
+        self.register_buffer("steps", torch.zeros(()))
+        self.register_buffer("mean", torch.zeros(WIDTH))
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.drop(x)
+        self.hidden = self.cell(h, self.hidden)
+        self.calls += 1
+        self.cache["lengths"].append(len(x))
+        self.counted.count += 1
+        self.counted.shapes.append(tuple(x.shape))
+        self.steps += 1
+        self.mean = 0.9 * self.mean + 0.1 * h.mean(0)
+        if self.branch and h.sum() > 0:
+            return self.hidden * 2
+        return self.hidden + self.steps * self.calls + self.mean
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("branch", [False, True])
+def test_a_network_that_keeps_state(branch: bool, shared: bool) -> None:
+    """All draws start from the same state, and afterwards it is that of one pass."""
+    torch.manual_seed(0)
+    network = Stateful(branch).eval()
+    assert len(dubio.sites(network, BATCH)) == 1
+    assert (network.calls, network.hidden, float(network.steps)) == (0, None, 0.0)
+    for calls in range(1, 4):
+        noise = dubio.Noise(4, shared=shared, generator=seeded(3))
+        expect = torch.cat([passes(copy.deepcopy(network), BATCH, noise[k]) for k in range(4)])
+        options = {"draws": 4, "shared": shared, "generator": seeded(3)}
+        found = dubio.predict(network, BATCH, **options).draws  # type: ignore[arg-type]
+        torch.testing.assert_close(found, expect)
+        assert (network.calls, network.counted.count, float(network.steps)) == (calls,) * 3
+        assert network.cache["lengths"] == [0] + [ROWS] * calls
+        assert network.counted.shapes == [(0,)] + [(ROWS, WIDTH)] * calls
+        assert network.hidden is not None
+        assert network.hidden.shape == (ROWS, WIDTH)
+
+
+class BuildsItself(nn.Module):
+    """Makes its head in the first pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.drop, self.head, self.built = nn.Dropout(0.4), None, False
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.built:
+            self.head, self.built = nn.Linear(x.shape[1], 3), True
+        out: Tensor = self.head(self.drop(x))  # type: ignore[misc]
+        return out
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_network_that_builds_itself_keeps_what_it_has_built(shared: bool) -> None:
+    network = BuildsItself()
+    first, again = (
+        dubio.predict(network, BATCH, draws=4, shared=shared, generator=seeded(3)).draws
+        for _ in range(2)
+    )
+    torch.testing.assert_close(first, again)
+    torch.testing.assert_close(again, expected(network, BATCH, 4, shared=shared))
+
+
+@pytest.mark.parametrize("randomness", ["error", "same", "different"])
+@pytest.mark.parametrize("shared", [False, True])
+def test_dropout_inside_of_vmap_is_refused(shared: bool, randomness: str) -> None:
+    drop = nn.Dropout(0.5)
+
+    def model(x: Tensor) -> Any:
+        return torch.vmap(lambda row: drop(row) * 2, randomness=randomness)(x)
+
+    with pytest.raises(NotImplementedError, match=r"inside of torch\.vmap.*outside of torch\.vmap"):
+        dubio.predict(model, BATCH, draws=3, shared=shared)
+    with pytest.raises(NotImplementedError, match=r"inside of torch\.vmap.*outside of torch\.vmap"):
+        dubio.Predictor(model, draws=3, shared=shared)(BATCH)

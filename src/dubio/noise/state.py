@@ -38,13 +38,6 @@ class State:
                 self._note(vars(module), seen)
                 self._modules.append((module, self._contents, _parts(module)))
 
-    @property
-    def lasts(self) -> bool:
-        """Whether the network is still in this state."""
-        return all(map(_unchanged, self._changeable())) and not any(
-            tensor._version != version for tensor, version, _ in self._tensors
-        )
-
     def put_back(self) -> None:
         """Bring the network back into this state."""
         for container, content in self._changeable():
