@@ -14,6 +14,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_hook
 
 import dubio
 from references import passes, seeded
@@ -882,7 +883,7 @@ class Counted:
 
 
 class Stateful(nn.Module):
-    """Keeps a hidden state, a cache, counters of several kinds; what it computes depends on them."""
+    """Keeps a hidden state, a cache and counters; what it computes depends on them."""
 
     def __init__(self, branch: bool) -> None:
         super().__init__()
@@ -964,3 +965,66 @@ def test_dropout_inside_of_vmap_is_refused(shared: bool, randomness: str) -> Non
         dubio.predict(model, BATCH, draws=3, shared=shared)
     with pytest.raises(NotImplementedError, match=r"inside of torch\.vmap.*outside of torch\.vmap"):
         dubio.Predictor(model, draws=3, shared=shared)(BATCH)
+
+
+class Unseen(nn.Module):
+    """Reads its input in a way that nobody sees."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.drop = nn.Dropout(0.4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        seen: Tensor = torch.utils.dlpack.from_dlpack(torch.utils.dlpack.to_dlpack(x.exp()))
+        return self.drop(x) + seen.sum(1, keepdim=True)
+
+
+@pytest.mark.parametrize("rows", [1, 2, ROWS])
+def test_inputs_that_are_read_unseen(rows: int) -> None:
+    """Also with one row, which cannot be turned around to make other inputs."""
+    network, x = Unseen(), BATCH[:rows]
+    predictor = dubio.Predictor(network, draws=4)
+    for batch in (torch.zeros_like(x), x, x, -x, 2 * x, x):
+        torch.testing.assert_close(predictor(batch, seeded(3)).draws, expected(network, batch, 4))
+
+
+def test_one_network_does_not_vouch_for_another() -> None:
+    """Two networks with the same operations, one of which reads values out of sight."""
+
+    class Copied(nn.Module):
+        def __init__(self, unseen: bool) -> None:
+            super().__init__()
+            self.drop, self.unseen = nn.Dropout(0.4), unseen
+
+        def forward(self, x: Tensor) -> Tensor:
+            h = self.drop(x)
+            capsule = torch.utils.dlpack.to_dlpack(h if self.unseen else x)
+            return h + torch.utils.dlpack.from_dlpack(capsule)
+
+    for unseen in (False, True):
+        network = Copied(unseen)
+        draws = dubio.predict(network, BATCH, draws=4, generator=seeded(3)).draws
+        torch.testing.assert_close(draws, expected(network, BATCH, 4))
+        for select in (None, lambda out: out):
+            options = {"draws": 4, "generator": seeded(3), "select": select}
+            draws = dubio.predict(lambda x, f=network: f(x), BATCH, **options).draws  # type: ignore[arg-type,misc]
+            torch.testing.assert_close(draws, expected(network, BATCH, 4))
+
+
+def test_a_plain_pass_is_made_once() -> None:
+    """Further calls run the network once in `predict`, and never in a predictor."""
+    calls: list[int] = []
+    network = nn.Sequential(nn.Linear(WIDTH, 8), nn.Dropout(0.5), nn.Linear(8, 3))
+    hook = register_module_forward_hook(lambda module, *_: calls.append(module is network))
+    try:
+        for _ in range(4):
+            dubio.predict(network, BATCH, draws=4)
+        assert sum(calls) == 2 + 3
+        predictor = dubio.Predictor(network, draws=4)
+        predictor(BATCH)
+        calls.clear()
+        for scale in range(4):
+            predictor(scale * BATCH)
+        assert not calls
+    finally:
+        hook.remove()

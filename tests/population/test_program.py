@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from dubio.draws import recorder
+from dubio.draws import traced
 from dubio.draws.program import record
 
 Function = Callable[[Sequence[Tensor]], Sequence[Tensor]]
@@ -99,7 +99,7 @@ def _shaped(inputs: Sequence[Tensor]) -> Sequence[Tensor]:
 
 
 def _failing(inputs: Sequence[Tensor]) -> Sequence[Tensor]:
-    raise recorder.UntraceableError
+    raise traced.UntraceableError
 
 
 @pytest.mark.parametrize(

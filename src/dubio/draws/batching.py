@@ -255,9 +255,7 @@ def _recurrent(operation: Operation, values: Values) -> list[Tensor]:
     torch.gru_cell,
     torch.rnn_tanh_cell,
     torch.rnn_relu_cell,
-    condition=lambda arguments: (
-        max(arguments.stacked, default=0) <= 1 and not arguments.kwargs
-    ),
+    condition=lambda arguments: max(arguments.stacked, default=0) <= 1 and not arguments.kwargs,
 )
 def _recurrent_cell(operation: Operation, values: Values) -> list[Tensor]:
     """Draws become rows of the input and of the state."""

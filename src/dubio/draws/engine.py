@@ -20,8 +20,8 @@ import torch
 from torch import Tensor, nn
 
 from dubio.draws.absence import no_sites
-from dubio.draws.recorder import InsideTransformError, Recorder, UnshareableError
 from dubio.draws.tape import Tape
+from dubio.draws.traced import InsideTransformError, Recorder, UnshareableError
 from dubio.draws.trunk import Trunk
 from dubio.noise.gates import find_gates, gates, watch
 from dubio.noise.layout import BatchAxis, Probe
@@ -272,9 +272,7 @@ class Engine:
         self._gates |= found
         return bool(found)
 
-    def _again(
-        self, numbers: RandomNumbers, order: Tensor | None = None
-    ) -> tuple[Tensor, Sites]:
+    def _again(self, numbers: RandomNumbers, order: Tensor | None = None) -> tuple[Tensor, Sites]:
         """A further pass, from the state that the network was in before the first."""
         return from_state(self._state, lambda: self._pass(numbers, None, order), self._roots)
 

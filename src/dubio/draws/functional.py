@@ -19,8 +19,9 @@ def functional(operation: Any) -> Callable[..., Any]:
         given, named = list(args), dict(kwargs)
         written: list[Tensor] = []
         for position, name in places:
-            holder, key = (given, position) if position < len(given) else (named, name)
-            if isinstance(holder, dict) and key not in holder:
+            holder: Any = given if position < len(given) else named
+            key: Any = position if position < len(given) else name
+            if holder is named and name not in named:
                 continue
             holder[key] = _copy(holder[key])
             written += _tensors(holder[key])
@@ -38,7 +39,7 @@ def counterpart(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     tensors are of one type.
     """
     places, name = traits_of(operation).written, operation._opname
-    if operation is torch.ops.aten.copy_.default:
+    if operation in (torch.ops.aten.copy_.default, torch.ops.aten.fill_.Tensor):
         return copied
     plain = getattr(torch.ops.aten, name[:-1], None) if name.endswith("_") else None
     if operation.namespace != "aten" or plain is None or [p for p, _ in places] != [0] or kwargs:
@@ -73,4 +74,6 @@ def _copy(arg: Any) -> Any:
 def _tensors(out: Any) -> list[Tensor]:
     if isinstance(out, Tensor):
         return [out]
-    return [leaf for leaf in out if isinstance(leaf, Tensor)] if isinstance(out, list | tuple) else []
+    return (
+        [leaf for leaf in out if isinstance(leaf, Tensor)] if isinstance(out, list | tuple) else []
+    )

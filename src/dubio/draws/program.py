@@ -13,7 +13,7 @@ from torch import Tensor
 
 from dubio.draws.arguments import Arguments, Slot
 from dubio.draws.tape import Tape
-from dubio.draws.recorder import Recorder
+from dubio.draws.traced import Recorder
 from dubio.draws.traits import traits_of, written
 from dubio.draws.trunk import Trunk
 

@@ -1,7 +1,7 @@
 """Which tensors of a pass depend on its noise, and which of them share memory.
 
-A tensor that was computed from noise is known by its identity and has a slot on the tape. Others may
-look at the same memory: views, and whatever else torch or the network makes of it. A memory
+A tensor that was computed from noise is known by its identity and has a slot on the tape. Others
+may look at the same memory: views, and whatever else torch or the network makes of it. A memory
 therefore has a list of what was written into it. Whoever reads a part of it after a write gets what
 it held before, with the entries that were written put in their places. So values on the tape are
 never overwritten, and no two of them share anything.
@@ -48,7 +48,7 @@ class Reserved:
     def add(self, x: Tensor) -> None:
         """Reserve the address of a tensor's memory; out of sight of whoever looks at functions."""
         if address(x) not in self._addresses and address(x) is not None:
-            self._addresses.add(x.untyped_storage()._weak_ref())
+            self._addresses.add(x.untyped_storage()._weak_ref())  # type: ignore[arg-type]
 
     def __del__(self) -> None:
         for where in self._addresses:
@@ -67,14 +67,12 @@ class Geometry(NamedTuple):
     def of(cls, x: Tensor) -> "Geometry":
         """That of a tensor."""
         with torch._C.DisableTorchFunction():
-            return cls(x.shape, x.stride(), x.storage_offset(), x.dtype)
+            return cls(x.shape, x.stride(), int(x.storage_offset()), x.dtype)
 
     @property
     def places(self) -> Tensor:
         """The place of every entry."""
-        return torch.as_strided(
-            torch.arange(self._extent), self.shape, self.stride, self.offset
-        )
+        return torch.as_strided(torch.arange(self._extent), self.shape, self.stride, self.offset)
 
     @property
     def _extent(self) -> int:

@@ -6,7 +6,6 @@ must leave none behind.
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import Any, TypeVar, final
 
 import torch
@@ -67,9 +66,8 @@ class State:
             self._contents.append((thing, thing.copy()))
             for part in thing.values() if isinstance(thing, dict) else list(thing):
                 self._note(part, seen)
-        elif hasattr(thing, "__dict__") and not isinstance(thing, type) and not callable(thing):
-            if _may_keep_state(type(thing)):
-                self._note(vars(thing), seen)
+        elif _may_keep_state(type(thing)) and hasattr(thing, "__dict__") and not callable(thing):
+            self._note(vars(thing), seen)
 
 
 def from_state(state: State, run: Callable[[], _Result], roots: Sequence[nn.Module]) -> _Result:
@@ -82,7 +80,6 @@ def from_state(state: State, run: Callable[[], _Result], roots: Sequence[nn.Modu
         now.put_back()
 
 
-@cache
 def _may_keep_state(kind: type) -> bool:
     return kind.__module__.split(".", 1)[0] not in _LIBRARIES
 

@@ -170,7 +170,7 @@ class Recorder(TorchDispatchMode):
     def call(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """Call a torch function; operations on what depends on the noise are recorded on the way."""
+        """Call a torch function; what depends on the noise is recorded on the way."""
         if function in WHOLE and self._is_whole(args, kwargs):
             return self._carry_on(function, args, kwargs)
         name = getattr(function, "__name__", "")
@@ -226,7 +226,9 @@ class Recorder(TorchDispatchMode):
         targets = _tensors(written(traits, args, kwargs)) if traits.written else []
         for x in targets:
             if address(x) in self._held:
-                self.tape.obstacle = "a tensor of the deterministic part is overwritten after its use"
+                self.tape.obstacle = (
+                    "a tensor of the deterministic part is overwritten after its use"
+                )
         if trunk is None:
             out = self._carry_out(func, args, kwargs)
         else:
@@ -348,12 +350,15 @@ class Recorder(TorchDispatchMode):
 
     def _snapshot(self, x: Tensor) -> Operand:
         """How the tape refers to what a tensor holds now."""
-        operand = x if self.trunk is None else self.trunk.operand(x)
-        if isinstance(operand, Slot):
-            self._held[address(x)] = x
-            return operand
         with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-            return x.detach().clone()
+            copy = x.detach().clone()
+        operand = copy if self.trunk is None else self.trunk.operand(x)
+        if not isinstance(operand, Slot):
+            return copy
+        assert self.trunk is not None
+        self.trunk.values[operand.number] = copy
+        self._held[address(x)] = x
+        return operand
 
     def _refuse(self, obstacle: str) -> NoReturn:
         """Give the recording up, also if the network swallows the exception."""
