@@ -201,7 +201,7 @@ def write_into_a_slice(w: Writer) -> None:
             "h.transpose(0, 1)[0].add_(1)",
             "h.data.mul_(1.5)",
             "torch.add(h, 1.0, out=h)",
-            "v = h.reshape(-1)\nh.sub_(0.5)\nh = v.view(h.shape) + h",
+            "h = h.contiguous()\nv = h.view(-1)\nh.sub_(0.5)\nh = v.view(h.shape) + h",
         )
     )
 
@@ -504,7 +504,7 @@ _OUTPUTS: list[tuple[str, Any]] = [
     ("return (h, h * 2)", 0),
     ("return h.sum(1), [h * 2]", lambda out: out[1][0]),
     ("return {'out': h + 1, 'other': h.mean()}", "out"),
-    ("out = {'out': h, 'late': h.exp()}\n        h.reshape(-1).mul_(2)\n        return out", "out"),
+    ("out = {'out': h, 'late': h.exp()}\n        h.detach().mul_(2)\n        return out", "out"),
 ]
 
 
