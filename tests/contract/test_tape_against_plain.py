@@ -1028,3 +1028,24 @@ def test_a_plain_pass_is_made_once() -> None:
         assert not calls
     finally:
         hook.remove()
+
+
+class Ordered(nn.Module):
+    """Takes rows in order only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.drop = nn.Dropout(0.4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        lengths = [int(length) for length in x[:, 0]]
+        packed = nn.utils.rnn.pack_padded_sequence(x[..., None], lengths, batch_first=True)
+        return self.drop(x) * packed.data.sum()
+
+
+def test_rows_that_must_be_in_order() -> None:
+    x = torch.arange(5.0, 0.0, -1.0)[:, None].expand(-1, WIDTH) + torch.rand(1, generator=seeded())
+    predictor = dubio.Predictor(Ordered(), draws=4)
+    for batch in (x, x + 0.1):
+        draws = predictor(batch, seeded(3)).draws
+        torch.testing.assert_close(draws, expected(Ordered(), batch, 4))

@@ -177,6 +177,7 @@ class Sampled:
             covered, touched = bool(hit.all()), bool(hit.any())
             if written is None:  # what was written is there now
                 index = torch.arange(hit.numel()).view(hit.shape).masked_fill(~hit, -1)
+            index = index.to(x.device)
         if not touched:
             return value
         if covered and written is None:

@@ -15,6 +15,7 @@ from dubio.noise.modes import all_modules
 
 _Result = TypeVar("_Result")
 _CONTAINERS = (list, dict, set, OrderedDict, deque)
+_MOST = 2**22  # entries of a tensor; larger ones are taken for constants
 _LIBRARIES = ("torch", "dubio", "numpy", "builtins")
 
 
@@ -60,7 +61,8 @@ class State:
             return
         seen.add(id(thing))
         if isinstance(thing, Tensor):
-            if not thing.is_inference() and thing.layout == torch.strided:
+            small = thing.layout == torch.strided and thing.numel() <= _MOST
+            if small and not thing.is_inference():
                 self._tensors.append((thing, thing._version, thing.detach().clone()))
         elif type(thing) in _CONTAINERS:
             self._contents.append((thing, thing.copy()))
