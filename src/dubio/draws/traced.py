@@ -300,13 +300,19 @@ class Recorder(TorchDispatchMode):
 
         arguments = _arguments(args, kwargs, refer)
         before = list(map(Geometry.of, targets))
-        play = counterpart(function, tuple(args), dict(kwargs)) or functional(function)
+        same = counterpart(function, tuple(args), dict(kwargs))
+        pointwise = torch.Tag.pointwise in getattr(same, "tags", ())
         out = self._carry_out(function, args, kwargs)
         if list(map(Geometry.of, targets)) != before:
             self._refuse(f"{function} changes the shape of a tensor in place")
         others = [x for x in _tensors((out,)) if not any(x is target for target in targets)]
         self._check_strided(others)
-        slots = self.tape.call(play, arguments, [*targets, *others])
+        slots = self.tape.call(
+            same or functional(function),
+            arguments,
+            [*targets, *others],
+            function if pointwise else None,
+        )
         for x, slot in zip(targets, slots, strict=False):
             self._sampled.write(x, slot)
         for x, slot in zip(others, slots[len(targets) :], strict=True):
