@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dubio.draws.arguments import Arguments, Values
+from dubio.draws.functional import rearranged
 
 aten = torch.ops.aten
 
@@ -51,7 +52,7 @@ class Operation:
         """Its results, each (S, …), for values that are (S, …) each, or fixed."""
         try:
             return self._ways[0](values)
-        except (RuleDoesNotFitError, RuntimeError, ValueError, IndexError):
+        except Exception:  # whatever it is, the last way is to call the function as it was called
             if len(self._ways) == 1:
                 raise
         self._ways = self._ways[1:]
@@ -173,6 +174,13 @@ def _linear(operation: Operation, values: Values) -> Any:
     return product.reshape(draws, *shape)
 
 
+@_rule(rearranged)
+def _rearranged(operation: Operation, values: Values) -> Tensor:
+    (x, index), _ = operation.arguments.filled(values)
+    result: Tensor = x.flatten(1)[:, index]
+    return result
+
+
 @_rule(
     aten.convolution.default,
     aten.max_pool2d_with_indices.default,
@@ -217,7 +225,13 @@ def _affine(operation: Operation, values: Values) -> Any:
     return out.unflatten(0, x.shape[:2])
 
 
-@_rule(torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)
+@_rule(
+    torch.lstm,
+    torch.gru,
+    torch.rnn_tanh,
+    torch.rnn_relu,
+    condition=lambda arguments: _only_first(arguments) and not arguments.kwargs,
+)
 def _recurrent(operation: Operation, values: Values) -> list[Tensor]:
     """Draws become rows; every draw starts from the same hidden state."""
     (x, hidden, *others, batch_first), _ = operation.arguments.filled(values)
@@ -241,7 +255,7 @@ def _recurrent(operation: Operation, values: Values) -> list[Tensor]:
     torch.gru_cell,
     torch.rnn_tanh_cell,
     torch.rnn_relu_cell,
-    condition=lambda arguments: max(arguments.stacked, default=0) <= 1,
+    condition=lambda arguments: max(arguments.stacked, default=0) <= 1 and not arguments.kwargs,
 )
 def _recurrent_cell(operation: Operation, values: Values) -> list[Tensor]:
     """Draws become rows of the input and of the state."""
@@ -266,15 +280,18 @@ def _attention(operation: Operation, values: Values) -> Any:
     if len(operation.shapes[0]) != 4:
         raise RuleDoesNotFitError
     args, kwargs = operation.arguments.filled(values)
+    named = dict(zip(_ATTENTION_ARGUMENTS, args, strict=False)) | kwargs
     stacked = operation.arguments.stacked
     draws = len(args[stacked[0]])
-    rows = [_as_rows(x, i in stacked, draws) for i, x in enumerate(args[:3])]
-    mask = args[3] if len(args) > 3 else kwargs.get("attn_mask")
+    for i, name in enumerate(_ATTENTION_ARGUMENTS[:3]):
+        named[name] = _as_rows(named[name], i in stacked, draws)
+    mask = named.get("attn_mask")
     if mask is not None and mask.dim() == 4 and len(mask) > 1:
-        mask = mask.repeat(draws, 1, 1, 1)
-    others = {name: arg for name, arg in kwargs.items() if name != "attn_mask"}
-    out = operation.function(*rows, mask, *args[4:], **others)
-    return out.unflatten(0, (draws, -1))
+        named["attn_mask"] = mask.repeat(draws, 1, 1, 1)
+    return operation.function(**named).unflatten(0, (draws, -1))
+
+
+_ATTENTION_ARGUMENTS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 
 
 def _as_rows(x: Tensor, stacked: bool, draws: int) -> Tensor:  # (S, B, …) or (B, …) -> (S B, …)

@@ -3,12 +3,16 @@
 The network runs once per batch, with the noise of one draw, and is recorded; all draws then come
 from playing the tape. Where a network cannot be taped (its branches depend on sampled values, it
 draws random numbers itself, …) it runs once per draw instead, with the same noise.
+
+Before a tape is trusted it is compared with a plain pass under other noise. A comparison in which
+nothing could differ, since all draws are the same, does not count and is made again.
 """
 
 import logging
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 import numpy
@@ -17,16 +21,18 @@ from torch import Tensor, nn
 
 from dubio.draws.absence import no_sites
 from dubio.draws.tape import Tape
-from dubio.draws.traced import Recorder, Traced, UnshareableError
+from dubio.draws.traced import InsideTransformError, Recorder, UnshareableError
 from dubio.draws.trunk import Trunk
 from dubio.noise.finding import FewRows, find_rows, follow_rows
 from dubio.noise.gates import Gates, watch
 from dubio.noise.inputs import Inputs, count_rows, with_rows
+from dubio.noise.numbers import Numbers
 from dubio.noise.placing import KnownRows, OtherSiteError, RowPlaces
 from dubio.noise.plainly import Plainly
 from dubio.noise.protocols import RandomNumbers
 from dubio.noise.run import BatchAxes, Pass, outside_of_passes, run_pass
 from dubio.noise.sites import Site, Sites
+from dubio.noise.state import State, from_state
 from dubio.noise.tracking import RowTracker
 
 logger = logging.getLogger("dubio")
@@ -35,7 +41,7 @@ logger = logging.getLogger("dubio")
 # enough that freed blocks are reused instead of being given back to the system page by page.
 CHUNK_BYTES = 24 * 2**20
 
-_verified: set[int] = set()  # signatures of tapes that gave what their network gave
+_TRIAL = 20_230_417  # the seed of the noise under which tapes are tried
 
 Run = Callable[[Tensor | None], Tensor]  # indices of rows (None: the batch) -> selected output
 
@@ -67,9 +73,13 @@ class Engine:
         gates: Which flags must be up.
         inputs: The tensors that the network is called with, if the tape is to begin there.
         owned: The tensors of the network, then.
+        trusted: Signatures of tapes of this network that gave what plain passes gave.
 
     Attributes:
         tape: The tape, if the network can be taped and the tape repeats it.
+        varied: Whether draws have differed where it was compared with a plain pass.
+        first: The first draw.
+        proven: Whether also inputs have, if it is to serve for others.
     """
 
     def __init__(
@@ -83,6 +93,7 @@ class Engine:
         gates: Gates,
         inputs: Sequence[Tensor] | None = None,
         owned: Sequence[Tensor] = (),
+        trusted: set[Hashable] | None = None,
     ) -> None:
         self._run = run
         self._roots = roots
@@ -90,6 +101,9 @@ class Engine:
         self._chosen = chosen
         gates.check(chosen)
         self._gates = gates
+        self._state = State(roots)  # from which all draws start
+        self._trusted = set() if trusted is None else trusted
+        self.varied = self.proven = False
         self._feeds_torch = False  # whether the network draws from torch's generator unseen
         self._doubtful: Sites | None = None  # the sites, if the output may not depend on them
         self._before = torch.get_rng_state()
@@ -100,7 +114,7 @@ class Engine:
         self._inputs = inputs
         self._owned = owned
         self._fixed: list[Any] = []  # what the tape starts from
-        self.tape, self._first, self.sites = self._record()
+        self.tape, self.first, self.sites = self._record()
         if numbers.shared:
             self._check_one_function()
 
@@ -111,7 +125,7 @@ class Engine:
 
     def chunks(self, chunk: int | None = None) -> Iterator[Tensor]:
         """All draws in order, ``chunk`` (or as many as fit the budget) at a time: (s, B, …)."""
-        yield self._first[None]
+        yield self.first[None]
         draws = len(self._numbers.indices)
         if self.tape is None:
             yield from self._one_by_one(draws)
@@ -123,76 +137,122 @@ class Engine:
     def _one_by_one(self, draws: int) -> Iterator[Tensor]:
         varies = draws == 1
         for index in range(1, draws):
-            output, _ = self._pass(self._numbers.part(index, index + 1), None)
-            varies = varies or not torch.equal(output, self._first)
+            output, _ = self._again(self._numbers.part(index, index + 1))
+            varies = varies or not torch.equal(output, self.first)
             yield output[None]
         if self._doubtful is not None and not varies:
             raise no_sites(self._roots, self._doubtful, self._chosen)
 
     def _play(self, tape: Tape, start: int, stop: int) -> Tensor:
-        with self._gates.lock, quietly(self._first.device):
+        with self._gates.lock, quietly(self.first.device):
             return tape.play(self._fixed, self._numbers.part(start, stop))
 
     def _repeats(self, recorder: Recorder, first: Tensor) -> bool:
-        """Whether playing the tape gives what the network gave, asked once for every structure."""
+        """Whether playing the tape gives what the network gives."""
         tape, trunk = recorder.tape, recorder.trunk
         with self._gates.lock, quietly(first.device):
             if trunk is not None and tape.doubt is not None:
                 self._fixed = tape.resume(trunk.values)
             else:
                 self._fixed = tape.start(self._inputs or ())
-            if len(self._numbers.indices) == 1 or tape.signature in _verified:
-                return True
-            repeated = tape.play(self._fixed, self._numbers.part(0, 2))[0]
-        if not _agree(repeated, first):
+        self._signature = tape.signature, trunk is None, tape.doubt
+        self.varied = self.proven = self._signature in self._trusted
+        if self.proven:
+            return True
+        if not self._agrees(tape, first):
             logger.warning(
                 "a recorded pass did not repeat; the network runs once per draw instead, with the "
                 "same results. Please report this network."
             )
             return False
-        _verified.add(tape.signature)
+        if self.proven:
+            self.trust()
         return True
+
+    def trust(self) -> None:
+        """Do without further comparisons for tapes like this one."""
+        self._trusted.add(self._signature)
+
+    def _agrees(self, tape: Tape, first: Tensor) -> bool:
+        """Compare the tape with the recorded pass, and with a plain one under other noise.
+
+        If it is to serve for other inputs, then also on other inputs: the same rows turned around.
+        """
+        numbers = Numbers(_TRIAL, range(2), self._numbers.shared)
+        turned = self._turned() if self._inputs is not None and tape.doubt is None else None
+        try:
+            plain, _ = self._again(numbers.part(1, 2), turned)
+        except Exception:  # rows may have to be in order
+            plain, _ = self._again(numbers.part(1, 2))
+            turned = None
+        try:
+            with quietly(first.device):
+                repeated = tape.play(self._fixed, self._numbers.part(0, 1))[0]
+                fixed = self._fixed if turned is None else tape.start(self._in_order(turned))
+                trial = tape.play(fixed, numbers)
+        except Exception as error:  # whatever it is, the network itself does not fail
+            logger.info("the recorded pass cannot be played: %r", error)
+            return False
+        if not (agree(repeated, first) and agree(trial[1], plain)):
+            return False
+        differs = trial[0] != plain
+        self.varied = 2 * int(differs.sum()) >= differs.numel()
+        serves_others = self._inputs is not None and tape.doubt is None
+        self.proven = self.varied and (turned is not None or not serves_others)
+        return True
+
+    def _turned(self) -> Tensor | None:
+        """The order of rows turned around, if that makes a difference."""
+        turned = torch.arange(self._rows.rows).flip(0)
+        same = all(map(torch.equal, self._in_order(turned), self._inputs or ()))
+        return None if same else turned
+
+    def _in_order(self, order: Tensor) -> list[Tensor]:
+        return [
+            x[order.to(x.device)] if x.dim() and len(x) == self._rows.rows else x
+            for x in self._inputs or ()
+        ]
 
     def _record(self) -> tuple[Tape | None, Tensor, Sites]:
         """Run the network once: the tape if it can be played, the first draw, and the sites."""
         shared = self._numbers.shared
         tape, numbers = Tape(), self._numbers.part(0, 1)
         trunk = None if self._inputs is None else Trunk(tape, self._inputs, self._owned)
-        recorder = Recorder(tape, trunk, shared=shared)
+        own = _Ownership(self._roots) if trunk is None else trunk.owns
+        recorder = Recorder(tape, trunk, shared=shared, own=own)
         elsewhere = _other_generators()
         try:
             with recorder:
                 output, sites = self._pass(numbers, recorder)
-            recorder.check_overwritten(output)
             if _other_generators() != elsewhere:
                 tape.obstacle = "random numbers of Python or numpy were drawn meanwhile"
-            slot = output.slot if isinstance(output, Traced) else None
-            output = output.value if isinstance(output, Traced) else output
-        except UnshareableError:
+            slot = recorder.slot(output)
+        except (UnshareableError, InsideTransformError):
             torch.set_rng_state(self._before)
             raise
         except Exception as error:  # whatever it is, a pass without recording tells better
             if isinstance(error, OtherSiteError) and isinstance(self._rows, FewRows):
                 logger.info("rows are followed through the whole batch, since %s", error)
                 self._rows = follow_rows(self._watch, with_rows(self._batch), self._rows.rows)
+                self._state.put_back()
                 return self._record()
             if self._inputs is not None:
                 return self._record_less(tape.obstacle or repr(error))
             logger.info("one pass per draw, since %s", tape.obstacle or repr(error))
             self._feeds_torch = recorder.met_unfed_randomness
+            self._state.put_back()
             output, sites = self._pass(numbers, None)
             if self._feeds_torch:
                 self._doubtful = sites
             elif not any(map(self._chosen, sites)):
                 raise no_sites(self._roots, sites, self._chosen) from None
             return None, output, sites
-        finally:
-            recorder.close()
         if slot is not None:
             tape.finish(slot, shared=shared)
-        elif tape.obstacle is None:
+        elif tape.obstacle is None and self._is_constant(output, sites):
             raise no_sites(self._roots, sites, self._chosen)
-        else:  # a branch may have chosen it
+        else:  # a branch may have chosen it, or it was computed out of sight
+            tape.obstacle = tape.obstacle or "the output is computed out of sight"
             self._doubtful = sites
         if tape.obstacle is not None:
             logger.info("one pass per draw, since %s", tape.obstacle)
@@ -201,21 +261,37 @@ class Engine:
             return tape, output, sites
         return None, output, sites
 
+    def _is_constant(self, output: Tensor, sites: Sites) -> bool:
+        """Whether the output is the same under other noise."""
+        if not any(map(self._chosen, sites)):
+            return True
+        trial = Numbers(_TRIAL, range(1), self._numbers.shared)
+        other, _ = self._again(trial)
+        return torch.equal(other, output)
+
     def _record_less(self, reason: str) -> tuple[Tape | None, Tensor, Sites]:
         """Record from the first noise on."""
         logger.info("the part before the noise is not recorded, since %s", reason)
         self._inputs = None
+        self._state.put_back()
         return self._record()
 
-    def _pass(self, numbers: RandomNumbers, recorder: Recorder | None) -> tuple[Tensor, Sites]:
+    def _again(self, numbers: RandomNumbers, order: Tensor | None = None) -> tuple[Tensor, Sites]:
+        """A further pass, from the state that the network was in before the first."""
+        return from_state(self._state, lambda: self._pass(numbers, None, order), self._roots)
+
+    def _pass(
+        self, numbers: RandomNumbers, recorder: Recorder | None, order: Tensor | None = None
+    ) -> tuple[Tensor, Sites]:
         """The output under the noise of one draw, and the sites on the way."""
         try:
-            return self._pass_knowing(self._rows, numbers, recorder, None)
+            return self._pass_knowing(self._rows, numbers, recorder, order)
         except OtherSiteError:
             if recorder is not None:
                 raise
+            self._state.put_back()
         followed = RowTracker(with_rows(self._batch))
-        return self._pass_knowing(followed, numbers, None, None)
+        return self._pass_knowing(followed, numbers, None, order)
 
     def _pass_knowing(
         self,
@@ -251,7 +327,11 @@ class Engine:
         def network() -> None:
             self._shape_of_row = self._run(order).shape[1:]
 
-        return watch(network, self._roots, self._gates, places)
+        return from_state(
+            self._state,
+            lambda: watch(network, self._roots, self._gates, places),
+            self._roots,
+        )
 
     def _check_one_function(self) -> None:
         """Complain about draws that are not one function of a row, whatever the batch.
@@ -260,12 +340,12 @@ class Engine:
         give alone; unless they give something else without noise as well.
         """
         rows = self._rows.rows
-        if len(self._first) != rows:
+        if len(self.first) != rows:
             raise ValueError(
                 f"shared=True: expected an output with the {rows} rows of x, got shape "
-                f"{tuple(self._first.shape)}; rows come first in x and in the output."
+                f"{tuple(self.first.shape)}; rows come first in x and in the output."
             )
-        here, elsewhere = self._first.shape[1:], self._shape_of_row
+        here, elsewhere = self.first.shape[1:], self._shape_of_row
         if here != elsewhere:
             raise ValueError(
                 f"shared=True: expected outputs of one shape for each row, got {tuple(here)} in "
@@ -285,11 +365,15 @@ class Engine:
             numbers = self._numbers.part(0, 1)
             try:
                 plain_alone = self._without_noise(order)
-                alone, _ = self._pass_knowing(followed, numbers, None, order)
+                alone, _ = from_state(
+                    self._state,
+                    partial(self._pass_knowing, followed, numbers, None, order),
+                    self._roots,
+                )
             except Exception as error:
                 logger.info("rows are not compared with what they give alone, since %r", error)
                 return
-            if _agree(plain_alone[0], plain[row]) and not _agree(alone[0], self._first[row]):
+            if agree(plain_alone[0], plain[row]) and not agree(alone[0], self.first[row]):
                 raise ValueError(
                     f"shared=True: expected draws that are one function of each row, got other "
                     f"values for row {row} alone than for the batch, since noise moves with the "
@@ -299,8 +383,27 @@ class Engine:
 
     def _without_noise(self, order: Tensor | None) -> Tensor:
         outputs: list[Tensor] = []
-        watch(lambda: outputs.append(self._run(order)), self._roots, self._gates)
+
+        def network() -> None:
+            outputs.append(self._run(order))
+
+        from_state(self._state, lambda: watch(network, self._roots, self._gates), self._roots)
         return outputs[0]
+
+
+class _Ownership:
+    """Tells whether a tensor is a parameter or a buffer of some networks."""
+
+    def __init__(self, roots: Sequence[nn.Module]) -> None:
+        self._roots = roots
+        self._buffers: set[int] | None = None
+
+    def __call__(self, x: Tensor) -> bool:
+        if isinstance(x, nn.Parameter):
+            return True
+        if self._buffers is None:
+            self._buffers = {id(buffer) for root in self._roots for buffer in root.buffers()}
+        return id(x) in self._buffers
 
 
 def fitting(tape: Tape) -> int:
@@ -328,8 +431,10 @@ def _other_generators() -> tuple[object, ...]:
     return random.getstate(), *words
 
 
-def _agree(a: Tensor, b: Tensor) -> bool:
+def agree(a: Tensor, b: Tensor) -> bool:
     """Whether two computations of the same draw differ by no more than rounding."""
+    if a.shape != b.shape:
+        return False
     loose = 5e-2 if a.dtype in (torch.bfloat16, torch.float16) else 1e-3
     finite = b[b.isfinite()].double()
     scale = float(finite.abs().max()) if finite.numel() else 0.0

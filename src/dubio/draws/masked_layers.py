@@ -111,9 +111,9 @@ def _value(x: Any, values: list[Any]) -> Any:
     return values[x.number] if isinstance(x, Slot) else x
 
 
-def fuse_masked_layers(steps: list[Step]) -> list[Step]:
+def fuse_masked_layers(steps: list[Step], outputs: Sequence[Slot]) -> list[Step]:
     """Replace runs of masked linear layers by single steps, where that is faster."""
-    reads = Counter(slot for step in steps for slot in step.inputs)
+    reads = Counter([*outputs, *(slot for step in steps for slot in step.inputs)])
     reader = {slot: step for step in steps for slot in step.inputs}
     replaced: dict[int, Step | None] = {}
     for step in steps:
@@ -149,7 +149,7 @@ def _run_from(step: Step, reads: Counter[Slot], reader: dict[Slot, Step]) -> lis
     A dropout must feed a linear layer at once, so the run never ends with one.
     """
     run = [step]
-    while reads[run[-1].outputs[0]] == 1:
+    while reads[run[-1].outputs[0]] == 1 and run[-1].outputs[0] in reader:
         following = reader[run[-1].outputs[0]]
         expected = _is_linear if _drops_columns(run[-1]) else _fits
         if not expected(following):

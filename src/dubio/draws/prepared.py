@@ -15,10 +15,11 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from dubio.draws.engine import Engine, fitting, quietly
+from dubio.draws.engine import Engine, agree, fitting, quietly
 from dubio.draws.given import GivenNumbers, NotedNumbers, Place, check_given, named
 from dubio.draws.structure import Structure
 from dubio.draws.tape import Tape
+from dubio.draws.trust import trusted
 from dubio.noise import inputs
 from dubio.noise.gates import find_gates
 from dubio.noise.inputs import Inputs, Network, Select
@@ -33,12 +34,36 @@ _PLAIN = (type(None), bool, int, float, complex, str, torch.dtype, torch.device)
 
 @final
 class Recording:
-    """A tape that serves for other inputs, and the sites on it."""
+    """A tape that serves for other inputs, and the sites on it.
 
-    def __init__(self, tape: Tape, sites: Sites) -> None:
+    Until that is proven it serves for the inputs that it was recorded with.
+    """
+
+    def __init__(self, tape: Tape, engine: Engine, inputs: list[Tensor]) -> None:
         self.tape = tape
-        self.sites = sites
+        self.sites = engine.sites
         self.chunk = fitting(tape)
+        self._inputs = None if engine.proven else [x.clone() for x in inputs] * engine.varied
+
+    def serves(self, leaves: list[Tensor]) -> bool:
+        """Whether it can be trusted for these inputs."""
+        if self._inputs is None:
+            return True
+        return bool(self._inputs) and all(map(torch.equal, self._inputs, leaves))
+
+    def prove(self, engine: Engine, leaves: list[Tensor], numbers: RandomNumbers) -> bool:
+        """Whether it gives what a pass over other inputs has given."""
+        with quietly(leaves[0].device):
+            fixed = self.tape.start(leaves)
+            if not self.tape.sees_the_same(fixed):
+                return True  # and will not be used
+            repeated = self.tape.play(fixed, numbers.part(0, 1))[0]
+        if not agree(repeated, engine.first):
+            return False
+        if engine.varied and self._inputs:
+            self._inputs = None
+            engine.trust()
+        return True
 
     def chunks(
         self, leaves: list[Tensor], numbers: RandomNumbers, chunk: int | None
@@ -100,18 +125,20 @@ class Prepared:
         if form is None:
             return self._anew(batch, numbers, chunk)
         known, recording = self._find(form.key)
-        if recording is not None:
+        if recording is not None and recording.serves(form.tensors):
             if any(map(_may_hold_nan, form.tensors)):
                 inputs.check(self._model, batch)
             draws = recording.chunks(form.tensors, numbers, chunk)
             if draws is not None:
                 return draws, recording.sites
             self._forget(form.key, recording)
-        elif known:
+            recording = None
+        elif known and recording is None:
             return self._anew(batch, numbers, chunk)
         with self._to_record:
-            known, _ = self._find(form.key)
-            engine = None if known else self._record(form, batch, numbers)
+            known, latest = self._find(form.key)
+            known = known and latest is not recording
+            engine = None if known else self._record(form, batch, numbers, recording)
         if engine is None:  # another thread was faster
             return self.chunks(batch, numbers, chunk)
         known, recording = self._find(form.key)
@@ -165,8 +192,13 @@ class Prepared:
             self._recordings.move_to_end(key)
             return True, self._recordings[key]
 
-    def _record(self, form: "_Form", batch: Inputs, numbers: RandomNumbers) -> Engine:
-        """Run the network, and keep the recording if it serves for other inputs."""
+    def _record(
+        self, form: "_Form", batch: Inputs, numbers: RandomNumbers, before: Recording | None
+    ) -> Engine:
+        """Run the network, and keep the recording if it serves for other inputs.
+
+        One from before that could not be trusted so far is compared with it.
+        """
         with self._to_look:
             if self._structure is None or not self._structure.same():
                 self._structure = Structure(self._model)
@@ -184,7 +216,10 @@ class Prepared:
                 return engine
             self._unstable = 0
             usable = tape is not None and tape.doubt is None and engine.for_other_inputs
-            recording = Recording(tape, engine.sites) if tape is not None and usable else None
+            usable = usable and (before is None or before.prove(engine, form.tensors, numbers))
+            recording = None
+            if tape is not None and usable:
+                recording = before or Recording(tape, engine, form.tensors)
             self._recordings[form.key] = recording
             while len(self._recordings) > MOST_TAPES:
                 self._recordings.popitem(last=False)
@@ -209,6 +244,7 @@ class Prepared:
             find_gates(self._model, roots, batch, self._select),
             tensors,
             owned or (),
+            trusted(self._model, self._select),
         )
 
 

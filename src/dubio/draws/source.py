@@ -11,6 +11,7 @@ from torch import Tensor
 
 from dubio.draws.broken import Broken
 from dubio.draws.engine import Engine
+from dubio.draws.trust import trusted
 from dubio.noise import inputs
 from dubio.noise.gates import find_gates
 from dubio.noise.inputs import Inputs, Network, Select
@@ -125,6 +126,7 @@ class NetworkDraws:
             self._chosen,
             self._batch_axis,
             find_gates(self._model, roots, batch, self._select),
+            trusted=trusted(self._model, self._select),
         )
 
     def _total(self) -> int | None:

@@ -75,12 +75,21 @@ class Perturb:
 
 @final
 class Call:
-    """An operation on values that depend on noise, or on the inputs alone."""
+    """An operation on values that depend on noise, or on the inputs alone.
+
+    Attributes:
+        in_place: The same, written over its first operand, if the network did so.
+    """
 
     def __init__(
-        self, function: Callable[..., Any], arguments: Arguments, outputs: Sequence[Slot]
+        self,
+        function: Callable[..., Any],
+        arguments: Arguments,
+        outputs: Sequence[Slot],
+        in_place: Callable[..., Any] | None = None,
     ) -> None:
         self.function = function
+        self.in_place = in_place
         self.arguments = arguments
         self.inputs = arguments.slots
         self.outputs = outputs

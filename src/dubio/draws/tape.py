@@ -16,6 +16,7 @@ from torch import Tensor
 
 from dubio.draws.arguments import Arguments, Slot
 from dubio.draws.masked_layers import fuse_masked_layers
+from dubio.draws.reuse import overwrite_what_is_spent
 from dubio.draws.steps import Call, Perturb, Play, Step
 from dubio.noise.numbers import Numbers
 from dubio.noise.protocols import Perturbation, RandomNumbers
@@ -60,12 +61,16 @@ class Tape:
         return out
 
     def call(
-        self, function: Callable[..., Any], arguments: Arguments, results: Sequence[Tensor]
+        self,
+        function: Callable[..., Any],
+        arguments: Arguments,
+        results: Sequence[Tensor],
+        in_place: Callable[..., Any] | None = None,
     ) -> list[Slot]:
         """Add an operation and get the slots for its results."""
         fixed = all(slot.fixed for slot in arguments.slots)
         outputs = [self.slot(result, fixed=fixed) for result in results]
-        self._steps.append(Call(function, arguments, outputs))
+        self._steps.append(Call(function, arguments, outputs, in_place))
         return outputs
 
     def hold(self, constant: Tensor) -> None:
@@ -79,15 +84,18 @@ class Tape:
             self.obstacle = "a tensor of the deterministic part is overwritten after it was used"
         self._constants.clear()
         seen = {x for x, _ in self.reads if isinstance(x, Slot)}
-        needed = {*outputs, *seen}
+        needed_after = {*outputs, *seen}
+        needed = set(needed_after)
         kept: list[Step] = []
         for step in reversed(self._steps):
-            mutates = isinstance(step, Call) and step.mutates
+            mutates = isinstance(step, Call) and step.mutates  # of the trunk
             if mutates or not needed.isdisjoint(step.outputs):
                 kept.append(step)
                 needed.update(step.inputs)
         self._outputs = outputs
-        self._steps = fuse_masked_layers(kept[::-1]) if shared else kept[::-1]
+        self._steps = overwrite_what_is_spent(kept[::-1], needed_after)
+        if shared:
+            self._steps = fuse_masked_layers(self._steps, outputs)
         draws = [step for step in self._steps if not step.outputs[0].fixed]
         read = seen.union(outputs, (s for step in draws for s in step.inputs if s.fixed))
         self._trunk = Line([step for step in self._steps if step.outputs[0].fixed], read)

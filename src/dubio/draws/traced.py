@@ -1,16 +1,16 @@
-"""A tensor that writes down what is done to it.
+"""A pass that is written down while it runs.
 
 One ordinary pass over the network with the noise of one draw records a tape: from the first
-perturbation on, values are `Traced`, and every operation on them lands on the tape, whoever calls
-it (modules, functions, custom autograd functions, scripted code). Operations before the first
-perturbation see plain tensors. They leave no trace, and what they give enters the tape as
-constants; unless the tape is to serve for other inputs too, see `dubio.draws.trunk`.
+perturbation on, every operation on values that depend on the noise lands on the tape, whoever calls
+it (modules, functions, custom autograd functions, scripted code). The network sees nothing of it:
+its tensors are plain ones, known to the recorder by what they are, and it computes what it would
+compute without. Operations that do not depend on the noise leave no trace, and what they give
+enters the tape as constants; unless the tape is to serve for other inputs too, see
+`dubio.draws.trunk`.
 """
 
-import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
@@ -18,9 +18,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from dubio.draws.arguments import Arguments, Slot
+from dubio.draws.functional import counterpart, functional
+from dubio.draws.sampled import Geometry, Operand, Reserved, Sampled, TooManyWritesError, address
 from dubio.draws.tape import Tape
 from dubio.draws.traits import traits_of, written
-from dubio.draws.trunk import LOOKS, MAKERS, Trunk
+from dubio.draws.trunk import LOOKS, MAKERS, MEMORY, Trunk
 from dubio.noise.protocols import Perturbation, RandomNumbers
 
 
@@ -32,43 +34,8 @@ class UnshareableError(ValueError):
     """The network draws noise that the rows of a batch cannot share."""
 
 
-class Traced(Tensor):
-    """Stands for the value of one draw, and for a slot of the tape for all draws."""
-
-    value: Tensor
-    slot: Slot
-    recorder: "Recorder"
-
-    @staticmethod
-    def __new__(cls, value: Tensor, slot: Slot, recorder: "Recorder") -> "Traced":
-        """Wrap the value of the draw that is being recorded."""
-        traced: Traced = torch.Tensor._make_wrapper_subclass(
-            cls,
-            value.shape,
-            strides=value.stride(),
-            storage_offset=value.storage_offset(),
-            dtype=value.dtype,
-            device=value.device,
-            layout=value.layout,
-        )
-        traced.value = value
-        traced.slot = slot
-        traced.recorder = recorder
-        return traced
-
-    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
-
-    @classmethod
-    def __torch_dispatch__(  # type: ignore[override]
-        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        """Carry an operation out where the recorder does not see it: elsewhere, or later."""
-        leaves = tree_leaves((args, kwargs))
-        recorder = next(leaf.recorder for leaf in leaves if isinstance(leaf, Traced))
-        return recorder.record(func, args, kwargs or {})
-
-    def __repr__(self, **_: Any) -> str:  # type: ignore[override]
-        return f"Traced({self.value!r})"
+class InsideTransformError(NotImplementedError):
+    """Noise enters inside of `torch.vmap`, where the rows of the batch cannot be told apart."""
 
 
 # Functions that are recorded whole: taken apart they would be slower to repeat.
@@ -86,11 +53,9 @@ WHOLE = frozenset(
         torch.rnn_relu_cell,
     }
 )
-
-_METADATA = frozenset({"__get__", "dim", "size", "stride", "numel", "is_floating_point", "__len__"})
-_REFLECTED = {
-    f"__i{name}__": f"__{name}__" for name in ("add", "sub", "mul", "truediv", "and", "or")
-}
+_LIFT = torch.ops.aten.lift_fresh.default  # makes a tensor of Python numbers
+_USUAL = (Tensor, torch.nn.Parameter)
+_SET_DATA = Tensor.data.__set__  # type: ignore[attr-defined]
 
 
 class Recorder(TorchDispatchMode):
@@ -102,18 +67,28 @@ class Recorder(TorchDispatchMode):
         tape: What it records.
         trunk: Records what does not depend on the noise, if that is wanted.
         shared: Whether all rows of a batch share the noise.
+        own: Tells whether the network owns a tensor; all others are copied before they are used.
     """
 
-    def __init__(self, tape: Tape, trunk: Trunk | None = None, *, shared: bool = False) -> None:
+    def __init__(
+        self,
+        tape: Tape,
+        trunk: Trunk | None = None,
+        *,
+        shared: bool = False,
+        own: Callable[[Tensor], bool] = lambda _: True,
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.tape = tape
         self.trunk = trunk
         self.met_unfed_randomness = False
         self._calling = False  # whether a torch function is at work, whose arguments were looked at
         self._shared = shared
-        self._open = True
-        self._overwritten: list[Tensor] = []
-        self._traced: list[weakref.ref[Traced]] = []
+        self._own = own
+        self._sampled = Sampled(tape, self._snapshot)
+        self._made = Reserved()  # memory that came up in this pass
+        self._held: dict[int | None, Tensor] = {}  # memory that the tape refers to
+        self._exposed: dict[int | None, Tensor] = {}  # memory that Python may write into unseen
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -124,65 +99,58 @@ class Recorder(TorchDispatchMode):
     ) -> Any:
         """Look at an operation and carry it out."""
         kwargs = kwargs or {}
-        traits = traits_of(func)
-        if traits.random and kwargs.get("generator") is None:
+        if traits_of(func).random and kwargs.get("generator") is None:
             self._refuse_unfed_randomness(str(func))
-        if Traced in types:
-            return self.record(func, args, kwargs)
-        return self.plain(func, args, kwargs)
+        return self._carry_on(func, args, kwargs)
 
-    def plain(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Carry out an operation that does not depend on the noise."""
-        if self.trunk is None:
-            return func(*args, **kwargs)
-        trunk, traits = self.trunk, traits_of(func)
-        if traits.reads:
-            trunk.look(args[0])
-            return func(*args, **kwargs)
-        if traits.shapes:
-            trunk.shaped_by_values(func)
-        if traits.written:
-            trunk.write(written(traits, args, kwargs))
-        if func is torch.ops.aten.lift_fresh.default:
-            made: Tensor = func(*args, **kwargs)
-            trunk.made(made.clone(), made, seen=self._calling)
-            return made
-        arguments = self._arguments(args, kwargs, trunk.operand)
-        out = self._carry_out(func, args, kwargs)
-        trunk.record(func, arguments, [leaf for leaf in _leaves(out) if isinstance(leaf, Tensor)])
-        return out
+    def _carry_on(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        if self._sampled:
+            for x in _tensors((*args, *kwargs.values())):
+                if self.slot(x) is not None:
+                    return self._record(function, args, kwargs)
+        return self._plain(function, args, kwargs)
 
-    def close(self) -> None:
-        """Stop recording; what the network has kept of this pass becomes a plain tensor."""
-        self._open = False
-        kept = [tensor for reference in self._traced if (tensor := reference()) is not None]
-        self._traced.clear()
-        for tensor in kept:
-            with suppress(RuntimeError):  # one that torch holds on to computes as its value does
-                torch.utils.swap_tensors(tensor, tensor.value.detach())
-
-    def trace(self, value: Tensor, slot: Slot) -> Traced:
-        """Wrap a value of this pass."""
-        traced = Traced(value, slot, self)
-        self._traced.append(weakref.ref(traced))
-        return traced
+    def slot(self, x: Tensor) -> Slot | None:
+        """The slot of a tensor; None if it does not depend on the noise."""
+        try:
+            return self._sampled.slot(x)
+        except TooManyWritesError:
+            self._refuse("memory is read by one name and written by another")
 
     def perturb(self, perturbation: Perturbation, numbers: RandomNumbers, x: Tensor) -> Tensor:
-        """Apply the noise of the one draw; the result is traced from here on."""
-        if x.is_sparse or x.is_nested:
-            self._refuse(f"dropout of a {x.layout} tensor")
-        if torch.is_grad_enabled():
-            self._refuse("the network takes gradients itself")
+        """Apply the noise of the one draw; the result depends on it."""
+        self._check_perturbed(x)
         with torch._C._DisableTorchDispatch():
-            value = perturbation(numbers, x.value if type(x) is Traced else x)[0]
-        return self.trace(value, self.tape.perturb(perturbation, self._operand(x), value))
+            value = perturbation(numbers, x)[0]
+        self._sampled.result(value, self.tape.perturb(perturbation, self._operand(x), value))
+        return value
 
     def perturb_in_place(
         self, perturbation: Perturbation, numbers: RandomNumbers, x: Tensor
     ) -> Tensor:
-        """The same into a new tensor; who reads the old one after that gets the slow way."""
-        self._overwritten.append(x.value if type(x) is Traced else x)
-        return self.perturb(perturbation, numbers, x)
+        """Apply the noise of the one draw to x itself."""
+        self._check_perturbed(x)
+        self._check_targets([x], "dropout")
+        operand = self._operand(x, overwritten=True)
+        with torch._C._DisableTorchDispatch():
+            value = perturbation(numbers, x)[0]
+            x.copy_(value)
+        self._sampled.write(x, self.tape.perturb(perturbation, operand, value))
+        return x
+
+    def _check_perturbed(self, x: Tensor) -> None:
+        transforms = torch._C._functorch.get_interpreter_stack() or []
+        if any(level.key() == torch._C._functorch.TransformType.Vmap for level in transforms):
+            self.tape.obstacle = "noise enters inside of torch.vmap"
+            raise InsideTransformError(
+                f"expected dropout on the whole batch, got it inside of torch.vmap, on a part of "
+                f"shape {tuple(x.shape)}, where rows of the batch cannot be told apart; call the "
+                f"module on the batch, outside of torch.vmap."
+            )
+        if x.layout != torch.strided or x.is_nested:
+            self._refuse(f"dropout of a {x.layout} tensor")
+        if torch.is_grad_enabled() or transforms:
+            self._refuse("the network takes gradients itself")
 
     def own_randomness(self, name: str) -> None:
         """A tape would repeat the same random numbers for every draw."""
@@ -202,177 +170,238 @@ class Recorder(TorchDispatchMode):
     def call(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """Call a torch function; operations on traced tensors are recorded on the way."""
-        if function in WHOLE:
-            return self._call_whole(function, args, kwargs)
+        """Call a torch function; what depends on the noise is recorded on the way."""
+        if function in WHOLE and self._is_whole(args, kwargs):
+            return self._carry_on(function, args, kwargs)
         name = getattr(function, "__name__", "")
-        if self._overwritten and name not in _METADATA:
-            self.check_overwritten((args, kwargs))
         if name in LOOKS and args:
-            self._look(args[0])
+            self._look(args[0], name)
         elif name in MAKERS:
-            self._look_into((*args, *kwargs.values()))
-        if name.endswith("_") and args and type(args[0]) is not Traced:
-            changed = self._out_of_place(name, args, kwargs)
-            if changed is not None:
-                return changed
+            for thing in (*args, *kwargs.values()):
+                if isinstance(thing, list | tuple):  # torch reads the numbers in it
+                    for leaf in tree_leaves(thing):
+                        self._look(leaf)
+        elif function is _SET_DATA:
+            self._give_other_data(args)
         self._calling = True
         try:
             return function(*args, **kwargs)
         finally:
             self._calling = False
 
-    def _look_into(self, things: Sequence[Any]) -> None:
-        """Torch makes a tensor of the numbers in lists, and reads those of tensors among them."""
-        for thing in things:
-            if isinstance(thing, list | tuple):
-                for leaf in tree_leaves(thing):
-                    self._look(leaf)
-
-    def _look(self, x: Any) -> None:
+    def _look(self, x: Any, name: str = "") -> None:
         """Python sees the values of a tensor, if it is one."""
-        if type(x) is Traced:
+        if not isinstance(x, Tensor):
+            return
+        if self._sampled.shares(x):
             self.tape.obstacle = "Python reads a sampled value"
-        elif self.trunk is not None and isinstance(x, Tensor):
+        elif self.trunk is not None:
             self.trunk.look(x)
+        if name in MEMORY:
+            self._exposed[address(x)] = x
+            if address(x) in self._held:
+                self.tape.obstacle = "Python may write over a tensor after it was used"
 
-    def _call_whole(
-        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    def _give_other_data(self, tensors: Iterable[Tensor]) -> None:
+        """A tensor gets the memory of another one."""
+        for x in tensors:
+            if self._sampled.shares(x) or address(x) in self._held:
+                self.tape.obstacle = "the data of a tensor is replaced by that of another"
+            elif self.trunk is not None:
+                self.tape.doubt = "the data of a tensor is replaced by that of another"
+
+    @staticmethod
+    def _is_whole(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether no other part of torch takes the function apart."""
+        if torch._C._functorch.peek_interpreter_stack() is not None:
+            return False
+        for x in _tensors((*args, *kwargs.values())):
+            if type(x) not in _USUAL or torch.is_autocast_enabled(x.device.type):
+                return False
+        return True
+
+    def _plain(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Carry out an operation that does not depend on the noise."""
+        traits, trunk = traits_of(func), self.trunk
+        targets = _tensors(written(traits, args, kwargs)) if traits.written else []
+        for x in targets:
+            if address(x) in self._held:
+                self.tape.obstacle = (
+                    "a tensor of the deterministic part is overwritten after its use"
+                )
+        if trunk is None:
+            out = self._carry_out(func, args, kwargs)
+        else:
+            out = self._onto_the_trunk(trunk, func, args, kwargs, targets)
+        given = set(map(address, _tensors((*args, *kwargs.values()))))
+        with torch._C.DisableTorchFunction():
+            for x in _tensors((out,)):
+                if address(x) not in given or func is _LIFT:  # a view of something else is not new
+                    self._made.add(x)
+        for x in targets:
+            if self._sampled.shares(x):
+                self._sampled.write(x, None)
+        return out
+
+    def _onto_the_trunk(
+        self,
+        trunk: Trunk,
+        func: Any,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        targets: list[Tensor],
     ) -> Any:
-        self.check_overwritten((args, kwargs))
-        traced = False
-        for arg in (*args, *kwargs.values()):
-            for leaf in arg if isinstance(arg, (list, tuple)) else (arg,):
-                if isinstance(leaf, Tensor) and torch.is_autocast_enabled(leaf.device.type):
-                    return function(*args, **kwargs)
-                traced = traced or type(leaf) is Traced
-        return (self.record if traced else self.plain)(function, args, kwargs)
+        traits = traits_of(func)
+        if traits.reads:
+            trunk.look(args[0])
+            return self._carry_out(func, args, kwargs)
+        if traits.shapes:
+            trunk.shaped_by_values(func)
+        if traits.written:
+            trunk.write(targets)
+        if func is _LIFT:
+            made: Tensor = func(*args, **kwargs)
+            trunk.made(made.clone(), made, seen=self._calling)
+            return made
+        arguments = _arguments(args, kwargs, trunk.operand)
+        out = self._carry_out(func, args, kwargs)
+        trunk.record(func, arguments, _tensors((out,)))
+        return out
 
-    def record(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def _record(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Carry an operation out for the one draw and put it on the tape."""
-        if not self._open:
-            return self._carry_out(function, args, kwargs)
         if torch.is_grad_enabled():
             self._refuse("the network takes gradients itself")
-        self.check_overwritten((args, kwargs))
-        self._refuse_irreversible(function, args, kwargs)
+        traits = traits_of(function)
+        if traits.reads or (traits.shapes and self._shaped_by_values(function, args)):
+            self.tape.obstacle = f"shapes or branches depend on a sampled value ({function})"
+        if traits.written:
+            return self._record_write(function, args, kwargs)
+        if function is torch.ops.aten.as_strided.default:  # a part of the memory, not of the tensor
+            return self._carry_out(function, args, kwargs)
+        arguments = _arguments(args, kwargs, self._operand)
         out = self._carry_out(function, args, kwargs)
-        results = [leaf for leaf in _leaves(out) if isinstance(leaf, Tensor)]
+        results = _tensors((out,))
         if not results:
             self.tape.obstacle = f"Python reads a sampled value through {function}"
             return out
-        slots = iter(
-            self.tape.call(function, self._arguments(args, kwargs, self._operand), results)
+        self._check_strided(results)
+        for x, slot in zip(results, self.tape.call(function, arguments, results), strict=True):
+            self._sampled.result(x, slot)
+        return out
+
+    def _record_write(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """The same for an operation that writes into tensors: on the tape it makes new ones."""
+        targets = _tensors(written(traits_of(function), args, kwargs))
+        self._check_targets(targets, str(function))
+
+        def refer(x: Tensor) -> Operand:
+            return self._operand(x, overwritten=any(x is target for target in targets))
+
+        arguments = _arguments(args, kwargs, refer)
+        before = list(map(Geometry.of, targets))
+        same = counterpart(function, tuple(args), dict(kwargs))
+        pointwise = torch.Tag.pointwise in getattr(same, "tags", ())
+        out = self._carry_out(function, args, kwargs)
+        if list(map(Geometry.of, targets)) != before:
+            self._refuse(f"{function} changes the shape of a tensor in place")
+        others = [x for x in _tensors((out,)) if not any(x is target for target in targets)]
+        self._check_strided(others)
+        slots = self.tape.call(
+            same or functional(function),
+            arguments,
+            [*targets, *others],
+            function if pointwise else None,
         )
-        by_value = {
-            id(leaf.value): leaf
-            for arg in (*args, *kwargs.values())
-            for leaf in _leaves(arg)
-            if type(leaf) is Traced
-        }
+        for x, slot in zip(targets, slots, strict=False):
+            self._sampled.write(x, slot)
+        for x, slot in zip(others, slots[len(targets) :], strict=True):
+            self._sampled.result(x, slot)
+        return out
 
-        def wrap(leaf: Any) -> Any:
-            if not isinstance(leaf, Tensor):
-                return leaf
-            slot, same = next(slots), by_value.get(id(leaf))
-            if same is None:
-                return self.trace(leaf, slot)
-            if same.shape != leaf.shape:
-                self._refuse(f"{function} changes the shape of a tensor in place")
-            same.slot = slot
-            return same
+    def _check_targets(self, targets: Iterable[Tensor], function: str) -> None:
+        for x in targets:
+            if self._sampled.shares(x):
+                continue
+            if address(x) not in self._made:
+                self._refuse(f"{function} writes a sampled value into a tensor made elsewhere")
+            if address(x) in self._held or address(x) in self._exposed:
+                self._refuse(f"{function} writes a sampled value into a tensor after its use")
 
-        return wrap(out) if isinstance(out, Tensor) else type(out)(map(wrap, out))
+    def _check_strided(self, results: Iterable[Tensor]) -> None:
+        if any(address(x) is None for x in results):
+            self._refuse("a sampled value is in a tensor without strides")
 
     def _carry_out(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Call a function for the one draw, out of sight."""
-        named = {name: _plain(arg) for name, arg in kwargs.items()}
         with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-            return function(*map(_plain, args), **named)
+            return function(*args, **kwargs)
 
-    def _arguments(
-        self,
-        args: Iterable[Any],
-        kwargs: Mapping[str, Any],
-        operand: Callable[[Tensor], Slot | Tensor],
-    ) -> Arguments:
-        """How the tape refers to arguments."""
-
-        def refer(arg: Any) -> Any:
-            if isinstance(arg, Tensor):
-                return operand(arg)
-            if type(arg) in (list, tuple):
-                return [operand(part) if isinstance(part, Tensor) else part for part in arg]
-            return arg
-
-        return Arguments(list(map(refer, args)), {name: refer(arg) for name, arg in kwargs.items()})
-
-    def _operand(self, x: Tensor) -> Slot | Tensor:
+    def _operand(self, x: Tensor, *, overwritten: bool = False) -> Operand:
         """How the tape refers to a tensor: by slot if it has one, else by the tensor itself."""
-        if type(x) is Traced:
-            return x.slot
-        self.tape.hold(x)
+        slot = self.slot(x)
+        if slot is not None:
+            return slot
+        return self._snapshot(x) if overwritten else self._constant(x)
+
+    def _constant(self, x: Tensor) -> Operand:
+        """How the tape refers to a tensor that stays as it is."""
+        where = address(x)
+        if where in self._exposed or self._sampled.shares(x):
+            return self._snapshot(x)
+        if where not in self._made and not self._own(x):
+            return self._snapshot(x)
+        self._held[where] = x
         return x if self.trunk is None else self.trunk.operand(x)
 
-    def _refuse(self, obstacle: str) -> None:
+    def _snapshot(self, x: Tensor) -> Operand:
+        """How the tape refers to what a tensor holds now."""
+        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+            copy = x.detach().clone()
+        operand = copy if self.trunk is None else self.trunk.operand(x)
+        if not isinstance(operand, Slot):
+            return copy
+        assert self.trunk is not None
+        self.trunk.values[operand.number] = copy
+        self._held[address(x)] = x
+        return operand
+
+    def _refuse(self, obstacle: str) -> NoReturn:
         """Give the recording up, also if the network swallows the exception."""
         self.tape.obstacle = obstacle
         raise UntraceableError(obstacle)
 
-    def _refuse_irreversible(
-        self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> None:
-        traits = traits_of(function)
-        if traits.reads or (traits.shapes and _by_value(function, args)):
-            self.tape.obstacle = f"shapes or branches depend on a sampled value ({function})"
-        for target in written(traits, args, kwargs):
-            if isinstance(target, Tensor) and type(target) is not Traced:
-                self._refuse(f"{function} writes a sampled value into a plain tensor")
-
-    def _out_of_place(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """``h += sampled`` on a plain h gives a new, traced h."""
-        if not any(type(arg) is Traced for arg in args[1:]):
-            return None
-        plain = _REFLECTED.get(name, name[:-1] if not name.endswith("__") else "")
-        method = getattr(Tensor, plain, None) if plain else None
-        if method is None or not isinstance(args[0], Tensor):
-            return None
-        out = method(*args, **kwargs)
-        if out.dtype != args[0].dtype:
-            out = out.to(args[0].dtype)
-        self._overwritten.append(args[0])
-        return out
-
-    def check_overwritten(self, structure: Any) -> None:
-        """Refuse tensors that should hold a sampled value written over them."""
-        if not self._overwritten:
-            return
-        old = {tensor.untyped_storage().data_ptr() for tensor in self._overwritten}
-        for leaf in tree_leaves(structure):
-            if isinstance(leaf, Tensor):
-                value = leaf.value if type(leaf) is Traced else leaf
-                if value.layout == torch.strided and value.untyped_storage().data_ptr() in old:
-                    self._refuse("a tensor is read after a sampled value was written over it")
+    def _shaped_by_values(self, function: Any, args: Sequence[Any]) -> bool:
+        """Whether the shape of the result depends on sampled values, not only on their shapes."""
+        if function is torch.ops.aten.index.Tensor:
+            return any(
+                x.dtype in (torch.bool, torch.uint8) and self.slot(x) is not None
+                for x in _tensors(args[1:])
+            )
+        return True
 
 
-def _leaves(arg: Any) -> Iterable[Any]:
-    return arg if isinstance(arg, (list, tuple)) else (arg,)
+def _arguments(
+    args: Iterable[Any], kwargs: Mapping[str, Any], operand: Callable[[Tensor], Operand]
+) -> Arguments:
+    """How the tape refers to arguments."""
+
+    def refer(arg: Any) -> Any:
+        if isinstance(arg, Tensor):
+            return operand(arg)
+        if type(arg) in (list, tuple):
+            return [operand(part) if isinstance(part, Tensor) else part for part in arg]
+        return arg
+
+    return Arguments(list(map(refer, args)), {name: refer(arg) for name, arg in kwargs.items()})
 
 
-def _plain(arg: Any) -> Any:
-    """An argument with the values of the one draw in it."""
-    if type(arg) is Traced:
-        return arg.value
-    if type(arg) in (list, tuple):
-        return [part.value if type(part) is Traced else part for part in arg]
-    return arg
-
-
-def _by_value(function: Any, args: Sequence[Any]) -> bool:
-    """Whether the shape of the result depends on traced values, not only on their shapes."""
-    if function is torch.ops.aten.index.Tensor:
-        indices = [leaf for arg in args[1:] for leaf in _leaves(arg)]
-        return any(
-            type(leaf) is Traced and leaf.dtype in (torch.bool, torch.uint8) for leaf in indices
-        )
-    return True
+def _tensors(things: Iterable[Any]) -> list[Tensor]:
+    """The tensors among things, and in lists of them."""
+    found: list[Tensor] = []
+    for thing in things:
+        if isinstance(thing, Tensor):
+            found.append(thing)
+        elif isinstance(thing, list | tuple):
+            found += [part for part in thing if isinstance(part, Tensor)]
+    return found

@@ -18,8 +18,11 @@ from dubio.draws.tape import Tape
 # Functions by which Python gets at values without any operation.
 LOOKS = frozenset(
     {"tolist", "numpy", "__array__", "__dlpack__", "data_ptr", "untyped_storage", "storage"}
-    | {"apply_", "map_", "map2_", "__reduce_ex__", "__deepcopy__", "set_", "data", "__repr__"}
+    | {"_typed_storage", "const_data_ptr", "apply_", "map_", "map2_", "set_", "__repr__"}
+    | {"__format__", "__reduce_ex__", "__reduce__", "__deepcopy__", "__contains__"}
 )
+# Those after which Python may write into the memory of a tensor.
+MEMORY = LOOKS - {"tolist", "__repr__", "__format__", "__contains__", "__deepcopy__"}
 # Functions that make a tensor of Python numbers, and read those of tensors among them.
 MAKERS = frozenset({"tensor", "as_tensor", "asarray", "new_tensor", "new"})
 _FEW = 1024  # numbers that are kept of a tensor that Python looks at
@@ -48,6 +51,10 @@ class Trunk:
             self._known[id(x)] = (x, slot)
             self.values[slot.number] = x
             self._from_inputs.add(slot.number)
+
+    def owns(self, x: Tensor) -> bool:
+        """Whether a tensor was there before the pass, where changes are looked for."""
+        return id(x) in self._owned
 
     def operand(self, x: Tensor) -> Slot | Tensor:
         """How the tape refers to a tensor: by its slot, or as it is if the network owns it."""

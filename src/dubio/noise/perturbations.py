@@ -13,7 +13,7 @@ from torch import Tensor
 from dubio.noise.coordinates import uniform_by_coordinates
 from dubio.noise.layout import Layout
 from dubio.noise.protocols import RandomNumbers
-from dubio.noise.vectorised import is_vectorised
+from dubio.noise.vectorised import is_followed, is_vectorised
 
 # Fixed point of SELU's negative saturation, -lambda * alpha (Klambauer et al. 2017).
 _ALPHA_PRIME = -1.7580993408473766
@@ -52,7 +52,7 @@ class Dropout:
             mask = self.layout.spread(mask)
         if self.shift or self.fill:
             return mask.mul(x * self.scale + (self.shift - self.fill)).add_(self.fill)
-        if is_vectorised(mask) or (torch.is_grad_enabled() and x.requires_grad):
+        if is_vectorised(mask) or is_followed(x) or (torch.is_grad_enabled() and x.requires_grad):
             return x * (mask * self.scale)
         fits = mask.shape == x.shape or mask.shape[1:] == x.shape
         zero = _ZERO if x.dtype == torch.float32 and x.is_cpu else x.new_zeros(())

@@ -1,9 +1,16 @@
-"""Whether a tensor stands for those of many networks."""
+"""Whether a tensor stands for those of many networks, or is followed by a derivative."""
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 
 def is_vectorised(tensor: Tensor) -> bool:
     """Whether `torch.vmap` is at work on a tensor: then no decision can hang on its values."""
     return torch._C._functorch.is_batchedtensor(tensor)
+
+
+def is_followed(tensor: Tensor) -> bool:
+    """Whether a transform of `torch.func`, or forward-mode differentiation, is at work on it."""
+    wrapped: bool = torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    return wrapped or forward_ad._current_level >= 0
