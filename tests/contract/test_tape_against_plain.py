@@ -5,7 +5,6 @@ import io
 import logging
 import pickle
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
@@ -699,12 +698,6 @@ def an_attribute_of_a_tensor(x: Tensor, h: Tensor) -> Tensor:
 
 
 @read
-def threads(x: Tensor, h: Tensor) -> Tensor:
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(lambda: h * 2).result()
-
-
-@read
 def vmap_behind_a_dropout(x: Tensor, h: Tensor) -> Tensor:
     weight = torch.linspace(-1, 1, 36).view(WIDTH, WIDTH)
     out: Tensor = torch.vmap(lambda row: F.linear(row, weight).tanh())(h)
@@ -768,9 +761,24 @@ def expected(network: nn.Module, x: Tensor, draws: int, *, shared: bool = False)
     return passes(network, x, dubio.Noise(draws, shared=shared, generator=seeded(3)))
 
 
+UNPLACED = {  # rows cannot be followed there, and shared=True says so
+    "a derivative through a dropout": "expected to find the 5 rows",
+    "a directional derivative through a dropout": "expected to find the 5 rows",
+    "a swapped tensor": "Cannot swap",
+}
+
+
+@pytest.mark.parametrize("name", UNPLACED)
+def test_shared_noise_that_cannot_be_placed(name: str) -> None:
+    with pytest.raises((RuntimeError, ValueError), match=UNPLACED[name]):
+        dubio.predict(Behind(CASES[name]).eval(), BATCH, draws=5, shared=True)
+
+
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("name", CASES)
 def test_predict(name: str, shared: bool, caplog: pytest.LogCaptureFixture) -> None:
+    if shared and name in UNPLACED:
+        return
     network = Behind(CASES[name]).eval()
     with caplog.at_level(logging.WARNING, "dubio"):
         draws = dubio.predict(network, BATCH, draws=5, shared=shared, generator=seeded(3)).draws

@@ -9,10 +9,10 @@ from collections import Counter
 
 import pytest
 import torch
-from grammar import Program, program
 from torch import Tensor
 
 import dubio
+from fuzz.grammar import Program, program
 from references import chosen, gates_open, passes, seeded
 
 PROGRAMS = int(os.environ.get("DUBIO_FUZZ", "240"))
@@ -21,7 +21,7 @@ BLOCKS = 8
 ROWS, DRAWS = 7, 3  # rows differ from every length in the grammar, and divide none
 ALMOST_NEVER = 1e-12  # a dropout rate
 MOST_REFUSED = 0.1
-REFUSED = (dubio.NoSitesError, NotImplementedError)
+REFUSED = (dubio.GateError, dubio.NoSitesError, NotImplementedError)
 _MESSAGES = ("shared=True:",)
 
 

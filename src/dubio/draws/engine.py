@@ -101,7 +101,6 @@ class Engine:
         self._chosen = chosen
         gates.check(chosen)
         self._gates = gates
-        self._state = State(roots)  # from which all draws start
         self._trusted = set() if trusted is None else trusted
         self.varied = self.proven = False
         self._feeds_torch = False  # whether the network draws from torch's generator unseen
@@ -110,13 +109,15 @@ class Engine:
         self._batch = batch
         self._batch_axis = batch_axis
         self._shape_of_row = torch.Size()  # in the output, as few rows have it
-        self._rows = self._find_rows()
         self._inputs = inputs
         self._owned = owned
         self._fixed: list[Any] = []  # what the tape starts from
-        self.tape, self.first, self.sites = self._record()
-        if numbers.shared:
-            self._check_one_function()
+        with gates.lock:
+            self._state = State(roots)  # from which all draws start
+            self._rows = self._find_rows()
+            self.tape, self.first, self.sites = self._record()
+            if numbers.shared:
+                self._check_one_function()
 
     @property
     def for_other_inputs(self) -> bool:
@@ -278,7 +279,8 @@ class Engine:
 
     def _again(self, numbers: RandomNumbers, order: Tensor | None = None) -> tuple[Tensor, Sites]:
         """A further pass, from the state that the network was in before the first."""
-        return from_state(self._state, lambda: self._pass(numbers, None, order), self._roots)
+        with self._gates.lock:
+            return from_state(self._state, lambda: self._pass(numbers, None, order), self._roots)
 
     def _pass(
         self, numbers: RandomNumbers, recorder: Recorder | None, order: Tensor | None = None

@@ -14,7 +14,6 @@ Where something else is found, such as an array of numpy or an open file, there 
 there is too much to look at. Objects of libraries among globals, such as loggers, are passed over.
 """
 
-import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from enum import Enum
@@ -37,13 +36,15 @@ import numpy
 import torch
 from torch import Tensor, nn
 
+from dubio.noise.libraries import PYTHON, package
+
 _PLAIN = (
     type(None), bool, int, float, complex, str, bytes, Enum, range, slice,
     torch.dtype, torch.device, torch.Size, torch.layout, torch.memory_format,
     MethodDescriptorType, WrapperDescriptorType,
     property, staticmethod, classmethod, ReferenceType,
 )  # fmt: skip
-_LIBRARIES = frozenset({"torch", "dubio", "numpy", *sys.stdlib_module_names} - {"__main__"})
+_LIBRARIES = PYTHON | {"torch", "dubio", "numpy"}
 _MANY = 5000  # names
 _NAMESPACES = (SimpleNamespace, Namespace)
 # Globals of these types are looked at, although libraries have made the types.
@@ -170,7 +171,7 @@ class Structure:
 
     def _look_at_class(self, kind: type) -> None:
         for ancestor in kind.__mro__:
-            if id(ancestor) in self._seen or _is_library(ancestor.__module__):
+            if id(ancestor) in self._seen or _is_library(ancestor):
                 continue
             self._seen.add(id(ancestor))
             for name, attribute in vars(ancestor).items():
@@ -183,7 +184,7 @@ class Structure:
     def _look_at_function(self, function: FunctionType) -> None:
         if hasattr(function, "__wrapped__"):  # a decorator of torch, or of another library
             self._look(function.__wrapped__)
-        if _is_library(function.__globals__.get("__name__", "")):
+        if _is_library(function):
             return
         self._functions.append(function)
         for cell in function.__closure__ or ():
@@ -203,9 +204,9 @@ class Structure:
             value = names[name]
             self._names.append((names, name))
             if isinstance(value, ModuleType):
-                if not _is_library(value.__name__):
+                if value.__name__.split(".", 1)[0] not in _LIBRARIES:
                     self._look_at_names(vars(value), used)
-            elif isinstance(value, _LOOKED_AT) or not _is_library(type(value).__module__):
+            elif isinstance(value, _LOOKED_AT) or not _is_library(type(value)):
                 self._look(value)
             elif type(value).__module__ in _WITH_STATE:
                 self.doubt = f"a {type(value).__name__}"
@@ -220,7 +221,7 @@ def _is_open(thing: Any) -> bool:
     own = all(ancestor is object or _is_heap_type(ancestor) for ancestor in kind.__mro__)
     ours = kind.__module__.split(".", 1)[0] in ("dubio", "torch")
     return isinstance(thing, (nn.Module, *_NAMESPACES)) or (
-        written and own and (ours or not _is_library(kind.__module__))
+        written and own and (ours or not _is_library(kind))
     )
 
 
@@ -229,8 +230,8 @@ def _is_heap_type(kind: type) -> bool:
     return bool(kind.__flags__ & (1 << 9)) and not hasattr(kind, "__array_interface__")
 
 
-def _is_library(module: str) -> bool:
-    return module.split(".", 1)[0] in _LIBRARIES
+def _is_library(kind: Any) -> bool:
+    return package(kind) in _LIBRARIES
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:

@@ -1,7 +1,6 @@
 """Who asks for flags of train mode, and who may start threads, found by a look at code."""
 
 import dis
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from inspect import getattr_static
 from itertools import pairwise
@@ -10,10 +9,11 @@ from typing import Any, NamedTuple, Self
 
 from torch import nn
 
+from dubio.noise.libraries import PYTHON, package
 from dubio.noise.register import is_registered
 from dubio.noise.stochastic import Noisy
 
-_LIBRARIES = frozenset({"torch", "dubio", "numpy", *sys.stdlib_module_names} - {"__main__"})
+_LIBRARIES = PYTHON | {"torch", "dubio", "numpy"}
 # What code calls that has work done in other threads.
 _THREADS = frozenset(
     {"Thread", "ThreadPoolExecutor", "ThreadPool", "start_new_thread", "submit", "map", "imap"}
@@ -95,7 +95,7 @@ def _of_class(kind: type) -> _Code:
 
 def _is_library(thing: Any) -> bool:
     """Whether a class or function is torch's, dubio's, numpy's or Python's."""
-    return (thing.__module__ or "").split(".", 1)[0] in _LIBRARIES
+    return package(thing) in _LIBRARIES
 
 
 def _functions(thing: Any) -> Iterator[FunctionType]:

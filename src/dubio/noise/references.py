@@ -1,6 +1,5 @@
 """The networks that a function refers to, however it holds them."""
 
-import sys
 from argparse import Namespace
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,11 +13,13 @@ import numpy
 import torch
 from torch import Tensor, nn
 
+from dubio.noise.libraries import PYTHON, package
+
 _NOTHING_INSIDE = (
     type(None), bool, int, float, complex, str, bytes, type, ModuleType, Tensor, numpy.ndarray,
     torch.dtype, torch.device,
 )  # fmt: skip
-_LIBRARIES = frozenset({"numpy", *sys.stdlib_module_names} - {"__main__"})
+_LIBRARIES = PYTHON | {"numpy"}
 _NAMESPACES = (SimpleNamespace, Namespace)
 _MANY = 10_000  # things to look at, and entries of one of them
 
@@ -96,7 +97,7 @@ def _around(function: FunctionType) -> Iterator[Any]:
 
 
 def _is_library(thing: Any) -> bool:
-    return (thing.__module__ or "").split(".", 1)[0] in _LIBRARIES
+    return package(thing) in _LIBRARIES
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, final
 import torch
 from torch import Tensor, nn
 
+from dubio.noise.libraries import package
 from dubio.noise.modes import all_modules
 
 _Result = TypeVar("_Result")
@@ -83,7 +84,7 @@ def from_state(state: State, run: Callable[[], _Result], roots: Sequence[nn.Modu
 
 
 def _may_keep_state(kind: type) -> bool:
-    return kind.__module__.split(".", 1)[0] not in _LIBRARIES
+    return package(kind) not in _LIBRARIES
 
 
 def _parts(module: nn.Module) -> list[object]:

@@ -1,7 +1,6 @@
 """What a network holds, put back after a pass that must leave no trace."""
 
 import random
-import sys
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import cache
@@ -14,7 +13,9 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import TorchDispatchMode
 
-_LIBRARIES = frozenset({"torch", "numpy", *sys.stdlib_module_names} - {"__main__"})
+from dubio.noise.libraries import PYTHON, package
+
+_LIBRARIES = PYTHON | {"torch", "numpy"}
 _RANDOM = torch.Tag.nondeterministic_seeded
 
 
@@ -134,7 +135,7 @@ class Upkeep(TorchDispatchMode):
             self._dicts.append((thing._modules, dict(thing._modules)))
             self._seen[id(thing._modules)] = thing._modules  # and not what is in there
             self._look(vars(thing))
-        elif type(thing).__module__.split(".")[0] not in _LIBRARIES:
+        elif package(type(thing)) not in _LIBRARIES:
             self._look(getattr(thing, "__dict__", None))
 
     def _look_at_all(self, things: Iterable[Any]) -> None:

@@ -11,6 +11,8 @@ import numpy
 import torch
 from torch import Tensor
 
+from dubio.noise.libraries import package
+
 Generator: TypeAlias = (
     torch.Generator | numpy.random.Generator | numpy.random.RandomState | random.Random
 )
@@ -60,7 +62,7 @@ def _inside(thing: object) -> Iterator[object]:
         yield from _around(thing)
     yield from islice(getattr(thing, "__dict__", {}).values(), _MANY)
     for kind in type(thing).__mro__:
-        if kind.__module__.partition(".")[0] in _LIBRARIES:
+        if package(kind) in _LIBRARIES:
             continue
         for name in getattr(kind, "__slots__", ()):
             yield getattr(thing, name, None)

@@ -1,0 +1,20 @@
+"""Whose code it is: that of a library, which is known, or that of a user."""
+
+import sys
+from types import FunctionType
+from typing import Any
+
+PYTHON = frozenset({*sys.stdlib_module_names} - {"__main__"})
+_HEAP_TYPE = 1 << 9  # of the flags of a class: it was made by Python code
+
+
+def package(thing: Any) -> str:
+    """The package that a class or function comes from; empty if it is from none.
+
+    What `exec` makes in a namespace without a name says that it is from ``builtins``, and is not.
+    """
+    name = (thing.__module__ or "").split(".", 1)[0]
+    made = isinstance(thing, FunctionType) or (
+        isinstance(thing, type) and bool(thing.__flags__ & _HEAP_TYPE)
+    )
+    return "" if name == "builtins" and made else name
