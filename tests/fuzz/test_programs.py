@@ -9,10 +9,10 @@ from collections import Counter
 
 import pytest
 import torch
-from grammar import Program, program
 from torch import Tensor
 
 import dubio
+from fuzz.grammar import Program, program
 from references import chosen, gates_open, passes, seeded
 
 PROGRAMS = int(os.environ.get("DUBIO_FUZZ", "240"))
