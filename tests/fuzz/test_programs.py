@@ -5,6 +5,7 @@ seed and the program.
 """
 
 import os
+import re
 from collections import Counter
 
 import pytest
@@ -23,6 +24,7 @@ ALMOST_NEVER = 1e-12  # a dropout rate
 MOST_REFUSED = 0.1
 REFUSED = (dubio.GateError, dubio.NoSitesError, NotImplementedError)
 _MESSAGES = ("shared=True:",)
+_SAVED_IS_WRITTEN = re.compile(r"^ +s\d+(\.mul_|\[| \+=)", re.MULTILINE)
 
 
 def _is_refusal(error: Exception) -> bool:
@@ -65,23 +67,39 @@ def _try_out(made: Program) -> None:
             expected = _expected(made, batch, shared=shared, seed=seed)
             found = predictor(batch, seeded(seed))
             _check(found.draws, expected, f"predictor, shared={shared}, call {call}")
+    _try_out_without_noise(made, x)
+
+
+def _try_out_without_noise(made: Program, x: Tensor) -> None:
+    """Dropouts that never drop anything: torch's train mode gives the same, and its eval mode."""
+    if "AlphaDropout" in made.source:  # which rounds more
+        return
     quiet = made.build(ALMOST_NEVER)
-    found = dubio.predict(quiet, x, draws=2, select=made.select, generator=seeded(3))
-    with torch.no_grad(), gates_open(quiet):
-        plain = chosen(made.build(0.0)(x.clone()), made.select)
-    if "AlphaDropout" not in made.source:  # which rounds more
-        _check(found.draws, plain.expand_as(found.draws), "without noise")
+    found = dubio.predict(quiet, x, draws=2, select=made.select, generator=seeded(3)).draws
+    quiet.train()
+    for module in quiet.modules():
+        module.training = "Norm" not in type(module).__name__
+    with torch.no_grad(), torch.random.fork_rng():
+        plain = chosen(quiet(x.clone()), made.select)
+    _check(found, plain.expand_as(found), "train mode without noise")
+    if _SAVED_IS_WRITTEN.search(made.source):  # and in eval mode a dropout gives its input back
+        return
+    still = made.build(0.0)
+    with torch.no_grad(), gates_open(still):
+        plain = chosen(still(x.clone()), made.select)
+    _check(found, plain.expand_as(found), "eval mode without noise")
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("block", range(BLOCKS))
-def test_random_programs(block: int) -> None:
+def test_random_programs(block: int, caplog: pytest.LogCaptureFixture) -> None:
     refused: Counter[str] = Counter()
     seeds = range(FIRST + block, FIRST + PROGRAMS, BLOCKS)
     for seed in seeds:
         made = program(seed)
         try:
             _try_out(made)
+            assert not caplog.messages  # a recorded pass that did not repeat
         except Exception as error:
             if not _is_refusal(error):
                 pytest.fail(f"seed {seed}: {error!r}\nselect={made.select!r}\n{made.source}")
