@@ -194,7 +194,7 @@ def check(seed: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     for name in dice.sample(affordable, 1):
         found = enumeration.expected(name)
         for parameter, one, other in zip(enumeration.parameters, found, exact, strict=True):
-            if id(parameter) in rates and not CASES[name].unbiased:
+            if (id(parameter) in rates and not CASES[name].unbiased) or not other.isfinite().all():
                 continue
             if not torch.allclose(one, other, rtol=1e-7, atol=1e-9):
                 wrong.append(f"{name}: {one.tolist()} != {other.tolist()}; {case.text}")
