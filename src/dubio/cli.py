@@ -23,6 +23,7 @@ from types import FrameType
 from typing import Any
 
 import dubio
+from dubio.data import DataError
 
 EXTRAS = {
     "filelock": "studies",
@@ -78,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return load_command(name)(words[1:])
     except SystemExit as exit_:  # argparse has said why
         return exit_.code if isinstance(exit_.code, int) else 2
-    except Failure as failure:
+    except (Failure, DataError) as failure:
         print(f"dubio: {failure}", file=sys.stderr)
         return 1
     except ImportError as error:

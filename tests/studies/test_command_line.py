@@ -179,6 +179,19 @@ def test_data(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
     assert json.loads(capsys.readouterr().out) == [{"name": "mnist"}]
 
 
+@pytest.mark.parametrize("place", ["none", "a file", "~nobody-of-this-name/data"])
+def test_data_that_are_nowhere(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a file").write_text("")
+    chosen = place if place.startswith("~") else str(tmp_path / place)
+    monkeypatch.setenv("DUBIO_DATA", chosen)
+    assert cli.main(["data"]) == 1
+    message = capsys.readouterr().err
+    assert message.startswith("dubio: DUBIO_DATA: expected")
+    assert message.count("\n") == 1
+
+
 def test_demo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The demo's own tests see it through; here it is enough that its options arrive."""
     calls: list[tuple[object, ...]] = []
