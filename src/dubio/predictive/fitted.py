@@ -1,6 +1,7 @@
 """What is fitted on validation data and kept beside a network."""
 
 import math
+from ast import literal_eval
 from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
@@ -15,15 +16,15 @@ class Fitted(nn.Module):
 
     A state is plain tensors, so that ``torch.save(it.state_dict(), path)`` and
     ``it.load_state_dict(torch.load(path, weights_only=True))`` keep it without a pickle; one of
-    them spells the name of the class, so that no other class takes it. A value that is not known
-    yet is NaN. Values keep their precision in ``.half()`` and the like: rounding a threshold would
-    void what it promises.
+    them spells the name of the class, so that no other class takes it, and the sizes. A value that
+    is not known yet is NaN. Values keep their precision in ``.half()`` and the like: rounding a
+    threshold would void what it promises.
 
     Attributes:
-        sizes: How many classes there were, or the shape of a real target; -1 for any size.
+        sizes: How many classes there were, or the shape of a real target, -1 for any size; None if
+            that is not known.
     """
 
-    sizes: Tensor
     _values: ClassVar[tuple[str, ...]]  # the names of what is fitted
     _fitted_by: ClassVar[str] = "fit"  # the methods that take validation data
 
@@ -31,14 +32,16 @@ class Fitted(nn.Module):
         super().__init__()
         for name in self._values:
             self.register_buffer(name, torch.tensor(math.nan, dtype=torch.float64))
-        self.register_buffer("sizes", torch.empty(0, dtype=torch.int64))
+        self.sizes: tuple[int, ...] | None = None
 
     def get_extra_state(self) -> Tensor:
-        """The name of the class in UTF-8."""
-        return torch.tensor(list(type(self).__name__.encode()), dtype=torch.uint8)
+        """The name of the class in UTF-8, and the sizes behind it: ``TemperatureScaling (10,)``."""
+        text = f"{type(self).__name__} {self.sizes}"
+        return torch.tensor(list(text.encode()), dtype=torch.uint8)
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Nothing to set: `_load_from_state_dict` has compared the names."""
+        """Takes the sizes: `_load_from_state_dict` has compared the names."""
+        self.sizes = _name_and_sizes(state)[1]
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         before = dict(self.named_buffers(recurse=False))
@@ -51,12 +54,12 @@ class Fitted(nn.Module):
         setattr(self, name, value.detach().clone())
 
     def _keep_sizes(self, p: Predictive) -> None:
-        self._keep("sizes", torch.tensor(_sizes(p), dtype=torch.int64))
+        self.sizes = _sizes(p)
 
     def _check_sizes(self, p: Predictive) -> None:
         """Complain about a prediction of other targets than those of the validation data."""
-        expected, found = self.sizes.tolist(), _sizes(p)
-        if expected == found:
+        expected, found = self.sizes, _sizes(p)
+        if expected is None or expected == found:
             return
         if p.likelihood.discrete:
             raise ValueError(
@@ -64,8 +67,8 @@ class Fitted(nn.Module):
                 "fit on predictions of the same classes"
             )
         raise ValueError(
-            f"p: expected targets of shape {tuple(expected)}, as in the validation data, got "
-            f"{tuple(found)}; fit on predictions of the same targets"
+            f"p: expected targets of shape {expected}, as in the validation data, got "
+            f"{found}; fit on predictions of the same targets"
         )
 
     def _known(self, name: str) -> Tensor:
@@ -80,24 +83,28 @@ class Fitted(nn.Module):
     def _load_from_state_dict(
         self, state_dict: dict[str, Tensor], prefix: str, *arguments: Any
     ) -> None:
-        saved_name = state_dict.get(f"{prefix}_extra_state")
-        if saved_name is not None and not torch.equal(saved_name.cpu(), self.get_extra_state()):
+        saved = state_dict.get(f"{prefix}_extra_state")
+        if saved is not None and _name_and_sizes(saved)[0] != type(self).__name__:
             *_, messages = arguments
             messages.append(
                 f"{prefix}state: expected that of a {type(self).__name__}, got that of another "
-                f"class, {bytes(saved_name.tolist()).decode()}; load it into the class that was "
-                "saved"
+                f"class, {_name_and_sizes(saved)[0]}; load it into the class that was saved"
             )
             return
         for name, buffer in self.named_buffers(recurse=False):
-            if (saved := state_dict.get(prefix + name)) is not None:
-                setattr(self, name, buffer.new_empty(saved.shape, dtype=saved.dtype))
+            if (value := state_dict.get(prefix + name)) is not None:
+                setattr(self, name, buffer.new_empty(value.shape, dtype=value.dtype))
         super()._load_from_state_dict(state_dict, prefix, *arguments)
 
 
-def _sizes(p: Predictive) -> list[int]:
+def _name_and_sizes(state: Tensor) -> tuple[str, tuple[int, ...] | None]:
+    name, _, sizes = bytes(state.tolist()).decode().partition(" ")
+    return name, literal_eval(sizes or "None")
+
+
+def _sizes(p: Predictive) -> tuple[int, ...]:
     """What predictions must agree in: classes, or outputs; images may be of any size."""
     if p.likelihood.discrete:
-        return [p.likelihood.by_label(p.mean).shape[-1]]
+        return (p.likelihood.by_label(p.mean).shape[-1],)
     event = p.mean.shape[1:]
-    return list(event) if len(event) < 2 else [-1] * len(event)
+    return tuple(event) if len(event) < 2 else (-1,) * len(event)
