@@ -761,7 +761,7 @@ def expected(network: nn.Module, x: Tensor, draws: int, *, shared: bool = False)
     return passes(network, x, dubio.Noise(draws, shared=shared, generator=seeded(3)))
 
 
-UNPLACED = {  # rows cannot be followed there, and shared=True says so
+UNPLACED = {  # rows cannot be followed there by a context, which says so
     "a derivative through a dropout": "expected to find the 5 rows",
     "a directional derivative through a dropout": "expected to find the 5 rows",
     "a swapped tensor": "Cannot swap",
@@ -769,9 +769,9 @@ UNPLACED = {  # rows cannot be followed there, and shared=True says so
 
 
 @pytest.mark.parametrize("name", UNPLACED)
-def test_shared_noise_that_cannot_be_placed(name: str) -> None:
+def test_shared_contexts_that_cannot_place_their_noise(name: str) -> None:
     with pytest.raises((RuntimeError, ValueError), match=UNPLACED[name]):
-        dubio.predict(Behind(CASES[name]).eval(), BATCH, draws=5, shared=True)
+        expected(Behind(CASES[name]).eval(), BATCH, 2, shared=True)
 
 
 @pytest.mark.parametrize("shared", [False, True])
