@@ -9,20 +9,19 @@ nothing could differ, since all draws are the same, does not count and is made a
 """
 
 import logging
-import random
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
-import numpy
 import torch
 from torch import Tensor, nn
 
 from dubio.draws.absence import no_sites
+from dubio.draws.surroundings import fed, other_generators, quietly
 from dubio.draws.tape import Tape
 from dubio.draws.traced import InsideTransformError, Recorder, UnshareableError
-from dubio.draws.trunk import Trunk
+from dubio.draws.trunk import Ownership, Trunk
+from dubio.draws.trust import agree
 from dubio.noise.finding import FewRows, find_rows, follow_rows
 from dubio.noise.gates import Gates, watch
 from dubio.noise.inputs import Inputs, count_rows, with_rows
@@ -30,7 +29,7 @@ from dubio.noise.numbers import Numbers
 from dubio.noise.placing import KnownRows, OtherSiteError, RowPlaces
 from dubio.noise.plainly import Plainly
 from dubio.noise.protocols import RandomNumbers
-from dubio.noise.run import BatchAxes, Pass, outside_of_passes, run_pass
+from dubio.noise.run import BatchAxes, Pass, run_pass
 from dubio.noise.sites import Site, Sites
 from dubio.noise.state import State, from_state
 from dubio.noise.tracking import RowTracker
@@ -44,20 +43,6 @@ CHUNK_BYTES = 24 * 2**20
 _TRIAL = 20_230_417  # the seed of the noise under which tapes are tried
 
 Run = Callable[[Tensor | None], Tensor]  # indices of rows (None: the batch) -> selected output
-
-
-@contextmanager
-def quietly(device: torch.device) -> Iterator[None]:
-    """Operations as they are on a tape: no noise, no gradients, no mixed precision around them."""
-    with ExitStack() as around:
-        around.enter_context(outside_of_passes())
-        around.enter_context(torch.no_grad())
-        if torch.is_inference_mode_enabled():
-            around.enter_context(torch.inference_mode(False))
-            around.enter_context(torch.no_grad())
-        if torch.is_autocast_enabled(device.type):
-            around.enter_context(torch.autocast(device.type, enabled=False))
-        yield
 
 
 class Engine:
@@ -219,13 +204,13 @@ class Engine:
         shared = self._numbers.shared
         tape, numbers = Tape(), self._numbers.part(0, 1)
         trunk = None if self._inputs is None else Trunk(tape, self._inputs, self._owned)
-        own = _Ownership(self._roots) if trunk is None else trunk.owns
+        own = Ownership(self._roots) if trunk is None else trunk.owns
         recorder = Recorder(tape, trunk, shared=shared, own=own)
-        elsewhere = _other_generators()
+        elsewhere = other_generators()
         try:
             with recorder:
                 output, sites = self._pass(numbers, recorder)
-            if _other_generators() != elsewhere:
+            if other_generators() != elsewhere:
                 tape.obstacle = "random numbers of Python or numpy were drawn meanwhile"
             slot = recorder.slot(output)
         except (UnshareableError, InsideTransformError):
@@ -313,7 +298,7 @@ class Engine:
         )
         around = self._gates.around()
         if self._feeds_torch:
-            around.append(_fed(numbers))
+            around.append(fed(numbers))
         gates = (self._roots, self._gates.raised)
         output = run_pass(lambda: self._run(order), running, gates=gates, around=around)
         return output, running.sites
@@ -393,54 +378,6 @@ class Engine:
         return outputs[0]
 
 
-class _Ownership:
-    """Tells whether a tensor is a parameter or a buffer of some networks."""
-
-    def __init__(self, roots: Sequence[nn.Module]) -> None:
-        self._roots = roots
-        self._buffers: set[int] | None = None
-
-    def __call__(self, x: Tensor) -> bool:
-        if isinstance(x, nn.Parameter):
-            return True
-        if self._buffers is None:
-            self._buffers = {id(buffer) for root in self._roots for buffer in root.buffers()}
-        return id(x) in self._buffers
-
-
 def fitting(tape: Tape) -> int:
     """How many draws to compute at a time."""
     return max(1, CHUNK_BYTES // max(1, tape.bytes_per_draw))
-
-
-@contextmanager
-def _fed(numbers: RandomNumbers) -> Iterator[None]:
-    """Feed torch's global generator with the seed of a draw, and give its state back."""
-    state = torch.get_rng_state()
-    torch.default_generator.manual_seed(numbers.seeds(-2)[0])
-    try:
-        yield
-    finally:
-        torch.set_rng_state(state)
-
-
-def _other_generators() -> tuple[object, ...]:
-    """The state of the global generators of Python and numpy."""
-    state = numpy.random.get_state(legacy=False)
-    words = [state.get("has_gauss"), state.get("gauss")]
-    for word in state["state"].values():
-        words.append(word.tobytes() if isinstance(word, numpy.ndarray) else word)
-    return random.getstate(), *words
-
-
-def agree(a: Tensor, b: Tensor, *others: Tensor) -> bool:
-    """Whether two computations of the same draw differ by no more than rounding.
-
-    Other draws tell how large outputs are: in one of them there may be nothing but rounding.
-    """
-    if a.shape != b.shape:
-        return False
-    loose = 5e-2 if a.dtype in (torch.bfloat16, torch.float16) else 1e-3
-    sizes = [x[x.isfinite()].double().abs() for x in (b, *others)]
-    scale = max(float(size.max()) if size.numel() else 0.0 for size in sizes)
-    return torch.allclose(a.double(), b.double(), loose, loose * scale + 1e-30, equal_nan=True)

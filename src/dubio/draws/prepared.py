@@ -15,11 +15,12 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from dubio.draws.engine import Engine, agree, fitting, quietly
+from dubio.draws.engine import Engine, fitting
 from dubio.draws.given import GivenNumbers, NotedNumbers, Place, check_given, named
 from dubio.draws.structure import Structure
+from dubio.draws.surroundings import quietly
 from dubio.draws.tape import Tape
-from dubio.draws.trust import trusted
+from dubio.draws.trust import agree, trusted
 from dubio.noise import inputs
 from dubio.noise.gates import find_gates
 from dubio.noise.inputs import Inputs, Network, Select

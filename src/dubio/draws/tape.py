@@ -113,11 +113,6 @@ class Tape:
             tuple((step.signature, *(s.number for s in step.inputs)) for step in self._steps)
         )
 
-    @property
-    def perturbations(self) -> list[Perturb]:
-        """The steps at which noise enters, in order, unless they were fused."""
-        return [step for step in self._steps if isinstance(step, Perturb)]
-
     def start(self, inputs: Sequence[Tensor] = ()) -> list[Any]:
         """All values that are the same for all draws, by slot."""
         values: list[Any] = [None] * self._slots

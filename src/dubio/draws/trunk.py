@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from dubio.draws.arguments import Arguments, Slot
 from dubio.draws.tape import Tape
@@ -119,3 +119,19 @@ class Trunk:
             strided = isinstance(tensor, Tensor) and tensor.layout == torch.strided
             if not strided or tensor.untyped_storage().data_ptr() in own:
                 self._tape.doubt = "the network writes over tensors of its own"
+
+
+class Ownership:
+    """Tells whether a tensor is a parameter or a buffer of some networks."""
+
+    def __init__(self, roots: Sequence[nn.Module]) -> None:
+        self._roots = roots
+        self._buffers: set[int] | None = None
+
+    def __call__(self, x: Tensor) -> bool:
+        """Whether it is one of theirs."""
+        if isinstance(x, nn.Parameter):
+            return True
+        if self._buffers is None:
+            self._buffers = {id(buffer) for root in self._roots for buffer in root.buffers()}
+        return id(x) in self._buffers

@@ -1,11 +1,12 @@
-"""Which tapes of which network have been compared with plain passes of it."""
+"""Which tapes have been compared with plain passes of their network, and what counts as equal."""
 
 from collections.abc import Callable, Hashable
 from types import FunctionType, MethodType
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from dubio.noise.inputs import Network, Select, networks
 
@@ -37,3 +38,16 @@ def _identity(function: Callable[..., Any]) -> tuple[Hashable, ...] | None:
     except ValueError:  # one that is not filled yet
         return None
     return function.__code__, around, tuple(map(id, function.__defaults__ or ()))
+
+
+def agree(a: Tensor, b: Tensor, *others: Tensor) -> bool:
+    """Whether two computations of the same draw differ by no more than rounding.
+
+    Other draws tell how large outputs are: in one of them there may be nothing but rounding.
+    """
+    if a.shape != b.shape:
+        return False
+    loose = 5e-2 if a.dtype in (torch.bfloat16, torch.float16) else 1e-3
+    sizes = [x[x.isfinite()].double().abs() for x in (b, *others)]
+    scale = max(float(size.max()) if size.numel() else 0.0 for size in sizes)
+    return torch.allclose(a.double(), b.double(), loose, loose * scale + 1e-30, equal_nan=True)
