@@ -3,10 +3,11 @@
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 import dubio
@@ -340,17 +341,39 @@ def test_work_that_torch_puts_off_has_its_noise(kind: str, how: str) -> None:
     assert len(torch.unique(alone, dim=0)) == 6
 
 
-def test_a_network_is_tried_out_once() -> None:
+def test_a_network_is_tried_out_ever_more_rarely() -> None:
     network, x = make(CountsItsCalls)
     runs: list[int] = []
     network.a.register_forward_hook(lambda module, inputs, output: runs.append(1))
     counts = []
-    for i in range(4):
+    for i in range(16):
         runs.clear()
         draws(network, x + i)
         counts.append(len(runs))
-    assert counts[0] > 1
-    assert counts[1:] == [1, 1, 1]
+    assert [i + 1 for i, count in enumerate(counts) if count > 1] == [1, 2, 4, 8, 16]
+
+
+class ClampsInTraining(nn.Module):
+    """Hides dropout, and clamps large inputs, behind one flag."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(6, 16), nn.Linear(16, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            x = F.dropout(x.clamp(-10, 10), 0.5)
+        return cast(Tensor, self.b(torch.relu(self.a(x))))
+
+
+def test_what_a_flag_changes_is_noticed_on_a_later_batch() -> None:
+    network, x = make(ClampsInTraining)
+    draws(network, x)  # where the flag changes nothing else
+    with pytest.raises(RuntimeError, match="changes more than the noise"):
+        for _ in range(2):
+            draws(network, 100 * x)
+    with pytest.raises(RuntimeError, match="changes more than the noise"):
+        draws(network, x)  # what is known now stays known
 
 
 def test_populations_have_all_noise() -> None:

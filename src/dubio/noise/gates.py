@@ -23,9 +23,10 @@ from dubio.noise.modes import all_modules
 from dubio.noise.numbers import Numbers
 from dubio.noise.opening import Closed, Trials
 from dubio.noise.placing import RowPlaces
-from dubio.noise.readers import may_start_threads, reads_flags
+from dubio.noise.readers import may_start_threads, may_write_weights, reads_flags
 from dubio.noise.run import Pass, run_pass
 from dubio.noise.sites import Site
+from dubio.noise.state import holds_much
 from dubio.noise.upkeep import Upkeep
 
 _MOST = 16  # results that are remembered of one network
@@ -119,10 +120,22 @@ class _Memory:
         self.lock = threading.RLock()
         self.volatile: set[tuple[int, Any]] = set()
         self._known: OrderedDict[Hashable, _Known] = OrderedDict()
+        self._uses: dict[_Known, int] = {}
 
     def get(self, key: Hashable) -> _Known | None:
         """What is known for a key."""
         return self._known.get(key)
+
+    def is_due(self, known: _Known) -> bool:
+        """Whether raised flags are to be tried out again, on another batch.
+
+        What they change may depend on values. So they are, ever more rarely: at the second use, the
+        fourth, the eighth, ….
+        """
+        if not known.raised:
+            return False
+        self._uses[known] = self._uses.get(known, 1) + 1
+        return self._uses[known].bit_count() == 1
 
     def put(self, key: Hashable, known: _Known) -> None:
         """Remember, and forget what is oldest."""
@@ -159,7 +172,7 @@ def find_gates(
     suspects = reads_flags(model, roots, modules)
     if as_it_is:
         suspects = [module for module in suspects if not module.training]
-    if not suspects and (as_it_is or not may_start_threads(model, modules)):
+    if not suspects and (as_it_is or not _may_surprise(model, modules)):
         return NO_GATES
     memory = _memory_of(roots[0] if roots else getattr(model, "__code__", None))
 
@@ -168,12 +181,15 @@ def find_gates(
 
     with memory.lock:  # or others would see the network while it is tried out
         known = memory.get(key())
-        if known is None:
+        if known is None or memory.is_due(known):
             trials = Trials(model, roots, batch, select, whole=whole, as_it_is=as_it_is)
-            known = _known(trials, suspects, modules)
+            found = _known(trials, suspects, modules)
             if trials.plain.error is None:
                 memory.volatile |= trials.plain.changed
-                memory.put(key(), known)
+                if known is None or not {*known.raised} <= {*found.raised}:
+                    memory.put(key(), found)
+                    known = found
+        known = known or found
     quiet = [module for module in modules if not module.training] if as_it_is else modules
     return known.of(modules, quiet, memory.lock)
 
@@ -209,6 +225,15 @@ def _memory_of(owner: Any) -> _Memory:
         return _memories.setdefault(owner, _Memory())
 
 
+def _may_surprise(model: Network, modules: list[nn.Module]) -> bool:
+    """Whether a network may do what must be seen in a pass, without any flag."""
+    return (
+        may_start_threads(model, modules)
+        or may_write_weights(model, modules)
+        or any(map(holds_much, modules))
+    )
+
+
 def _known(trials: Trials, suspects: Sequence[nn.Module], modules: list[nn.Module]) -> _Known:
     opened, closed = trials.open(suspects)
     numbers = {module: i for i, module in enumerate(modules)}
@@ -221,6 +246,6 @@ def _known(trials: Trials, suspects: Sequence[nn.Module], modules: list[nn.Modul
             )
             for site, why in closed
         ),
-        bool(opened.changed - trials.plain.changed),
-        trials.writes,
+        trials.writes_weights or bool(opened.changed - trials.plain.changed),
+        trials.writes_weights or trials.writes,
     )

@@ -15,6 +15,7 @@ from dubio.noise.modes import all_modules, raising
 from dubio.noise.numbers import Numbers
 from dubio.noise.run import Pass, no_gradients, run_pass
 from dubio.noise.sites import Site, Sites
+from dubio.noise.state import kept_in_place
 from dubio.noise.threads import Lookout, unmarked
 from dubio.noise.upkeep import Upkeep
 
@@ -70,6 +71,7 @@ class Trials:
 
     Attributes:
         writes: Whether the network wrote over something with flags up that it leaves alone else.
+        writes_weights: Whether it writes over parameters or large tensors in any case.
     """
 
     def __init__(
@@ -91,6 +93,9 @@ class Trials:
         self._as_it_is = as_it_is
         self.writes = False
         self.plain = self._first()
+        weights = {id(module._parameters) for module in self._modules}
+        weights |= {id(x) for module in self._modules for x in kept_in_place(module)}
+        self.writes_weights = any(place in weights for place, _ in self.plain.changed)
 
     def open(self, suspects: Sequence[nn.Module]) -> tuple[Trial, list[Closed]]:
         """The trial with the fewest flags up that shows all noise that can be shown; and the rest.

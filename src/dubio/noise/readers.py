@@ -1,4 +1,4 @@
-"""Who asks for flags of train mode, and who may start threads, found by a look at code."""
+"""Who asks for flags of train mode, starts threads or writes weights, by a look at code."""
 
 import dis
 from collections.abc import Callable, Iterable, Iterator
@@ -20,6 +20,9 @@ _THREADS = frozenset(
     | {"apply_async", "map_async", "starmap", "run_in_executor", "to_thread", "parallel_apply"}
     | {"start", "put", "put_nowait", "Parallel", "delayed"}
 )
+# What code mentions that writes over parameters while the network runs.
+_WRITES = frozenset({"data", "no_grad", "inference_mode", "set_grad_enabled", "Parameter", "set_"})
+_MAKES = frozenset({"__init__", "reset_parameters", "init_weights", "_init_weights"})
 
 
 class _Code(NamedTuple):
@@ -29,11 +32,13 @@ class _Code(NamedTuple):
         reads: Whether it reads a flag of train mode.
         reads_others: Whether that may be the flag of another module than the one it belongs to.
         threads: Whether it may start threads, or have work done by some.
+        writes: Whether it may write over parameters.
     """
 
     reads: bool = False
     reads_others: bool = False
     threads: bool = False
+    writes: bool = False
 
     def __or__(self, other: Self) -> Self:
         return type(self)(*(a or b for a, b in zip(self, other, strict=True)))
@@ -60,9 +65,18 @@ def reads_flags(
 
 def may_start_threads(model: Callable[..., Any], modules: Iterable[nn.Module]) -> bool:
     """Whether a network may compute in other threads than the one that calls it."""
-    if not isinstance(model, nn.Module) and _of_functions(_functions(model)).threads:
-        return True
-    return any(_of_module(module).threads for module in modules)
+    return any(code.threads for code in _of_network(model, modules))
+
+
+def may_write_weights(model: Callable[..., Any], modules: Iterable[nn.Module]) -> bool:
+    """Whether a network may write over its parameters while it runs."""
+    return any(code.writes for code in _of_network(model, modules))
+
+
+def _of_network(model: Callable[..., Any], modules: Iterable[nn.Module]) -> Iterator[_Code]:
+    if not isinstance(model, nn.Module):
+        yield _of_functions(_functions(model))
+    yield from map(_of_module, modules)
 
 
 def _of_module(module: nn.Module) -> _Code:
@@ -148,6 +162,7 @@ def _of_code(code: CodeType, outermost: bool) -> _Code:
         reads,
         reads and (not outermost or _reads_others(code)),
         not _THREADS.isdisjoint(code.co_names) and _starts_threads(code),
+        code.co_name not in _MAKES and not _WRITES.isdisjoint(code.co_names),
     )
 
 

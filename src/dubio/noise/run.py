@@ -17,7 +17,7 @@ from dubio.noise.finding import follow_rows
 from dubio.noise.following import tensors_in
 from dubio.noise.interceptor import Interceptor
 from dubio.noise.layout import Layout, Placement, rows_on
-from dubio.noise.modes import sampling_mode
+from dubio.noise.modes import all_modules, sampling_mode
 from dubio.noise.perturbations import Draw
 from dubio.noise.placing import RowPlaces
 from dubio.noise.plainly import Plainly
@@ -25,6 +25,7 @@ from dubio.noise.protocols import Executor, Perturbation, RandomNumbers
 from dubio.noise.requests import OwnSite, Request, doubled, for_half
 from dubio.noise.sites import Namer, Site, Sites, inside_checkpoint, matches, outermost_call
 from dubio.noise.tracking import RowTracker
+from dubio.noise.upkeep import Upkeep
 
 _Result = TypeVar("_Result")
 
@@ -258,7 +259,8 @@ class Pass:
 
             numbers = self._numbers.alone()
             running = Pass(numbers, roots=(), batch=places, evaluating=True, watching=True)
-            run_pass(run, running, gates=([module], noisy))
+            upkeep = Upkeep(all_modules([module]), rewind=True)
+            run_pass(run, running, gates=([module], noisy), around=[upkeep])
             watched.append(running)
             return running
 

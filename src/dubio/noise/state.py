@@ -10,6 +10,7 @@ from typing import Any, TypeVar, final
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from dubio.noise.libraries import package
 from dubio.noise.modes import all_modules
@@ -24,8 +25,9 @@ _LIBRARIES = ("torch", "dubio", "numpy", "builtins")
 class State:
     """The attributes of a network's modules as they are now, and what lies in them.
 
-    Torch's modules and dubio's keep nothing in forward. Parameters are left out, and so are modules
-    that make parts of themselves in their first pass: those are there to stay.
+    Torch's modules and dubio's keep nothing in forward. Parameters and large tensors are left out
+    (`dubio.noise.gates` sees to networks that write into them), and so are modules that make parts
+    of themselves in their first pass: those are there to stay.
     """
 
     def __init__(self, roots: Sequence[nn.Module]) -> None:
@@ -62,7 +64,7 @@ class State:
             return
         seen.add(id(thing))
         if isinstance(thing, Tensor):
-            small = thing.layout == torch.strided and thing.numel() <= _MOST
+            small = thing.layout == torch.strided and not _is_large(thing)
             if small and not thing.is_inference():
                 self._tensors.append((thing, thing._version, thing.detach().clone()))
         elif type(thing) in _CONTAINERS:
@@ -81,6 +83,26 @@ def from_state(state: State, run: Callable[[], _Result], roots: Sequence[nn.Modu
         return run()
     finally:
         now.put_back()
+
+
+def holds_much(module: nn.Module) -> bool:
+    """Whether a module holds a tensor that is too large to be copied, and may write into it."""
+    return _may_keep_state(type(module)) and any(map(_is_large, _tensors_of(module)))
+
+
+def kept_in_place(module: nn.Module) -> list[Tensor]:
+    """The tensors of a module that `State` does not copy: parameters, and large ones."""
+    parameters = [x for x in module._parameters.values() if x is not None]
+    return [*parameters, *filter(_is_large, _tensors_of(module))]
+
+
+def _tensors_of(module: nn.Module) -> list[Tensor]:
+    things = (*module._buffers.values(), *vars(module).values())
+    return [x for x in things if isinstance(x, Tensor)]
+
+
+def _is_large(x: Tensor) -> bool:
+    return not is_lazy(x) and x.numel() > _MOST
 
 
 def _may_keep_state(kind: type) -> bool:

@@ -162,7 +162,7 @@ class Upkeep(TorchDispatchMode):
             if version >= 0 and tensor._version != version:
                 self.changed.add((id(tensor), None))
                 written.append((tensor, version))
-            elif version < 0 and _memory(tensor) in self._memory:
+            elif _memory(tensor) in self._memory:  # in inference mode, or through .data
                 self.changed.add((id(tensor), None))
         if written:
             tensors, versions = zip(*written, strict=True)
