@@ -1,4 +1,4 @@
-"""Networks that write over their own weights in forward: draws start alike, and no trace is left."""
+"""Networks that write over their weights in forward: draws start alike, and no trace is left."""
 
 from collections.abc import Callable
 from types import MethodType
