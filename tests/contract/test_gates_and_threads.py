@@ -1,8 +1,11 @@
 """Noise behind flags of train mode: it takes part, or is reported, and nothing else changes."""
 
+import asyncio
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -310,10 +313,33 @@ def test_plain_passes_and_contexts_in_other_threads_see_no_flag(case: str) -> No
     in_threads(work)
 
 
+def in_context(network: nn.Module, x: Tensor) -> None:
+    with dubio.Noise(generator=seeded())[0], torch.no_grad():
+        network(x)
+
+
+def bound(network: nn.Module, x: Tensor, *, training: bool) -> None:
+    network.train(training)
+    try:
+        likelihood = dubio.likelihoods.Gaussian(1.0)
+        objective = dubio.ELBO(network, likelihood, num_data=len(x), generator=seeded())
+        objective(x, torch.zeros(len(x), 3)).backward()
+    finally:
+        network.eval()
+
+
 @pytest.mark.parametrize("how", ["pool", "kept pool", "thread"])
 @pytest.mark.parametrize("kind", NOISY_BRANCHES)
 @pytest.mark.parametrize(
-    "call", [draws, dubio.sites, lambda net, x: dubio.Predictor(net)(x, seeded())]
+    "call",
+    [
+        draws,
+        dubio.sites,
+        lambda net, x: dubio.Predictor(net)(x, seeded()),
+        in_context,
+        partial(bound, training=True),
+        partial(bound, training=False),
+    ],
 )
 def test_noise_in_threads_of_the_network_is_an_error(
     call: Callable[..., object], kind: str, how: str
@@ -323,6 +349,36 @@ def test_noise_in_threads_of_the_network_is_an_error(
     with pytest.raises(NotImplementedError, match=r"computes in the thread.*one after the other"):
         call(network, x)
     assert snapshot(network) == before
+
+
+class Alone(nn.Module):
+    """Has one of its modules called by another thread."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.a, self.module, self.b = nn.Linear(6, 8), module, nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        with ThreadPoolExecutor(1) as pool:
+            return cast(Tensor, self.b(pool.submit(self.module, self.a(x)).result()))
+
+
+@pytest.mark.parametrize("call", [draws, in_context])
+def test_a_dropout_alone_in_a_thread_is_an_error(call: Callable[..., object]) -> None:
+    network, x = make(lambda: Alone(nn.Dropout(0.5)))
+    with pytest.raises(NotImplementedError, match=r"calls Dropout in ThreadPoolExecutor"):
+        call(network, x)
+
+
+def test_a_network_called_by_a_thread_that_inherits_the_noise_is_an_error() -> None:
+    network, x = make(lambda: nn.Sequential(nn.Linear(6, 3), nn.Dropout(0.5)))
+
+    async def work() -> None:
+        with dubio.Noise(generator=seeded())[0]:
+            await asyncio.to_thread(network, x)
+
+    with pytest.raises(RuntimeError, match="enter the noise where the network is called"):
+        asyncio.run(work())
 
 
 @pytest.mark.parametrize("how", ["pool", "kept pool", "thread"])

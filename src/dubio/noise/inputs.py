@@ -115,9 +115,15 @@ def apply(model: Network, inputs: Inputs) -> Any:
     """Call the network with a tensor, a tuple (as arguments) or a dict (as named arguments)."""
     if isinstance(inputs, Tensor):
         return model(inputs)
-    if isinstance(inputs, Mapping):
-        return model(**inputs)
-    return model(*inputs)
+    args, kwargs = as_arguments(inputs)
+    return model(*args, **kwargs)
+
+
+def as_arguments(inputs: Inputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What a network is called with: a tensor, some in a row, or some by name."""
+    if isinstance(inputs, Tensor):
+        return (inputs,), {}
+    return ((), dict(inputs)) if isinstance(inputs, Mapping) else (tuple(inputs), {})
 
 
 def choose(output: Any, select: Select) -> Tensor:

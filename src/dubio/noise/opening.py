@@ -129,12 +129,7 @@ class Trials:
         """The network as it is without raised flags; complains about threads of its own."""
         lookout = Lookout()
         trial = self._try(frozenset(), mark=lookout.mark)
-        if lookout.elsewhere is not None:
-            raise NotImplementedError(
-                f"model: expected a network that computes in the thread that calls it, got one "
-                f"that calls {lookout.elsewhere}, a thread that the noise does not reach; call its "
-                f"parts one after the other."
-            )
+        lookout.check()
         return trial if trial.error is None else self._try(frozenset())
 
     def _fewest(self, best: Trial) -> Trial:

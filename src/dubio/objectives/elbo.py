@@ -12,6 +12,7 @@ from torch.nn.modules.module import _has_any_global_hook
 from dubio.likelihoods import Likelihood
 from dubio.masks.learnable import LearnableBernoulli
 from dubio.noise import inputs
+from dubio.noise.first_call import check_threads
 from dubio.noise.foreign import may_be_noisy
 from dubio.noise.gates import NO_GATES, find_gates
 from dubio.noise.inputs import Inputs, Select
@@ -151,6 +152,7 @@ class ELBO(nn.Module):
         modules = all_modules([self.model])
         if modules != self._parts.modules:
             self._parts = _Parts(modules)
+            check_threads(self.model, *inputs.as_arguments(x))
         batch = self._batch(x, y, modules)
         learns = torch.is_grad_enabled() and any(map(_learns, self._parts.masks))
         estimate = ESTIMATORS[self.estimator] if learns else trapezoid_once
