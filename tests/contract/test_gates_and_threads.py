@@ -1,6 +1,5 @@
 """Noise behind flags of train mode: it takes part, or is reported, and nothing else changes."""
 
-import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -368,17 +367,6 @@ def test_a_dropout_alone_in_a_thread_is_an_error(call: Callable[..., object]) ->
     network, x = make(lambda: Alone(nn.Dropout(0.5)))
     with pytest.raises(NotImplementedError, match=r"calls Dropout in ThreadPoolExecutor"):
         call(network, x)
-
-
-def test_a_network_called_by_a_thread_that_inherits_the_noise_is_an_error() -> None:
-    network, x = make(lambda: nn.Sequential(nn.Linear(6, 3), nn.Dropout(0.5)))
-
-    async def work() -> None:
-        with dubio.Noise(generator=seeded())[0]:
-            await asyncio.to_thread(network, x)
-
-    with pytest.raises(RuntimeError, match="enter the noise where the network is called"):
-        asyncio.run(work())
 
 
 @pytest.mark.parametrize("how", ["pool", "kept pool", "thread"])

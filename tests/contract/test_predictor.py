@@ -102,6 +102,7 @@ def test_a_taped_network_runs_once(name: str) -> None:
     network, x = build(name, 7)
     predictor = dubio.Predictor(network, draws=5, select=CASES[name].select)
     expected = predictor(x.clone(), seeded()).draws
+    predictor(x.clone(), seeded())  # where flags are read, this is tried out twice
 
     def refuse(*args: object, **kwargs: object) -> None:
         raise AssertionError("a module is called")

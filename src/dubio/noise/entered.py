@@ -13,9 +13,7 @@ from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
 from types import FrameType
 from typing import final
 
-from torch.utils.hooks import RemovableHandle
-
-from dubio.noise.first_call import watch_first_call
+from dubio.noise.first_call import check_first_call
 from dubio.noise.run import Pass, current_pass, put_in_charge
 
 _CAN_PAUSE = CO_GENERATOR | CO_ASYNC_GENERATOR | CO_COROUTINE
@@ -32,7 +30,6 @@ class _Entered:
         outer: The pass that was in charge before.
         frame: The generator or coroutine that has entered it, if it was one.
         around: The generators and coroutines around that have entered noise before.
-        first_call: What looks at the first network that is called.
     """
 
     noise: object
@@ -40,7 +37,6 @@ class _Entered:
     outer: Pass | None
     frame: FrameType | None
     around: tuple[FrameType, ...]
-    first_call: RemovableHandle
 
 
 _entered: ContextVar[tuple[_Entered, ...]] = ContextVar("entered", default=())
@@ -51,14 +47,7 @@ def enter(noise: object, running: Pass, frame: FrameType) -> None:
     can_pause = bool(frame.f_code.co_flags & _CAN_PAUSE)
     at_work = set(_at_work()) if can_pause else set()
     around = tuple(e.frame for e in _entered.get() if e.frame is not None and e.frame in at_work)
-    mine = _Entered(
-        noise,
-        running,
-        current_pass(),
-        frame if can_pause else None,
-        around,
-        watch_first_call(running),
-    )
+    mine = _Entered(noise, running, current_pass(), frame if can_pause else None, around)
     thread = threading.get_ident()
 
     def check() -> None:
@@ -72,6 +61,7 @@ def enter(noise: object, running: Pass, frame: FrameType) -> None:
             _check_turns(mine)
 
     running.check = check
+    running.at_first = check_first_call
     running.__enter__()
     _entered.set((*_entered.get(), mine))
 
@@ -91,7 +81,6 @@ def leave(noise: object, exception: object) -> None:
     try:
         mine.running.__exit__()
     finally:
-        mine.first_call.remove()
         mine.running.is_over = True
         put_in_charge(later[-1].running if later else mine.outer)
         _entered.set((*entered[:position], *later))

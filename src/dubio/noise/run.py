@@ -96,6 +96,7 @@ class Pass:
         memory: What modules have computed once for all of their calls in this pass.
         first_input: What the first learnable mask was called with, if there is a gate.
         check: What complains if a site is reached from where it must not be.
+        at_first: What looks at the first network that calls a torch function, and says that it has.
         is_over: Whether its noise was left for good.
     """
 
@@ -143,6 +144,7 @@ class Pass:
         self._left: list[Callable[[], None]] = []
         self._learning_around = False
         self.check: Callable[[], None] | None = None
+        self.at_first: Callable[[], bool] | None = None
         self.is_over = False
 
     def __enter__(self) -> Self:
@@ -194,6 +196,8 @@ class Pass:
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Call a torch function that is not to be intercepted again."""
+        if self.at_first is not None and self.at_first():
+            self.at_first = None
         if self._tracker is not None:
             self._tracker.see(function, args)
         return self._executor.call(function, args, kwargs)

@@ -24,6 +24,7 @@ from dubio.noise.libraries import PYTHON, package
 _LIBRARIES = PYTHON | {"torch", "numpy"}
 _RANDOM = torch.Tag.nondeterministic_seeded
 _NOTHING = object()
+_cells: dict[type, tuple[Any, ...]] = {}
 
 _Result = TypeVar("_Result")
 
@@ -194,6 +195,7 @@ class Upkeep(TorchDispatchMode):
             self._dicts.append((thing._modules, dict(thing._modules)))
             self._seen[id(thing._modules)] = thing._modules  # and not what is in there
             self._look(vars(thing))
+            self._look_at_all(_contents(_cells_of(type(thing))))
         elif isinstance(thing, FunctionType):
             self._look_at_all(_contents(thing.__closure__ or ()))
         elif isinstance(thing, MethodType):
@@ -305,6 +307,20 @@ class Beginning:
         finally:
             if self._first is not None:
                 self._first.redo()
+
+
+def _cells_of(kind: type) -> tuple[Any, ...]:
+    """Variables around the methods of a class that was made in a function."""
+    if kind not in _cells:
+        _cells[kind] = tuple(
+            cell
+            for ancestor in kind.__mro__
+            if package(ancestor) not in _LIBRARIES
+            for method in vars(ancestor).values()
+            if isinstance(method, FunctionType)
+            for cell in method.__closure__ or ()
+        )
+    return _cells[kind]
 
 
 def _contents(cells: Iterable[Any]) -> Iterator[Any]:
