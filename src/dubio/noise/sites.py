@@ -169,12 +169,12 @@ def inside_checkpoint() -> bool:
     return False
 
 
-def outermost_call() -> tuple[nn.Module, tuple[Any, ...], dict[str, Any]] | None:
-    """The outermost module at work, and what it was called with."""
+def outermost_call(around: int = 0) -> tuple[nn.Module, tuple[Any, ...], dict[str, Any]] | None:
+    """The outermost module at work inside of so many others, and what it was called with."""
     calls = list(calls_at_work())
-    if not calls:
+    if len(calls) <= around:
         return None
-    seen = calls[-1].f_locals
+    seen = calls[-1 - around].f_locals
     return seen["self"], seen["args"], seen["kwargs"]
 
 
