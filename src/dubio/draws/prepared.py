@@ -263,6 +263,7 @@ class _Form:
             spec,
             shared,
             casts,
+            torch.get_default_dtype(),
             *(_leaf_form(leaf) for leaf in leaves),
         )
 
