@@ -170,7 +170,7 @@ class RowTracker(TorchDispatchMode):
         elif func in _SHAPED_BY_VALUES:
             self.grows = True
         number = len(self.operations)
-        self.operations.append((func, [x.shape for x in out]))
+        self.operations.append((func, [x.shape if _is_dense(x) else torch.Size() for x in out]))
         written = {id(x) for x in operands}
         for i, (result, own) in enumerate(
             zip(out, self._labels_of(func, args, kwargs, operands, out), strict=True)
@@ -190,9 +190,14 @@ class RowTracker(TorchDispatchMode):
     def _labels_of(
         self, func: Any, args: Sequence[Any], kwargs: Any, operands: list[Tensor], out: list[Tensor]
     ) -> list[Tensor | None]:
-        """The labels of each result; None for what is still a weight."""
-        known = any(self._known(x) is not None for x in operands)
-        if known:
+        """The labels of each result; None for weights and what is not dense."""
+        dense = list(map(_is_dense, out))
+        if not all(dense):
+            return [
+                labels_of_nobody(x).fill_(MANY) if d else None
+                for x, d in zip(out, dense, strict=True)
+            ]
+        if any(self._known(x) is not None for x in operands):
             return [*labels_of_results(Operation(func, args, kwargs, out, self._known))]
         sizes = {x.numel() for x in operands} if _reforms(func) else set()
         return [None if x.numel() in sizes else labels_of_nobody(x) for x in out]
@@ -212,7 +217,7 @@ class RowTracker(TorchDispatchMode):
 
     def _meet(self, x: Tensor) -> None:
         """A tensor is used that was there before the pass."""
-        weight = isinstance(x, nn.Parameter) or x.layout != torch.strided
+        weight = isinstance(x, nn.Parameter) or not _is_dense(x)
         self._labels[x] = None if weight else labels_of_nobody(x)
 
     def _await_inputs(self) -> None:
@@ -239,6 +244,10 @@ class RowTracker(TorchDispatchMode):
         self.rows = self.rows or len(x)
         with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch(), torch.no_grad():
             self._labels[x] = labels_of_rows(x)
+
+
+def _is_dense(x: Tensor) -> bool:
+    return x.layout == torch.strided and not x.is_nested
 
 
 _READS = (torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape)
