@@ -136,6 +136,10 @@ class Prepared:
         self._to_record = threading.Lock()
         self._to_look = threading.Lock()
 
+    def __reduce__(self) -> tuple[type["Prepared"], tuple[Any, ...]]:
+        """Copies, also pickled ones, have nothing recorded yet."""
+        return Prepared, (self._model, self._chosen, self._select, self._batch_axis)
+
     def chunks(
         self, batch: Inputs, numbers: RandomNumbers, chunk: int | None
     ) -> tuple[Iterator[Tensor], Sites]:
@@ -283,6 +287,7 @@ class _Form:
             spec,
             shared,
             casts,
+            torch.get_default_dtype(),
             *(_leaf_form(leaf) for leaf in leaves),
         )
 

@@ -134,6 +134,13 @@ def choose(output: Any, select: Select) -> Tensor:
             f"select: expected one tensor of the network's output, got "
             f"{_describe(chosen)}; pass select= with a key, an index or a function."
         )
+    if chosen.is_nested or chosen.layout != torch.strided:
+        kind = "nested" if chosen.is_nested else str(chosen.layout).removeprefix("torch.")
+        raise TypeError(
+            f"expected a dense output, got a {kind} tensor; pass select= with a function that "
+            f"makes it dense, such as lambda y: "
+            f"{'y.to_padded_tensor(0.0)' if chosen.is_nested else 'y.to_dense()'}."
+        )
     if not chosen.is_floating_point():
         raise TypeError(
             f"expected a floating-point output, got {chosen.dtype}; select the scores or values "
