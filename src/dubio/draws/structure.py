@@ -105,7 +105,7 @@ class Structure:
             self.doubt = "too much code"
         self._frozen = [_copy(container) for container in self._live]
         self._order = list(map(list, self._ordered))
-        self._members = [frozenset(vars(kind)) for kind in self._classes]
+        self._members = [frozenset(vars(kind)) - {"training"} for kind in self._classes]
         self._types = self._find_types()
         self._found = self._find()
         self._forms = list(map(_form, self.tensors))
@@ -255,7 +255,9 @@ class Structure:
 
 
 def _counts(name: str, attribute: Any) -> bool:
-    """Whether an attribute of a class can matter: others that begin so are for the interpreter."""
+    """Whether an attribute of a class can matter; flags do not, nor what the interpreter needs."""
+    if name == "training":
+        return False
     return not name.startswith("__") or isinstance(attribute, FunctionType)
 
 
