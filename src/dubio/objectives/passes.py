@@ -230,6 +230,8 @@ class Passes:
         if self._twice:
             assert isinstance(given, Tensor)
             given, y = torch.cat([given, given]), torch.cat([y, y])
+        if isinstance(executor, TrunkMemory):
+            executor.begin([*inputs.tensors(given), *self._statistics.buffers()])
         intercept = batch.intercept or executor is not None
         followed = batch.intercept and self._numbers.shared
         running = Pass(

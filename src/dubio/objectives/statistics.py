@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
+from dubio.noise.libraries import package
 from dubio.noise.vectorised import is_vectorised
 
 
@@ -59,6 +60,14 @@ class Statistics:
             if module._buffers
             for name, x in module._buffers.items()
             if x is not None
+        ]
+
+    def buffers(self) -> list[Tensor]:
+        """All that a network may read again in the same pass, unlike running statistics."""
+        return [
+            buffer.tensor
+            for buffer in self._before
+            if not (isinstance(buffer.module, _NormBase) and package(type(buffer.module)) == "torch")
         ]
 
     @contextmanager
