@@ -25,6 +25,7 @@ from dubio.noise.inputs import Network, Select
 from dubio.noise.modes import sampling_mode
 from dubio.noise.noise import Noise
 from dubio.noise.run import Pass, run_pass
+from dubio.noise.upkeep import Beginning
 from dubio.predict import predict
 from dubio.report.tables import table
 
@@ -229,14 +230,20 @@ def _gradient(
     roots = inputs.networks(model)
     gates = find_gates(model, roots, x, select)
     gates.check()
+    beginning = Beginning(gates.keeping)
     total = torch.zeros_like(x)
     norm: Tensor | None = None  # log Σ_s p(y | x, ω_s) so far
     for k in range(len(noise)):
         moved = x.detach().clone().requires_grad_()
         running = Pass(noise[k].numbers, roots=None, evaluating=True)
         with torch.enable_grad(), sampling_mode(roots, gates.raised):
-            outputs = run_pass(
-                partial(_outputs, model, moved, select), running, around=gates.around()
+            outputs = (beginning.again if k else beginning.first)(
+                partial(
+                    run_pass,
+                    partial(_outputs, model, moved, select),
+                    running,
+                    around=gates.around(),
+                )
             )
             logs = likelihood.log_prob(outputs[None], y)[0]  # (B,)
             (gradient,) = torch.autograd.grad(logs.sum(), moved)

@@ -397,15 +397,17 @@ def test_work_that_torch_puts_off_has_its_noise(kind: str, how: str) -> None:
     assert len(torch.unique(alone, dim=0)) == 6
 
 
+RUNS: list[int] = []  # a global, which is not put back
+
+
 def test_a_network_is_tried_out_ever_more_rarely() -> None:
     network, x = make(CountsItsCalls)
-    runs: list[int] = []
-    network.a.register_forward_hook(lambda module, inputs, output: runs.append(1))
+    network.a.register_forward_hook(lambda module, inputs, output: RUNS.append(1))
     counts = []
     for i in range(16):
-        runs.clear()
+        RUNS.clear()
         draws(network, x + i)
-        counts.append(len(runs))
+        counts.append(len(RUNS))
     assert [i + 1 for i, count in enumerate(counts) if count > 1] == [1, 2, 4, 8, 16]
 
 

@@ -1,7 +1,7 @@
 """The first call of a network inside of noise: its noise must be within reach.
 
-A network that has threads of its own compute parts of it would lose the noise there. It is run once
-on marked tensors, if its code may do so at all.
+A network that has threads of its own compute parts of it would lose the noise there. So it is run
+once on marked tensors, unless it is made of nothing but torch's modules.
 """
 
 import threading
@@ -16,9 +16,9 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map
 from torch.utils.hooks import RemovableHandle
 
+from dubio.noise.libraries import is_known
 from dubio.noise.modes import all_modules
 from dubio.noise.numbers import Numbers
-from dubio.noise.readers import may_start_threads
 from dubio.noise.run import Pass, current_pass, no_gradients, outside_of_passes, run_pass
 from dubio.noise.sites import outermost_call
 from dubio.noise.threads import Lookout
@@ -36,7 +36,7 @@ def check_threads(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any
     if model in _within_reach:
         return
     modules = all_modules([model])
-    if may_start_threads(model, modules):
+    if not all(map(is_known, modules)):
         lookout = Lookout()
         given = tree_map(lookout.mark, (args, kwargs))
         running = Pass(_NUMBERS, roots=None, watching=True)
