@@ -18,7 +18,7 @@ from dubio.objectives.elbo import ELBO
 # What modules keep about themselves, beside their settings.
 _OF_MODULES = set(vars(nn.Module()))
 _OF_OBJECTIVES = {
-    "nll", "kl", "log_prior", "step", "_meetings", "_statistics", "_parts", "_trunk", "_generator",
+    "nll", "kl", "log_prior", "step", "_meetings", "_kept", "_parts", "_trunk", "_generator",
 }  # fmt: skip
 
 
