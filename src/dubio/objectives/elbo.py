@@ -172,6 +172,7 @@ class ELBO(nn.Module):
                 with passes.recalled():
                     divergences.append(Divergence.of(self._parts.together, nlls[0]))
             trunk = passes.has_trunk
+        self._kept.forget()
         nll = _mean(nlls)
         weight = self._kl_weight(self.step) if callable(self._kl_weight) else self._kl_weight
         loss, kl = add_divergences(nll, weight / self.num_data, divergences)

@@ -76,7 +76,7 @@ class Kept:
         self._modules: Sequence[nn.Module] = ()
         self._holders: list[_Holder] = []
         self._tensors: dict[int, _Noted] = {}
-        self._changes: list[_Change] = []
+        self._changes: list[_Change] | None = None
 
     def __reduce__(self) -> tuple[type["Kept"], tuple[()]]:
         return Kept, ()  # copies find out for themselves what is written
@@ -85,7 +85,7 @@ class Kept:
         """A step with one pass begins, or one is over."""
         if self._several:
             self._several = self.deep = False
-            self._modules, self._holders, self._tensors, self._changes = (), [], {}, []
+            self._modules, self._holders, self._tensors, self._changes = (), [], {}, None
 
     def note(self, modules: Sequence[nn.Module], unknown: Sequence[nn.Module] = ()) -> None:
         """A step with several passes begins.
@@ -95,7 +95,7 @@ class Kept:
             unknown: Those of which nobody knows what they do.
         """
         self._several = self._is_first = True
-        self._modules, self._tensors, self._changes = modules, {}, []
+        self._modules, self._tensors, self._changes = modules, {}, None
         self._holders = [
             _Holder(module, module._buffers, dict(module._buffers))
             for module in modules
@@ -134,19 +134,23 @@ class Kept:
         if not self._several:
             return network()
         if not self._is_first:
+            if self._changes is None:
+                self._changes = self._find_changes()
             return self._beginning.again(lambda: self._as_before(network))
         self._is_first = False
-        looking = self.deep and not self._keeps_deep
-        upkeep = Upkeep(self._modules, stay=True) if looking else None
+        if not self.deep:
+            return network()
+        upkeep = None if self._keeps_deep else Upkeep(self._modules, stay=True)
         with upkeep or nullcontext():
             result = self._beginning.first(network)
-        self._find_changes()
+        self._changes = self._find_changes()
         if upkeep is not None:
             self._keeps_deep = bool(upkeep.changed - self._seen())
         return result
 
-    def _find_changes(self) -> None:
-        """Find out what the first pass has changed."""
+    def _find_changes(self) -> list[_Change]:
+        """What the first pass has changed."""
+        changes = []
         for noted in self._tensors.values():
             known = self._written.setdefault(noted.module, {})
             known[noted.name] = known.get(noted.name, False) or noted.is_written
@@ -158,7 +162,8 @@ class Kept:
             for name in dict.fromkeys((*before, *live)):
                 was, now = before.get(name, _NOTHING), live.get(name, _NOTHING)
                 if (was is not now or id(was) in written) and name != "training":
-                    self._changes.append(_Change(live, name, was))
+                    changes.append(_Change(live, name, was))
+        return changes
 
     def _as_before(self, network: Callable[[], _Result]) -> _Result:
         """Let modules write into copies of what they had when the step began."""
@@ -178,7 +183,7 @@ class Kept:
         """The changes that are told without looking deeper."""
         counted = [i for i, x in self._tensors.items() if _version(x.tensor) != x.version]
         return {
-            *((id(change.live), change.name) for change in self._changes),
+            *((id(change.live), change.name) for change in self._changes or ()),
             *((i, None) for i in counted),
         }
 
