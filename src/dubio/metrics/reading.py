@@ -7,6 +7,8 @@ for the places of one example, such as its pixels; a row has none.
 
 from dataclasses import dataclass
 from functools import cached_property
+from operator import index
+from typing import SupportsIndex
 
 import torch
 from torch import Tensor
@@ -42,9 +44,13 @@ class Classified:
 
     @cached_property
     def entropy(self) -> Tensor:
-        """Of every single prediction, in nats: `(B, *P)`."""
-        terms: Tensor = torch.special.entr(self.probabilities)
-        return terms.sum(-1)
+        """Of every single prediction, in nats and in float64: `(B, *P)`.
+
+        Terms are added in the order of their size, so that predictions which differ in the order
+        of their classes alone have the same entropy to the last bit; two terms always have.
+        """
+        terms: Tensor = torch.special.entr(self.probabilities.double())
+        return (terms if terms.shape[-1] <= 2 else terms.sort(-1).values).sum(-1)
 
     @cached_property
     def rows(self) -> tuple[Tensor, Tensor]:
@@ -120,6 +126,15 @@ def check_numbers(numbers: Tensor, name: str) -> Tensor:
             f"{numbers.numel()}; find out where they come from, or remove these rows"
         )
     return numbers.float() if torch.finfo(numbers.dtype).bits < 32 else numbers
+
+
+def check_count(count: int, least: int, name: str, advice: str) -> None:
+    """Complains about what is no whole number of at least so many."""
+    whole = isinstance(count, SupportsIndex) and not isinstance(count, bool | Tensor)
+    if not whole or index(count) < least:
+        raise ValueError(
+            f"{name}: expected a whole number, at least {least}, got {count!r}; {advice}"
+        )
 
 
 def check_shape(found: Tensor, shape: torch.Size, name: str, owner: str) -> None:
