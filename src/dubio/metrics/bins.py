@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from dubio.metrics.reading import check_count
+from dubio.metrics.counts import check_count
 from dubio.metrics.states import check_counted
 
 

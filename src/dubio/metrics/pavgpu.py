@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dubio.metrics.reading import Classifiable, Classified, check_count, read_classified
+from dubio.metrics.counts import check_count
+from dubio.metrics.reading import Classifiable, Classified, read_classified
 from dubio.metrics.states import Kept, check_counted
 
 Bounds = tuple[float, float]

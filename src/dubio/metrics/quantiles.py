@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from dubio.metrics.counts import check_count
 from dubio.metrics.forecasts import Forecastable, read_forecast
-from dubio.metrics.reading import check_count
 from dubio.metrics.states import Summed, check_counted
 
 

@@ -18,7 +18,8 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from dubio.metrics.reading import check_count, check_numbers, check_shape
+from dubio.metrics.counts import check_count
+from dubio.metrics.reading import check_numbers, check_shape
 from dubio.metrics.states import Average, average
 from dubio.predictive.predictive import Predictive
 

@@ -7,8 +7,6 @@ for the places of one example, such as its pixels; a row has none.
 
 from dataclasses import dataclass
 from functools import cached_property
-from operator import index
-from typing import SupportsIndex
 
 import torch
 from torch import Tensor
@@ -126,15 +124,6 @@ def check_numbers(numbers: Tensor, name: str) -> Tensor:
             f"{numbers.numel()}; find out where they come from, or remove these rows"
         )
     return numbers.float() if torch.finfo(numbers.dtype).bits < 32 else numbers
-
-
-def check_count(count: int, least: int, name: str, advice: str) -> None:
-    """Complains about what is no whole number of at least so many."""
-    whole = isinstance(count, SupportsIndex) and not isinstance(count, bool | Tensor)
-    if not whole or index(count) < least:
-        raise ValueError(
-            f"{name}: expected a whole number, at least {least}, got {count!r}; {advice}"
-        )
 
 
 def check_shape(found: Tensor, shape: torch.Size, name: str, owner: str) -> None:
