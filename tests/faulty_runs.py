@@ -21,6 +21,7 @@ from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +33,7 @@ from dubio.data.download import download
 
 NOBODY = 65534
 STEPS = 12
+_done: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()
 
 
 class Loss(nn.Module):
@@ -41,10 +43,15 @@ class Loss(nn.Module):
         super().__init__()
         torch.manual_seed(0)
         self.net = nn.Sequential(nn.Linear(3, width), nn.Dropout(0.3), nn.Linear(width, 1))
-        self.before, self.step = before, 0
+        self.before = before
+
+    @property
+    def step(self) -> int:
+        """Steps of this object: an attribute would go on with the run."""
+        return _done.get(self, 0)
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        self.step += 1
+        _done[self] = self.step + 1
         self.before(self.step)
         return nn.functional.mse_loss(self.net(x), y)
 

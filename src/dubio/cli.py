@@ -157,22 +157,22 @@ def evaluate_network(words: Sequence[str]) -> int:
     parser = subparser(evaluate_network, "evaluate", epilog=safety)
     add = parser.add_argument
     model = "builds the network: package.module:function or file.py:function; it is run"
-    add("--model", required=True, metavar="PATH:FUNCTION", help=model)
+    add("--model", required=True, type=readable, metavar="PATH:FUNCTION", help=model)
     saved = "its state_dict, of torch.save or safetensors; nothing in it is run"
-    add("--state", required=True, type=Path, metavar="FILE", help=saved)
+    add("--state", required=True, type=readable_path, metavar="FILE", help=saved)
     names = "digits, mnist, fashion-mnist, notmnist, cifar10"
     files = "or a file with x and y: .npz, .pt, .safetensors"
-    add("--data", required=True, metavar="DATA", help=f"{names}, {files}")
+    add("--data", required=True, type=readable, metavar="DATA", help=f"{names}, {files}")
     meaning = "what outputs mean: categorical, bernoulli, gaussian=PRECISION, heteroscedastic"
     add("--likelihood", required=True, metavar="NAME", help=meaning)
     add("--draws", type=positive, default=100, metavar="N", help="passes [100]")
-    add("--ood", metavar="DATA", help="foreign inputs, which should raise doubts")
+    add("--ood", type=readable, metavar="DATA", help="foreign inputs, which should raise doubts")
     validation = "validation data: calibrated columns are added"
-    add("--calibrate-with", metavar="DATA", help=validation)
+    add("--calibrate-with", type=readable, metavar="DATA", help=validation)
     add("--batch-size", type=positive, default=256, metavar="N", help="rows at a time [256]")
     add("--seed", type=natural, default=0, metavar="N", help="of all noise [0]")
     output, pages = Path("evaluation"), "for index.html, metrics.json and drawings [evaluation]"
-    add("--output", type=Path, default=output, metavar="DIR", help=pages)
+    add("--output", type=readable_path, default=output, metavar="DIR", help=pages)
     add("--json", action="store_true", help="print metrics.json")
     options = parser.parse_args(words)
 
@@ -245,7 +245,25 @@ def natural(text: str, least: int = 0) -> int:
         number = least - 1
     if number < least:
         raise argparse.ArgumentTypeError(f"expected a whole number from {least}, got {text!r}")
+    if number >= 2**63:  # torch has none that is larger
+        raise argparse.ArgumentTypeError(f"expected a whole number below 2**63, got {text!r}")
     return number
+
+
+def readable(text: str) -> str:
+    """A text that a page or a file of JSON can hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # bytes of a name in another encoding
+        raise argparse.ArgumentTypeError(
+            f"expected a text in UTF-8, got {text!r}; rename the file or folder"
+        ) from None
+    return text
+
+
+def readable_path(text: str) -> Path:
+    """A path that a page can show."""
+    return Path(readable(text))
 
 
 COMMANDS: dict[str, Command] = {"evaluate": evaluate_network, "data": show_data}

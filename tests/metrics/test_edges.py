@@ -114,6 +114,56 @@ class TestTies:
         assert float(curve.accuracy_at(1e-9)) == 1
 
 
+class TestRounding:
+    """Predictions that differ in the order of classes alone are equally doubtful, to the bit."""
+
+    @staticmethod
+    def orders(classes: int, dtype: torch.dtype) -> Tensor:
+        p = torch.rand(classes, generator=seeded(classes), dtype=torch.float64)
+        rows = [p / p.sum()]
+        rows += [p[torch.randperm(classes, generator=seeded(k))] / p.sum() for k in range(100)]
+        return torch.stack(rows).to(dtype)
+
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+    @pytest.mark.parametrize("classes", [2, 3, 4, 7, 10, 33, 1000])
+    def test_of_rows(self, classes: int, dtype: torch.dtype) -> None:
+        p = self.orders(classes, dtype)
+        y = torch.arange(len(p)) % classes
+        wrong = (p.argmax(1) != y).double().mean()
+        risk = metrics.risk_coverage(p, y).risk
+        torch.testing.assert_close(risk, wrong.expand_as(risk), rtol=1e-12, atol=0)
+        counts = metrics.certainty(p, y)
+        assert counts.accurate_uncertain + counts.inaccurate_uncertain == 0
+        found = metrics.pavgpu(p, y).pavgpu[1:]
+        torch.testing.assert_close(found, (1 - wrong).expand_as(found), rtol=1e-12, atol=0)
+
+    def test_of_pixels(self) -> None:
+        p = self.orders(5, torch.float32)[:100].T.reshape(1, 5, 10, 10)
+        y = torch.arange(100).reshape(1, 10, 10) % 5
+        wrong = (p.argmax(1) != y).double().mean()
+        risk = metrics.risk_coverage(p, y).risk
+        torch.testing.assert_close(risk, wrong.expand_as(risk), rtol=1e-12, atol=0)
+        counts = metrics.certainty(p, y, window=2)
+        assert counts.accurate_uncertain + counts.inaccurate_uncertain == 0
+
+    @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+    def test_a_threshold_that_is_an_entropy(self, dtype: torch.dtype) -> None:
+        """As it is computed elsewhere, at the precision of the predictions."""
+        p = random_rows(200)[0].to(dtype)
+        y = p.argmax(1)
+        entropies = torch.special.entr(p.flip(1).float() if dtype == torch.float16 else p.flip(1))
+        for threshold in entropies.sum(1).sort().values[::20].tolist():
+            below = int((torch.special.entr(p.double()).sum(1) <= threshold + 1e-6).sum())
+            assert int(metrics.certainty(p, y, threshold=threshold).accurate_certain) == below
+
+    def test_thresholds_of_a_grid(self) -> None:
+        tenths = torch.arange(11, dtype=torch.float64) / 10
+        p, y = torch.tensor([[0.6, 0.4]]).repeat(11, 1), torch.zeros(11, dtype=torch.long)
+        curve = metrics.pavgpu(p, y, points=11, uncertainty=tenths)
+        expected = torch.tensor([0, 2, *range(3, 12)], dtype=torch.float64) / 11
+        torch.testing.assert_close(curve.pavgpu, expected)
+
+
 class TestPerfection:
     def test_certain_and_right(self) -> None:
         for zero in (metrics.nll, metrics.brier, metrics.ece, metrics.mce, metrics.ace,
@@ -160,6 +210,13 @@ class TestPerfection:
     def test_a_point_forecast_scores_its_absolute_error(self) -> None:
         x, y = torch.randn(1, 9, generator=seeded(4)), torch.randn(9, generator=seeded(5))
         torch.testing.assert_close(metrics.crps(x, y), (x[0] - y).abs().double().mean())
+
+    @pytest.mark.parametrize("fair", [True, False])
+    @pytest.mark.parametrize("infinite", [math.inf, -math.inf])
+    def test_an_infinite_target_scores_infinity(self, infinite: float, fair: bool) -> None:
+        x, y = torch.randn(10, 3, generator=seeded(4)), torch.tensor([0.0, infinite, 1.0])
+        for p in (x, Normal(x, torch.ones_like(x)), Normal(x[:2], torch.ones(2, 3))):
+            assert float(metrics.crps(p, y, fair=fair)) == math.inf
 
     def test_a_gaussian_has_the_well_known_score(self) -> None:
         mean, std, y = torch.randn(3, 9, generator=seeded(6), dtype=torch.float64)

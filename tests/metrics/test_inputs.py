@@ -1,5 +1,6 @@
 """What metrics take: predictive distributions, plain tensors of any precision; and what not."""
 
+import math
 import subprocess
 import sys
 from collections.abc import Callable
@@ -253,8 +254,8 @@ class TestMistakes:
     @pytest.mark.parametrize(
         ("call", "message"),
         [
-            (lambda: metrics.ece(P, Y, bins=0), "bins: expected a positive int, got 0"),
-            (lambda: metrics.ece(P, Y, bins="a"), "bins: expected a positive int, got 'a'"),
+            (lambda: metrics.ece(P, Y, bins=0), "bins: expected a whole number, .* got 0"),
+            (lambda: metrics.ece(P, Y, bins="a"), "bins: expected a whole number, .* got 'a'"),
             (lambda: metrics.interval_score(MEAN, TARGET, level="a"), "level: expected a prob"),
             (lambda: metrics.ClasswiseECE(3).update(P, Y), "expected 3 classes, got 4"),
             (lambda: metrics.mean_iou(P, Y, 3), "expected 3 classes, got 4"),
@@ -266,8 +267,23 @@ class TestMistakes:
             (lambda: metrics.interval_coverage((TARGET, TARGET - 1), TARGET), "120 intervals up"),
             (lambda: metrics.interval_coverage((TARGET[:5], TARGET[:5]), TARGET), "end of the"),
             (lambda: metrics.quantile_calibration(MEAN, TARGET, levels=0), "levels: expected"),
-            (lambda: metrics.pavgpu(P, Y, points=1), "points: expected at least 2"),
-            (lambda: metrics.pavgpu(P, Y, bounds=(1.0, 0.0)), "bounds: expected .smallest"),
+            (lambda: metrics.quantile_calibration(MEAN, TARGET, levels=2.5), "levels: .* got 2.5"),
+            (lambda: metrics.quantile_calibration(MEAN, TARGET, levels=STD), "levels: .* got tens"),
+            (lambda: metrics.QuantileCalibration(levels=2.5), "levels: .* got 2.5"),
+            (lambda: metrics.crps(MEAN / 0, TARGET), "prediction: expected finite numbers"),
+            (lambda: metrics.crps(Normal(MEAN / 0, 1.0), TARGET), "prediction: expected finite"),
+            (lambda: metrics.pavgpu(P, Y, points=1), "points: expected a whole .* at least 2"),
+            (lambda: metrics.pavgpu(P, Y, points=2.5), "points: expected a whole .* got 2.5"),
+            (lambda: metrics.pavgpu(P, Y, bounds=(1.0, 0.0)), "bounds: .*smallest, largest"),
+            (lambda: metrics.pavgpu(P, Y, bounds=(0.0, math.inf)), "bounds: expected finite"),
+            (lambda: metrics.pavgpu(P, Y, bounds=(-math.inf, 1.0)), "bounds: expected finite"),
+            (lambda: metrics.pavgpu(P, Y, bounds=(0.0, math.nan)), "bounds: expected finite"),
+            (lambda: metrics.PAvgPU(bounds=(0.0, math.inf)), "bounds: expected finite"),
+            (lambda: metrics.pavgpu(P, Y, window=0), "window: expected a whole number"),
+            (lambda: metrics.pavgpu(P, Y, window=1.5), "window: expected a whole number"),
+            (lambda: metrics.pavgpu(P, Y, stride=0.5), "stride: expected a whole number"),
+            (lambda: metrics.certainty(P, Y, threshold=math.nan), "threshold: .* got nan"),
+            (lambda: metrics.certainty(P, Y, threshold="median"), "threshold: .* got 'median'"),
             (lambda: metrics.pavgpu(P, Y, window=2), r"expected patches of images \(B, H, W\)"),
             (lambda: metrics.pavgpu(P, Y, uncertainty=P), "uncertainty: expected shape"),
             (lambda: metrics.aurc(P, Y, uncertainty=Y / 0), "uncertainty: expected finite"),
@@ -278,7 +294,7 @@ class TestMistakes:
             (lambda: metrics.separation(P, P[:0]), "outside: expected at least one row"),
             (lambda: metrics.recall_at(P, HELD_OUT, 5), "held_out: expected shape"),
             (lambda: metrics.recall_at(P[0], P[0] > 0, 5), r"scores \(users, items\)"),
-            (lambda: metrics.ndcg_at(P, P > 0, 0), "cutoff: expected at least 1"),
+            (lambda: metrics.ndcg_at(P, P > 0, 0), "cutoff: expected a whole number, at least 1"),
             (lambda: metrics.ndcg_at(P, P > 0, 2, fold_in=P > 0), "got .* in both; split them"),
             (lambda: metrics.recall_at(P, P > 2, 5), "at least one case, got none"),
         ],

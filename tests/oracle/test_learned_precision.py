@@ -399,6 +399,12 @@ class TestErrors:
             likelihood.maximise(torch.tensor(1.0), 1)
         likelihood.maximise(torch.tensor(1.0), 2)
 
+    @pytest.mark.parametrize("target", [torch.inf, 1e200])
+    def test_errors_that_are_infinite(self, target: float) -> None:
+        x, y = torch.ones(3, 1), torch.full((3, 1), target, dtype=torch.float64)
+        with pytest.raises(ValueError, match=r"squared_errors: .*got inf; remove or scale"):
+            dubio.m_step(nn.Sequential(nn.Linear(1, 1), nn.Dropout()), LearnedGaussian(), (x, y))
+
     def test_a_perfect_fit_needs_a_prior(self) -> None:
         with pytest.raises(ValueError, match=r"squared_errors: .*got 0\.0; the precision of a"):
             LearnedGaussian().maximise(torch.tensor(0.0), 10)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -40,6 +41,9 @@ def altered(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None
 
 HARMS: dict[str, Callable[[Path], object]] = {
     "settings": altered(lambda f: f["settings"].update(size=7)),
+    "scale": altered(lambda f: f.update(scale="paper")),
+    "a scale that is none": altered(lambda f: f.update(scale="<script>")),
+    "a scale that is a list": altered(lambda f: f.update(scale=["small"])),
     "seed": altered(lambda f: f.update(seed=1)),
     "revision": altered(lambda f: f.update(revision=2)),
     "study": altered(lambda f: f.update(study="gal2016/table-1")),
@@ -111,6 +115,22 @@ def test_scripts_in_every_field_of_a_row_are_shown_as_text(folder: Path, tmp_pat
     page = study_page(result, result.shown)
     assert "<script" not in page
     assert "&lt;script&gt;" in page
+
+
+def test_scripts_in_settings_and_folders_are_shown_as_text(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = "<script>alert(1)<"
+    rows, pages = tmp_path / script, tmp_path / "pages"
+    words = ["--log", str(tmp_path / f"{script}.log"), "--output", str(rows)]
+    assert cli.main(["run", practice.ID, *words]) == 0
+    (folder,) = (rows / practice.ID).iterdir()
+    shutil.copytree(folder, folder.with_name(f"small-{script}"))  # one that is not to be believed
+    assert cli.main(["report", "--rows", str(rows), "--output", str(pages)]) == 1
+    assert f"small-{script}" in capsys.readouterr().err
+    texts = [page.read_text() for page in pages.rglob("*.html")]
+    assert any("&lt;script&gt;alert(1)" in text for text in texts)
+    assert not any("<script>alert" in text for text in texts)
 
 
 def test_scripts_in_rows_of_real_studies(tmp_path: Path) -> None:

@@ -1,11 +1,15 @@
 """Checkpoints: what goes on from them, what is refused, what is said."""
 
+import copy
 import os
 import pickle
 import signal
+import socket
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import pytest
 import torch
@@ -25,6 +29,7 @@ import dubio
 from dubio.training import checkpoint as checkpoint_module
 
 ROWS = 20
+CALLS: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()
 
 
 class StoppedError(Exception):
@@ -37,11 +42,15 @@ class Loss(nn.Module):
     def __init__(self, stop_at: int | None = None, width: int = 6) -> None:
         super().__init__()
         self.net = nn.Sequential(nn.Linear(3, width), nn.Dropout(0.3), nn.Linear(width, 1))
-        self.calls = 0
         self.stop_at = stop_at
 
+    @property
+    def calls(self) -> int:
+        """Of this object: an attribute would go on with the run."""
+        return CALLS.get(self, 0)
+
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        self.calls += 1
+        CALLS[self] = self.calls + 1
         if self.calls == self.stop_at:
             raise StoppedError
         return F.mse_loss(self.net(x), y)
@@ -376,6 +385,105 @@ def test_a_file_of_something_else(tmp_path: Path, content: Any) -> None:
         fit(Loss(), path)
 
 
+def without(part: str) -> Callable[[dict[str, Any]], object]:
+    return lambda state: state.pop(part)
+
+
+def with_epoch(**values: Any) -> Callable[[dict[str, Any]], object]:
+    return lambda state: state["epoch"].update(values)
+
+
+ALTERATIONS: dict[str, Callable[[dict[str, Any]], object]] = {
+    **{f"no {part}": without(part) for part in ("objective", "optimizer", "schedule", "history")},
+    **{f"no {part}": without(part) for part in ("best", "epoch", "memory")},
+    "an epoch of other fields": lambda state: state.update(history=[{"a": 1}]),
+    "an epoch of tensors": lambda state: state["history"][0].update(loss=torch.ones(3)),
+    "an epoch twice": lambda state: state["history"].append(state["history"][0]),
+    "a history of texts": lambda state: state.update(history="abc"),
+    "a run of tensors": lambda state: state["run"].update(epochs=torch.ones(3)),
+    "other weights": lambda state: state["objective"].update({"net.0.weight": torch.ones(1)}),
+    "a weight more": lambda state: state["objective"].update(more=torch.ones(1)),
+    "other best weights": lambda state: state["best"].update({"net.0.weight": torch.ones(1)}),
+    "another optimizer": lambda state: state["optimizer"].update(param_groups=[]),
+    "a schedule that is none": lambda state: state.update(schedule=3),
+    "memory that is none": lambda state: state.update(memory=[1]),
+    "memory of nothing": lambda state: state["memory"].update(objective={"calls": ("odd", 1)}),
+    "a step that is none": with_epoch(step="x"),
+    "a negative step": with_epoch(step=-1),
+    "a step beyond the end": with_epoch(step=10**9),
+    "sums that are none": with_epoch(sums=["x"]),
+    "random numbers that are none": with_epoch(random_now={"torch": []}),
+    "random numbers of the start that are none": with_epoch(random_at_start=None),
+    "random numbers of zeros": with_epoch(random_now={"torch": [torch.zeros(3)]}),
+    "no seconds": lambda state: state["epoch"].pop("seconds"),
+}
+
+
+@pytest.mark.parametrize("alteration", ALTERATIONS)
+def test_a_file_with_other_content(tmp_path: Path, alteration: str) -> None:
+    path = tmp_path / "run.pt"
+    options: dict[str, Any] = {
+        "schedule": partial(StepLR, step_size=1),
+        "validate": lambda: 1.0,
+        "patience": 9,
+    }
+    with pytest.raises(StoppedError):
+        fit(Loss(stop_at=7), path, **options)
+    state = torch.load(path, weights_only=True)
+    ALTERATIONS[alteration](state)
+    torch.save(state, path)
+    objective = Loss()
+    before, drawn = copy.deepcopy(objective.state_dict()), torch.get_rng_state()
+    with pytest.raises(dubio.CheckpointError, match=r"run\.pt") as caught:
+        fit(objective, path, **options)
+    assert "to start anew" in str(caught.value)
+    assert all(torch.equal(value, before[k]) for k, value in objective.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), drawn)
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    link, place = tmp_path / "run.pt", tmp_path / "disk" / "deep" / "run.pt"
+    link.symlink_to(place)
+    with pytest.raises(StoppedError):
+        fit(Loss(stop_at=7), link)
+    assert link.is_symlink()
+    assert place.is_file()
+    fit(Loss(), place)  # goes on
+    again = Loss()
+    fit(again, link)
+    assert again.calls == 0
+    assert sorted(p.name for p in tmp_path.rglob("*")) == ["deep", "disk", "run.pt", "run.pt"]
+
+
+@pytest.mark.parametrize("through_a_link", [False, True])
+@pytest.mark.parametrize("kind", ["pipe", "socket"])
+def test_what_is_no_file_is_not_replaced(
+    tmp_path: Path, kind: str, through_a_link: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # names of sockets must be short
+    place = Path("place")
+    if kind == "pipe":
+        os.mkfifo(place)
+    else:
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(str(place))
+    path = place
+    if through_a_link:
+        path = Path("link")
+        path.symlink_to(place)
+    mode, objective = place.stat().st_mode, Loss()
+    with pytest.raises(dubio.CheckpointError, match="which is a device, a pipe or a socket; pass"):
+        fit(objective, path)
+    assert place.stat().st_mode == mode
+    assert objective.calls == 0
+
+
+@pytest.mark.parametrize("name", ["a\0b.pt", "\ud800.pt"])
+def test_a_path_that_no_system_has(tmp_path: Path, name: str) -> None:
+    with pytest.raises(dubio.CheckpointError, match="checkpoint: expected a path, got"):
+        fit(Loss(), tmp_path / name)
+
+
 def test_state_that_could_not_be_loaded_again_is_refused_at_once(tmp_path: Path) -> None:
     class Extra(Loss):
         def get_extra_state(self) -> Any:
@@ -389,6 +497,25 @@ def test_state_that_could_not_be_loaded_again_is_refused_at_once(tmp_path: Path)
         fit(objective, tmp_path / "run.pt")
     assert objective.calls == 0
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("late", [1, 3])
+def test_state_of_the_optimizer_that_could_not_be_loaded_again(tmp_path: Path, late: int) -> None:
+    class Odd(torch.optim.SGD):
+        calls = 0
+
+        def step(self, closure: Any = None) -> Any:
+            super().step()
+            self.calls += 1
+            if self.calls == late:
+                for p in self.param_groups[0]["params"]:
+                    self.state[p]["odd"] = Evil
+
+    objective = Loss()
+    with pytest.raises(dubio.CheckpointError, match="and of the optimizer's state"):
+        fit(objective, tmp_path / "run.pt", optimizer=Odd)
+    assert objective.calls == late
+    torch.load(tmp_path / "run.pt", weights_only=True)  # that of the step before is whole
 
 
 def test_a_folder_that_cannot_be_written_is_found_before_training(tmp_path: Path) -> None:

@@ -476,6 +476,7 @@ def test_options_that_make_no_sense(options: dict[str, Any], message: str) -> No
     [
         ({"optimizer": "adam"}, "optimizer: expected an optimizer .*got 'adam'; pass partial"),
         ({"optimizer": lambda p: None}, "optimizer: expected an optimizer .*got None; pass"),
+        ({"optimizer": torch.optim.LBFGS}, "optimizer: expected one whose step needs no .*LBFGS"),
         ({"schedule": "cosine"}, "schedule: expected a scheduler .*got 'cosine'; pass partial"),
     ],
 )

@@ -124,9 +124,11 @@ class LearnedGaussian(nn.Module, Homoscedastic):
                 "has no mode but 0: pass more data, or a prior with shape >= 1"
             )
         if not bool(((error > 0) & error.isfinite()).all()):
+            advice = "the precision of a perfect fit is infinite: pass a prior"
+            if not bool(error.isfinite().all()):
+                advice = "remove or scale infinite and huge targets, and look for diverged weights"
             raise ValueError(
-                f"squared_errors: expected finite and > 0, got {squared_errors.tolist()}; the "
-                "precision of a perfect fit is infinite: pass a prior"
+                f"squared_errors: expected finite and > 0, got {squared_errors.tolist()}; {advice}"
             )
         self.log_noise_precision.copy_((weight / error).log())
 

@@ -1,18 +1,15 @@
 """Bins of equal width."""
 
-from operator import index
-from typing import SupportsIndex
-
 import torch
 from torch import Tensor
 
+from dubio.metrics.counts import check_count
 from dubio.metrics.states import check_counted
 
 
 def check_bins(bins: int) -> None:
     """Complain about what is no number of bins."""
-    if isinstance(bins, bool) or not isinstance(bins, SupportsIndex) or index(bins) < 1:
-        raise ValueError(f"bins: expected a positive int, got {bins!r}; 15 is a common choice")
+    check_count(bins, 1, "bins", "15 is a common choice")
 
 
 def bin_sums(position: Tensor, values: Tensor, hits: Tensor, bins: int) -> Tensor:

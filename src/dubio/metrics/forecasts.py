@@ -99,14 +99,16 @@ class Draws:
     def crps(self, target: Tensor, fair: bool) -> Tensor:
         """1/S sum_t |x_t - y| - 1/(2 S^2) sum_tu |x_t - x_u|, or 1/(2 S (S - 1)) if fair.
 
-        The double sum is 2 sum_i (2 i - S - 1) x_(i) over sorted draws, in S log S steps.
+        The double sum is 2 sum_i (2 i - S - 1) x_(i) over sorted draws, in S log S steps. An
+        infinite target has an infinite score.
         """
-        offset = self.values - target
-        draws = len(offset)
+        draws = len(self.values)
         _check_fair(fair, draws)
+        offset = self.values - target.where(target.isfinite(), 0)
         rank = torch.arange(1 - draws, draws, 2, dtype=offset.dtype, device=offset.device)
         pairs: Tensor = torch.tensordot(rank, offset.sort(0).values, 1)  # half the double sum
-        return offset.abs().mean(0) - pairs / (draws * (draws - 1 if fair else draws))
+        error = (self.values - target).abs().mean(0)
+        return error - pairs / (draws * (draws - 1 if fair else draws))
 
 
 Forecast = Mixture | Draws
@@ -157,7 +159,7 @@ def _check_kind(prediction: Forecastable) -> None:
 
 
 def _read_mixture(mean: Tensor, std: Tensor, target: Tensor) -> Mixture:
-    check_numbers(mean, "prediction")
+    _check_finite(check_numbers(mean, "prediction"))
     check_shape(mean[0], target.shape, "prediction, one draw of it", "the targets")
     if not bool(((std > 0) & std.isfinite()).all()):
         raise ValueError(
@@ -175,7 +177,17 @@ def _read_draws(values: Tensor, target: Tensor) -> Draws:
             f"{tuple(values.shape)}; put the draws in front, or pass "
             "torch.distributions.Normal(mean, std)"
         )
+    _check_finite(values)
     return Draws(values)
+
+
+def _check_finite(values: Tensor) -> None:
+    """Neither quantiles nor distances are known of draws at infinity."""
+    if bool(values.isinf().any()):
+        raise ValueError(
+            f"prediction: expected finite numbers, got {int(values.isinf().sum())} infinite ones "
+            f"among {values.numel()}; look for weights that have diverged, or remove these rows"
+        )
 
 
 def _check_fair(fair: bool, draws: int) -> None:

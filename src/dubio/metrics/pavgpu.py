@@ -11,12 +11,15 @@ and ends at that of accurate ones, so its mean says as much about the histogram 
 about their merit: look at the curve.
 """
 
+import math
+from numbers import Real
 from typing import Any, Literal, NamedTuple, final
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from dubio.metrics.counts import check_count
 from dubio.metrics.reading import Classifiable, Classified, read_classified
 from dubio.metrics.states import Kept, check_counted
 
@@ -78,11 +81,16 @@ def certainty(
 ) -> Certainty:
     """The counts, and with them eq. 9, at one threshold; see `pavgpu` for other arguments.
 
-    What exceeds the threshold, in nats, is uncertain. "mean" takes the mean entropy.
+    What exceeds the threshold, in nats, is uncertain; what exceeds it by no more than rounding, at
+    the precision of the prediction, does not. "mean" takes the mean entropy.
     """
-    doubt, accurate = _judge(read_classified(prediction, target, void), uncertainty, window, stride)
+    _check_threshold(threshold)
+    seen = read_classified(prediction, target, void)
+    doubt, accurate = _judge(seen, uncertainty, window, stride)
     check_counted(len(doubt), "certainty")
-    certain = doubt <= (doubt.mean() if threshold == "mean" else threshold)
+    given = seen.probabilities if uncertainty is None else uncertainty
+    limit = doubt.mean() if threshold == "mean" else doubt.new_tensor(threshold)
+    certain = doubt <= _rounded_up(limit, torch.finfo(given.dtype).eps)
     pairs = [(accurate, certain), (accurate, ~certain), (~accurate, certain), (~accurate, ~certain)]
     return Certainty(*((one & other).sum().double() for one, other in pairs))
 
@@ -169,25 +177,43 @@ class PAvgPU(Kept):
         return _curve_of(self.kept("doubts"), self.kept("hits").bool(), None, self.points)
 
 
+def _check_threshold(threshold: float | Literal["mean"]) -> None:
+    if threshold != "mean" and (not isinstance(threshold, Real) or math.isnan(threshold)):
+        raise ValueError(
+            f"threshold: expected a number in nats or 'mean', got {threshold!r}; pass 'mean' for "
+            "the mean entropy"
+        )
+
+
 def _check_grid(points: int, bounds: Bounds | None) -> None:
-    if points < 2:
-        raise ValueError(f"points: expected at least 2, the two ends, got {points}; pass 101")
-    if bounds and not bounds[0] <= bounds[1]:
-        raise ValueError(f"bounds: expected (smallest, largest), got {bounds}; swap them")
+    check_count(points, 2, "points", "they have two ends, and 101 is a common choice")
+    if bounds and not -math.inf < bounds[0] <= bounds[1] < math.inf:
+        raise ValueError(
+            f"bounds: expected finite numbers (smallest, largest), got {bounds}; take those of "
+            "validation data, or (0, log K) for K classes"
+        )
+
+
+def _rounded_up(threshold: Tensor, eps: float) -> Tensor:
+    """A threshold that is not exceeded by what equals it but for rounding."""
+    return threshold + 4 * eps * threshold.abs()
 
 
 def _judge(
     seen: Classified, uncertainty: Tensor | None, window: int, stride: int | None
 ) -> tuple[Tensor, Tensor]:
     """The uncertainty, in float64, and whether it is accurate, of every place or patch: `(N,)`."""
+    check_count(window, 1, "window", "1 is every row or pixel")
+    if stride is not None:
+        check_count(stride, 1, "stride", "leave it out for windows side by side")
     doubt = seen.doubt(uncertainty)
     if window == 1 and stride in (None, 1):
         return doubt[seen.known].double(), seen.accurate[seen.known]
-    if seen.labels.ndim != 3 or window < 1 or (stride is not None and stride < 1):
+    if seen.labels.ndim != 3:
         raise ValueError(
-            f"window: expected patches of images (B, H, W) with window and stride of at least 1, "
-            f"got targets {tuple(seen.labels.shape)}, window {window} and stride {stride}; use "
-            "window=1 for rows"
+            f"window: expected patches of images (B, H, W), got targets "
+            f"{tuple(seen.labels.shape)}, window {window} and stride {stride}; use window=1 for "
+            "rows"
         )
     parts = torch.stack([doubt, seen.accurate, seen.known], 1) * seen.known.unsqueeze(1)
     step = stride or window
@@ -204,7 +230,8 @@ def _judge(
 def _count(doubt: Tensor, accurate: Tensor, bounds: Bounds, points: int) -> Tensor:
     """How many become certain at each t: `(2, points)`, accurate ones first."""
     t = torch.linspace(0, 1, points, dtype=torch.float64, device=doubt.device)
-    first = torch.bucketize(doubt.clamp(max=bounds[1]), _thresholds(t, bounds))  # h <= threshold
+    thresholds = _rounded_up(_thresholds(t, bounds), torch.finfo(torch.float64).eps)
+    first = torch.bucketize(doubt.clamp(max=bounds[1]), thresholds)  # h <= threshold
     place = first.clamp(min=1) + points * ~accurate  # at t = 0 nothing is certain
     return torch.bincount(place, minlength=2 * points).double().reshape(2, points)
 

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from dubio.metrics.counts import check_count
 from dubio.metrics.forecasts import Forecastable, read_forecast
 from dubio.metrics.states import Summed, check_counted
 
@@ -78,8 +79,7 @@ class QuantileCalibrationRMSE(_Counted):
 
 
 def _check_levels(levels: int) -> None:
-    if levels < 1:
-        raise ValueError(f"levels: expected at least 1, got {levels}; 19 gives steps of 5 %")
+    check_count(levels, 1, "levels", "19 gives steps of 5 %")
 
 
 def _levels(count: int, device: torch.device) -> Tensor:

@@ -18,6 +18,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
+from dubio.metrics.counts import check_count
 from dubio.metrics.reading import check_numbers, check_shape
 from dubio.metrics.states import Average, average
 from dubio.predictive.predictive import Predictive
@@ -75,8 +76,7 @@ class NDCG(_Ranking):
 
 
 def _check_cutoff(cutoff: int) -> None:
-    if cutoff < 1:
-        raise ValueError(f"cutoff: expected at least 1, got {cutoff}; 20, 50 and 100 are common")
+    check_count(cutoff, 1, "cutoff", "20, 50 and 100 are common")
 
 
 def _found(

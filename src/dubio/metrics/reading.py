@@ -42,9 +42,13 @@ class Classified:
 
     @cached_property
     def entropy(self) -> Tensor:
-        """Of every single prediction, in nats: `(B, *P)`."""
-        terms: Tensor = torch.special.entr(self.probabilities)
-        return terms.sum(-1)
+        """Of every single prediction, in nats and in float64: `(B, *P)`.
+
+        Terms are added in the order of their size, so that predictions which differ in the order
+        of their classes alone have the same entropy to the last bit; two terms always have.
+        """
+        terms: Tensor = torch.special.entr(self.probabilities.double())
+        return (terms if terms.shape[-1] <= 2 else terms.sort(-1).values).sum(-1)
 
     @cached_property
     def rows(self) -> tuple[Tensor, Tensor]:

@@ -2,6 +2,7 @@
 
 import glob
 import os
+import stat
 import time
 import zipfile
 from collections.abc import Callable
@@ -16,8 +17,9 @@ import torch
 from dubio.training.errors import CheckpointError as CheckpointError
 from dubio.training.errors import DamagedCheckpointError as DamagedCheckpointError
 from dubio.training.lock import Lock
+from dubio.training.values import is_same
 
-_FORMAT = 1
+_FORMAT = 2
 State = dict[str, Any]
 
 
@@ -37,12 +39,14 @@ class Checkpoint:
     """
 
     def __init__(self, path: Path | None, interval: float, identity: State) -> None:
-        self._path = path
+        self._path = path if path is None else _destination(path)
         self._interval = interval
         self._identity = {"format": _FORMAT, **identity}
         self._saved: float | None = None
+        self._types: set[type] = set()  # of what was saved, and could be loaded
+        self._is_checked = False
         self._known: tuple[int, int, int] | None = None  # the file as this run has last seen it
-        self._lock = None if path is None else Lock(path)
+        self._lock = None if self._path is None else Lock(self._path)
 
     def __enter__(self) -> Self:
         if self._path is None or self._lock is None:
@@ -75,10 +79,7 @@ class Checkpoint:
         """Replace the file by the state now."""
         if self._path is None:
             return
-        content = BytesIO()
-        torch.save({"run": self._identity, **state()}, content)
-        if self._saved is None:
-            _check_plain(content)  # rather now than when it is needed
+        content = self._content(state())
         if _state_of(self._path) != self._known:
             raise CheckpointError(
                 f"checkpoint: expected a file that no other run saves to, got {self._path}, which "
@@ -94,6 +95,37 @@ class Checkpoint:
             ) from error
         self._saved = time.monotonic()
         self._known = _state_of(self._path)
+
+    def check(self, state: Callable[[], State]) -> None:
+        """After the first step, make sure that its state can be saved as well."""
+        if self._path is not None and not self._is_checked:
+            self._is_checked = True
+            self._content(state())
+
+    def _content(self, state: State) -> BytesIO:
+        content = BytesIO()
+        torch.save({"run": self._identity, **state}, content)
+        types = _types(state)
+        if not types <= self._types:
+            _check_plain(content)  # rather now than when it is needed
+            self._types |= types
+        return content
+
+    def restore(self, load: Callable[[State], None], state: State) -> None:
+        """Load a state from the file into a run.
+
+        Raises:
+            DamagedCheckpointError: If it is not that of a run.
+        """
+        try:
+            load(state)
+        except CheckpointError:
+            raise
+        except Exception as error:  # whatever may be in a file
+            raise DamagedCheckpointError(
+                f"checkpoint: expected a file of dubio.fit, got {self._path} with other content "
+                f"({_reason(error)}); restore a copy, or delete the file to start anew."
+            ) from error
 
     def load(self) -> State | None:
         """The state in the file, or None if there is no file yet."""
@@ -115,7 +147,7 @@ class Checkpoint:
         differences = [
             f"{name} {found.get(name)} there and {self._identity.get(name)} here"
             for name in dict.fromkeys([*self._identity, *found])
-            if found.get(name) != self._identity.get(name)
+            if not is_same(found.get(name), self._identity.get(name))
         ]
         if differences:
             more = f" and {len(differences) - 4} more" if len(differences) > 4 else ""
@@ -137,8 +169,39 @@ def _check_plain(content: BytesIO) -> None:
         raise CheckpointError(
             f"checkpoint: expected state_dicts of tensors, numbers, strings, lists and dicts, got "
             f"an object of another class in that of the objective, the optimizer or the schedule "
-            f"({_reason(error)}); leave it out of get_extra_state."
+            f"({_reason(error)}); leave it out of get_extra_state and of the optimizer's state."
         ) from error
+
+
+def _types(structure: Any) -> set[type]:
+    """The classes of all that is in dicts, lists and tuples, and of these."""
+    parts: Any = ()
+    if isinstance(structure, dict):
+        parts = (*structure.keys(), *structure.values())
+    elif isinstance(structure, list | tuple):
+        parts = structure
+    return {type(structure)}.union(*map(_types, parts))
+
+
+def _destination(path: Path) -> Path:
+    """The file that is meant, behind any links."""
+    place = path
+    try:
+        if path.is_symlink():
+            place = Path(os.path.realpath(path))
+        kind = place.lstat().st_mode
+    except ValueError as error:
+        raise CheckpointError(
+            f"checkpoint: expected a path, got {str(path)!r} ({error}); pass another path."
+        ) from error
+    except OSError:  # none yet, or none that can be reached, which saving will tell
+        return place
+    if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
+        raise CheckpointError(
+            f"checkpoint: expected a file, got {path}, which is a device, a pipe or a socket; pass "
+            f"a path that is free."
+        )
+    return place
 
 
 def _replace(path: Path, content: BytesIO) -> None:

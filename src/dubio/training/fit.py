@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from inspect import signature
 from os import PathLike
 from pathlib import Path
@@ -21,9 +21,10 @@ from dubio.training.checkpoint import Checkpoint
 from dubio.training.guard import Guard, NonFiniteError
 from dubio.training.history import Epoch, History
 from dubio.training.interrupt import Interrupt
+from dubio.training.memory import Memory
 from dubio.training.random_state import RandomState
 from dubio.training.rehearsal import rehearse
-from dubio.training.run import Run
+from dubio.training.run import Run, layout
 
 
 def fit(
@@ -85,8 +86,9 @@ def fit(
             another run saves to it.
 
     Warns:
-        RuntimeWarning: If data draw random numbers that cannot be saved, so that a run that is
-            interrupted could not go on to the same numbers.
+        RuntimeWarning: If data draw random numbers that cannot be saved, or the objective keeps
+            state that cannot, so that a run that is interrupted could not go on to the same
+            numbers.
     """
     _check_numbers(epochs, batch_size, clip_norm, patience, save_every)
     if patience is not None and validate is None:
@@ -98,8 +100,9 @@ def fit(
     optimizer = _make_optimizer(optimizer, objective, trainable)
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     schedule = _make_schedule(schedule, optimizer, schedule_every)
-    random = RandomState([generator, objective, data])
-    run = Run(objective, optimizer, schedule, batches, random, epochs, patience)
+    random = RandomState([generator, objective, data, optimizer, schedule], watcher=validate)
+    memory = Memory(objective, optimizer, schedule) if resumable else None
+    run = Run(objective, optimizer, schedule, batches, random, memory, epochs, patience)
     identity = {
         "epochs": epochs,
         "patience": patience,
@@ -110,17 +113,18 @@ def fit(
         **{name: repr(value) for name, value in optimizer.defaults.items()},
         "generators": len(random),
         **batches.identity(),
-        **_layout(objective),
+        **layout(objective.state_dict()),
     }
     store = Checkpoint(None if checkpoint is None else Path(checkpoint), save_every, identity)
-    with store:
+    with store, memory or nullcontext():
         state = store.load()
         if state is None:
-            if resumable:
+            if memory is not None:
+                memory.warn()
                 rehearse(data, batches, random)
             store.save(run.state_dict)
         else:
-            run.load_state_dict(state)
+            store.restore(run.load_state_dict, state)
             if run.finished:
                 return run.history
         guard = Guard(objective, parameters, random)
@@ -141,6 +145,7 @@ def fit(
                         nn.utils.clip_grad_norm_(parameters, clip_norm)
                     optimizer.step()
                     run.end_step(batch, values)
+                    store.check(run.state_dict)
                     if schedule is not None and schedule_every == "step":
                         schedule.step()
                     if progress:
@@ -274,6 +279,12 @@ def _make_optimizer(
             f"optimizer: expected an optimizer of torch or a function that makes one, got "
             f"{optimizer!r}; pass partial(torch.optim.Adam, lr=1e-3), for example."
         )
+    if _needs_closure(optimizer):
+        raise TypeError(
+            f"optimizer: expected one whose step needs no function that computes the loss anew, "
+            f"got {type(optimizer).__name__}; pass partial(torch.optim.Adam, lr=1e-3), for "
+            f"example, or write a loop of your own."
+        )
     known = set(objective.parameters())
     strangers = [p for g in optimizer.param_groups for p in g["params"] if p not in known]
     if strangers:
@@ -283,6 +294,14 @@ def _make_optimizer(
             f"objective.parameters()."
         )
     return optimizer
+
+
+def _needs_closure(optimizer: Optimizer) -> bool:
+    try:
+        signature(type(optimizer).step).bind(optimizer)
+    except TypeError:
+        return True
+    return False
 
 
 def _make_schedule(
@@ -327,12 +346,3 @@ def _check_numbers(
         raise ValueError(f"clip_norm: expected a positive number, got {clip_norm!r}.")
     if not save_every >= 0:
         raise ValueError(f"save_every: expected seconds >= 0, got {save_every!r}.")
-
-
-def _layout(objective: nn.Module) -> dict[str, str]:
-    """Names, types and shapes of all parameters and buffers."""
-    return {
-        name: f"{value.dtype} {tuple(value.shape)}".removeprefix("torch.")
-        for name, value in objective.state_dict().items()
-        if isinstance(value, Tensor)
-    }

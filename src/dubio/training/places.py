@@ -7,18 +7,16 @@ back, as random states are.
 import weakref
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, final
+from typing import final
 
-import numpy
-import torch
-from torch import Tensor
 from torch.utils.data import DataLoader
 
 from dubio.training.errors import CheckpointError
 from dubio.training.holders import generators, holders
+from dubio.training.values import Written, is_number, is_plain, is_same, put, written
 
-_NUMBERS = (bool, int, float, str, type(None))
-_first: dict[int, dict[str, Any]] = {}
+Notes = dict[str, Written]  # by attribute
+_first: dict[int, Notes] = {}
 
 
 @final
@@ -30,33 +28,33 @@ class Places:
     """
 
     def __init__(self, data: object) -> None:
-        rows = holders(data.dataset) if isinstance(data, DataLoader) else []
+        rows = _near(data.dataset) if isinstance(data, DataLoader) else []
         known = {id(thing) for thing in rows}
         order = [data.sampler, data.batch_sampler] if isinstance(data, DataLoader) else [data]
-        samplers = [thing for thing in holders(*order) if id(thing) not in known]
+        samplers = [thing for thing in _near(*order) if id(thing) not in known]
         self._samplers = _named(samplers, "sampler")
         self._rows = _named(rows, "data set")
         self._at_first = {
             name: _remembered(thing, attributes) for name, thing, attributes in self._attributes()
         }
 
-    def _attributes(self) -> Iterator[tuple[str, object, dict[str, Any]]]:
+    def _attributes(self) -> Iterator[tuple[str, object, Notes]]:
         """Plain attributes of samplers; of data sets, which may be large, only numbers."""
-        for things, is_saved in ((self._samplers, _is_plain), (self._rows, _is_number)):
+        for things, is_saved in ((self._samplers, is_plain), (self._rows, is_number)):
             for name, thing in things.items():
-                yield name, thing, {k: v for k, v in vars(thing).items() if is_saved(v)}
+                yield name, thing, {k: written(v) for k, v in vars(thing).items() if is_saved(v)}
 
-    def get(self) -> dict[str, dict[str, Any]]:
+    def get(self) -> dict[str, Notes]:
         """What is not as at first, in types that ``torch.load(weights_only=True)`` takes."""
         changes = {}
         for name, _, now in self._attributes():
             before = self._at_first[name]
-            changed = {k: v for k, v in now.items() if k not in before or not _same(v, before[k])}
+            changed = {k: v for k, v in now.items() if not is_same(v, before.get(k))}
             if changed:
-                changes[name] = _copied(changed)
+                changes[name] = changed
         return changes
 
-    def set(self, changes: dict[str, dict[str, Any]]) -> None:
+    def set(self, changes: dict[str, Notes]) -> None:
         """Let everything be as at first but for these changes."""
         things = self._samplers | self._rows
         unknown = changes.keys() - things.keys()
@@ -67,7 +65,11 @@ class Places:
             )
         for name, thing in things.items():
             for attribute, value in (self._at_first[name] | changes.get(name, {})).items():
-                _put(vars(thing), attribute, value)
+                put(vars(thing), attribute, value)
+
+
+def _near(*roots: object) -> list[object]:
+    return holders(*roots, follow_calls=False)
 
 
 def _named(things: list[object], part: str) -> dict[str, object]:
@@ -84,64 +86,16 @@ def _named(things: list[object], part: str) -> dict[str, object]:
     return named
 
 
-def _remembered(thing: object, attributes: dict[str, Any]) -> dict[str, Any]:
+def _remembered(thing: object, attributes: Notes) -> Notes:
     """The attributes at the first run of this process that sees an object.
 
     A run that was interrupted, as in a notebook, has moved it from there.
     """
     key = id(thing)
     if key not in _first:
-        _first[key] = _copied(attributes)
+        _first[key] = attributes
         try:
             weakref.finalize(thing, _first.pop, key, None)
         except TypeError:  # of a class with slots
             return _first.pop(key)
     return _first[key]
-
-
-def _is_number(value: object) -> bool:
-    return type(value) in _NUMBERS
-
-
-def _is_plain(value: object) -> bool:
-    if isinstance(value, numpy.ndarray):
-        return value.dtype.kind in "biuf"
-    if isinstance(value, list | tuple):
-        return type(value) in (list, tuple) and all(map(_is_plain, value))
-    return _is_number(value) or type(value) is Tensor
-
-
-def _copied(value: Any) -> Any:
-    """A value that does not change any more, arrays as tensors."""
-    if isinstance(value, dict):
-        return {name: _copied(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(map(_copied, value))
-    if isinstance(value, numpy.ndarray):
-        return torch.from_numpy(value.copy())
-    return value.detach().clone() if isinstance(value, Tensor) else value
-
-
-def _same(now: Any, before: Any) -> bool:
-    if isinstance(now, list | tuple):
-        return (
-            type(now) is type(before) and len(now) == len(before) and all(map(_same, now, before))
-        )
-    if isinstance(now, numpy.ndarray):
-        now = torch.from_numpy(now)
-    if isinstance(now, Tensor):
-        return isinstance(before, Tensor) and torch.equal(now, before)
-    return type(now) is type(before) and bool(now == before)
-
-
-def _put(attributes: dict[str, Any], name: str, value: Any) -> None:
-    """Give an attribute its value back, in place if others may know the object."""
-    now = attributes.get(name)
-    if name in attributes and _is_plain(now) and _same(now, value):
-        return
-    if isinstance(now, list) and isinstance(value, list):
-        now[:] = map(_copied, value)
-    elif isinstance(now, numpy.ndarray):
-        attributes[name] = _copied(value).numpy()
-    else:
-        attributes[name] = _copied(value)

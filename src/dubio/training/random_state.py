@@ -9,7 +9,8 @@ import numpy
 import torch
 from torch import Tensor
 
-from dubio.training.holders import Generator, generators, holders
+from dubio.training.holders import Generator, generators, has_no_order, holders
+from dubio.training.values import is_same
 
 
 @final
@@ -18,14 +19,23 @@ class RandomState:
 
     Args:
         owners: Objects that may hold generators, however deep: modules, loaders.
+        watcher: An object that looks on; generators that it alone holds are its own.
+
+    Attributes:
+        has_no_order: Whether some are in a set, where another process cannot tell them apart.
     """
 
-    def __init__(self, owners: Iterable[object]) -> None:
-        found = dict.fromkeys(generators(holders(*owners)))
+    def __init__(self, owners: Iterable[object], watcher: object = None) -> None:
+        in_use = holders(*owners)
+        watching = holders(watcher)
+        self.has_no_order = has_no_order(in_use) or has_no_order(watching)
+        found = dict.fromkeys(generators(in_use))
+        everywhere = found | dict.fromkeys(generators(watching))
         devices = torch.cuda.default_generators if torch.cuda.is_initialized() else ()
-        of_torch = [g for g in found if isinstance(g, torch.Generator)]
+        of_torch = [g for g in everywhere if isinstance(g, torch.Generator)]
         self._generators = list(dict.fromkeys([torch.default_generator, *devices, *of_torch]))
-        self._others = [g for g in found if not isinstance(g, torch.Generator)]
+        self._others = [g for g in everywhere if not isinstance(g, torch.Generator)]
+        self._of_watcher = [g for g in everywhere if g not in found]
 
     def __len__(self) -> int:
         """How many generators there are besides numpy's and Python's global ones."""
@@ -58,34 +68,51 @@ class RandomState:
         for generator, its_state in zip(self._others, state["others"], strict=True):
             _set(generator, its_state)
 
+    def has_moved_as(self, before: dict[str, Any], then: dict[str, Any]) -> bool:
+        """Whether every generator that has moved since a state stands as in another one."""
+        states = zip(_each(before), _each(self.get()), _each(then), strict=True)
+        return all(is_same(one, now) or is_same(now, other) for one, now, other in states)
+
     @contextmanager
     def untouched(self) -> Iterator[None]:
-        """Leave all generators as they were, whatever the block draws."""
+        """Leave generators as they were, whatever the block draws, but for the watcher's own."""
         state = self.get()
         try:
             yield
         finally:
+            its_own = [_get(generator) for generator in self._of_watcher]
             self.set(state)
+            for generator, its_state in zip(self._of_watcher, its_own, strict=True):
+                _set(generator, its_state)
+
+
+def _each(state: dict[str, Any]) -> list[Any]:
+    """The states of single generators."""
+    return [*state["torch"], state["numpy"], state["python"], *state["others"]]
 
 
 def _get(generator: Generator) -> Any:
     match generator:
+        case torch.Generator():
+            return generator.get_state()
         case numpy.random.Generator():
             return generator.bit_generator.state
         case numpy.random.RandomState():
             return generator.get_state(legacy=False)
         case _:
-            return generator.getstate()  # type: ignore[union-attr]
+            return generator.getstate()
 
 
 def _set(generator: Generator, state: Any) -> None:
     match generator:
+        case torch.Generator():
+            generator.set_state(state)
         case numpy.random.Generator():
             generator.bit_generator.state = state
         case numpy.random.RandomState():
             generator.set_state(state)
         case _:
-            generator.setstate(state)  # type: ignore[union-attr]
+            generator.setstate(state)
 
 
 def _plain(state: Any) -> Any:

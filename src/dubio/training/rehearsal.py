@@ -15,6 +15,14 @@ def rehearse(data: Any, batches: Batches, random: RandomState) -> None:
     The first batch is made twice from the same random numbers. Of worker processes, which take time
     to start, only the rows are looked at.
     """
+    if random.has_no_order:
+        warnings.warn(
+            "checkpoint: expected generators in lists, dicts or attributes, got several in a set, "
+            "so that a run that is interrupted cannot go on to the same numbers: nobody can tell "
+            "later which was which.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
     if isinstance(data, list | tuple):
         return
     if isinstance(data, DataLoader) and data.num_workers > 0:

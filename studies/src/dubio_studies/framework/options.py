@@ -6,6 +6,7 @@ Names and types come from the dataclass, explanations from the ``Attributes:`` o
 import argparse
 import dataclasses
 import inspect
+import math
 import re
 import shlex
 import types
@@ -86,7 +87,10 @@ def kind(hint: Any, name: str) -> dict[str, Any]:
     if hint is bool:
         return {"action": argparse.BooleanOptionalAction}
     if hint in (int, float, str):
-        return {"type": number(hint) if hint is not str else str, "metavar": hint.__name__.upper()}
+        return {
+            "type": number(hint) if hint is not str else readable,
+            "metavar": hint.__name__.upper(),
+        }
     if origin is Literal:
         return {"choices": arguments}
     if origin is tuple and len(arguments) == 2 and arguments[1] is ...:
@@ -104,12 +108,24 @@ def number(hint: type) -> Callable[[str], Any]:
 
     def parse(text: str) -> Any:
         try:
-            return hint(text)
+            value = hint(text)
         except ValueError:
             wanted = "a whole number" if hint is int else "a number"
             raise argparse.ArgumentTypeError(f"expected {wanted}, got {text!r}") from None
+        if not math.isfinite(value):
+            raise argparse.ArgumentTypeError(f"expected a finite number, got {text!r}")
+        return value
 
     return parse
+
+
+def readable(text: str) -> str:
+    """A text that files of JSON can hold; bytes of a name in another encoding are none."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise argparse.ArgumentTypeError(f"expected a text in UTF-8, got {text!r}") from None
+    return text
 
 
 def explanations(config: type) -> dict[str, str]:

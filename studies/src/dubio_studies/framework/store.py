@@ -179,11 +179,11 @@ def read_recipe(folder: Path) -> Recipe:
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise StoreError(f"{path}: damaged ({reason}); run the study again.") from error
-    if not hashed == true == folder.name.rpartition("-")[2]:
+    if hashed != true or folder.name != f"{recipe.scale}-{true}":
         raise StoreError(
-            f"{path}: expected the settings that its rows were computed with, whose hash is "
-            f"{folder.name.rpartition('-')[2]}, got others, whose hash is {true}; it was altered. "
-            f"Run the study again, which writes it anew."
+            f"{path}: expected the scale and settings that its rows were computed with, those of "
+            f"{folder.name}, got others, those of {recipe.scale}-{true}; it was altered. Run the "
+            f"study again, which writes it anew."
         )
     return recipe
 
