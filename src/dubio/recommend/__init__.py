@@ -1,0 +1,40 @@
+"""Recommenders that say how sure they are of each recommendation.
+
+Histories of users go in as a sparse matrix, users × items, and items come out with a score and
+its spread between draws::
+
+    model = recommend.EASE().fit(user_items)
+    found = model.recommend(histories, n=10)
+    found.ids, found.scores, found.spread  # (B, 10) each
+
+Users at prediction need not be those of the training: a history is all that a model asks for.
+
+One concept a file: `histories` checks matrices, `recommender` says what every model can do,
+`keyed_noise` gives a user the same noise in every batch, `catalogue` keeps external ids.
+"""
+
+try:
+    import safetensors  # noqa: F401
+    import scipy  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        "dubio.recommend: expected scipy and safetensors, got neither or one of them; "
+        "pip install 'dubio[recommend]'"
+    ) from error
+
+from dubio.recommend.catalogue import Catalogue, Ids, Interactions, from_frame
+from dubio.recommend.histories import histories
+from dubio.recommend.popular import Popular
+from dubio.recommend.recommendations import Recommendations
+from dubio.recommend.recommender import Recommender
+
+__all__ = [
+    "Catalogue",
+    "Ids",
+    "Interactions",
+    "Popular",
+    "Recommendations",
+    "Recommender",
+    "from_frame",
+    "histories",
+]
