@@ -10,7 +10,8 @@ its spread between draws::
 Users at prediction need not be those of the training: a history is all that a model asks for.
 
 One concept a file: `histories` checks matrices, `recommender` says what every model can do,
-`keyed_noise` gives a user the same noise in every batch, `catalogue` keeps external ids.
+`keyed_noise` gives a user the same noise in every batch, `catalogue` keeps external ids, `split`
+holds out users or interactions.
 """
 
 try:
@@ -27,14 +28,19 @@ from dubio.recommend.histories import histories
 from dubio.recommend.popular import Popular
 from dubio.recommend.recommendations import Recommendations
 from dubio.recommend.recommender import Recommender
+from dubio.recommend.split import Parts, by_ratio, by_time, by_users
 
 __all__ = [
     "Catalogue",
     "Ids",
     "Interactions",
+    "Parts",
     "Popular",
     "Recommendations",
     "Recommender",
+    "by_ratio",
+    "by_time",
+    "by_users",
     "from_frame",
     "histories",
 ]

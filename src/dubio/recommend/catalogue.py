@@ -201,8 +201,8 @@ def _column(frame: Any, name: str) -> Array:
 
 
 def _seconds(times: Array) -> Array:
-    if times.dtype.kind == "M":
-        times = times.astype("datetime64[s]").astype(np.int64)
+    if times.dtype.kind == "M" and not np.isnat(times).any():
+        return times.astype("datetime64[s]").astype(np.int64)
     if times.dtype.kind not in "iuf" or not np.isfinite(times).all():
         raise ValueError(
             f"time: expected numbers or dates without gaps, got {times.dtype}; convert them: "

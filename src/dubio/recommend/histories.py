@@ -37,8 +37,8 @@ def histories(user_items: Any, items: int | None = None, name: str = "user_items
         raise TypeError(
             f"{name}: expected real numbers, got {user_items.dtype}; convert it: x.astype('f4')"
         )
+    _check_entries(user_items.tocoo(copy=False).data, name)  # before duplicates are added up
     found = csr_array(user_items, copy=True)
-    _check_entries(found.data, name)
     found.sum_duplicates()
     found.eliminate_zeros()
     found.sort_indices()

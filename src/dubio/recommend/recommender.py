@@ -191,7 +191,8 @@ class Recommender(ABC):
     def embed(self, user_items: Any) -> npt.NDArray[np.float32]:
         """Where users are in the space of the model, (B, D), without noise."""
         given = histories(user_items, self.num_items)
-        parts = [self._embed(given[rows]) for rows in self._batches(given.shape[0])]
+        with torch.no_grad():
+            parts = [self._embed(given[rows]) for rows in self._batches(given.shape[0])]
         return np.asarray(torch.cat(parts).numpy())
 
     def save(self, path: str | Path) -> None:
@@ -254,7 +255,7 @@ class Recommender(ABC):
         self, seen: csr_array, seed: int, keys: Seeds, count: int
     ) -> tuple[Tensor, Tensor]:
         """Mean and spread of the scores of a batch, (B, I)."""
-        with torch.inference_mode():
+        with torch.no_grad():
             if count == 0:
                 scores = self._scores(seen, None)
                 spread = torch.nan if self.stochastic else 0.0
