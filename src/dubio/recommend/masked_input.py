@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from dubio.masks import LearnableBernoulli, Mask
 from dubio.recommend import rates
-from dubio.recommend.rates import Estimator
+from dubio.recommend.rates import RateEstimator
 from dubio.recommend.sparse import Rows, SparseLinear
 
 
@@ -28,7 +28,7 @@ class MaskedInput(nn.Module):
     """
 
     def __init__(
-        self, num_items: int, features: int, mask: Mask | None, estimator: Estimator = "trapezoid"
+        self, num_items: int, features: int, mask: Mask | None, estimator: RateEstimator = "trapezoid"
     ) -> None:
         super().__init__()
         self.linear = SparseLinear(num_items, features)

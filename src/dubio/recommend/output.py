@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from dubio.recommend.memory import Memory
 from dubio.recommend.sparse import Rows
 
-Likelihood: TypeAlias = Literal["multinomial", "logistic"]
+ItemLikelihood: TypeAlias = Literal["multinomial", "logistic"]
 
 _TOGETHER = 1 << 19  # logits that stay in the cache while they are worked on: 2 MB
 
@@ -62,7 +62,7 @@ class Output(nn.Module):
     """
 
     def __init__(
-        self, features: int, num_items: int, likelihood: Likelihood = "multinomial"
+        self, features: int, num_items: int, likelihood: ItemLikelihood = "multinomial"
     ) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.zeros(num_items, features))

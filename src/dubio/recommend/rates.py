@@ -13,7 +13,7 @@ from torch.func import functional_call
 from dubio.masks import LearnableBernoulli, Mask
 from dubio.recommend.sparse import Rows
 
-Estimator: TypeAlias = Literal["trapezoid", "trapezoid_once", "arm"]
+RateEstimator: TypeAlias = Literal["trapezoid", "trapezoid_once", "arm"]
 
 
 @final

@@ -27,18 +27,21 @@ class Rows:
         items: The items of all rows, one row after another.  # (N,)
         offsets: Where the rows begin, and N.  # (B + 1,)
         num_items: I, the length of a row.
+        users: Numbers of the rows among the users of the training, for models that know them; −1
+            for others.  # (B,)
     """
 
     items: Tensor
     offsets: Tensor
     num_items: int
+    users: Tensor | None = None
 
     @classmethod
-    def of(cls, matrix: csr_array) -> Self:
+    def of(cls, matrix: csr_array, users: Tensor | None = None) -> Self:
         """The rows of a matrix of zeros and ones."""
         items = torch.from_numpy(matrix.indices).long()
         offsets = torch.from_numpy(matrix.indptr).long()
-        return cls(items, offsets, matrix.shape[1])
+        return cls(items, offsets, matrix.shape[1], users)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1

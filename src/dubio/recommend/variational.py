@@ -13,16 +13,17 @@ from dubio.recommend.bound import (
     log_mixture,
     log_standard_normal,
 )
-from dubio.recommend.dense import dense
+from dubio.recommend.keyed_noise import Seeds
 from dubio.recommend.latent import AutoregressiveFlow, VampPrior
 from dubio.recommend.masked_input import MaskedInput
 from dubio.recommend.output import Output
-from dubio.recommend.rates import Estimator
+from dubio.recommend.rates import RateEstimator
 from dubio.recommend.sparse import Rows
-from dubio.recommend.step_noise import StepNoise
+from dubio.recommend.step_noise import StepNoise, step_noise
+from dubio.recommend.weights import dense
 
-Prior: TypeAlias = Literal["normal", "vamp"]
-Posterior: TypeAlias = Literal["gaussian", "iaf"]
+LatentPrior: TypeAlias = Literal["normal", "vamp"]
+LatentPosterior: TypeAlias = Literal["gaussian", "iaf"]
 
 
 @final
@@ -51,10 +52,10 @@ class VariationalNetwork(nn.Module):
         *,
         mixture: int = 1,
         decodings: int = 1,
-        prior: Prior = "normal",
-        posterior: Posterior = "gaussian",
+        prior: LatentPrior = "normal",
+        posterior: LatentPosterior = "gaussian",
         pseudo_inputs: int = 100,
-        estimator: Estimator = "trapezoid",
+        estimator: RateEstimator = "trapezoid",
     ) -> None:
         super().__init__()
         self.input = MaskedInput(num_items, hidden, mask, estimator)
@@ -66,6 +67,21 @@ class VariationalNetwork(nn.Module):
         self.mixture = 1 if mask is None else mixture
         self.decodings = decodings
         self.latent = latent
+
+    def noise(self, rows: Rows, seeds: Seeds) -> StepNoise:
+        """The noise of a step of training."""
+        return step_noise(
+            rows,
+            seeds,
+            self.input.mask,
+            mixture=self.mixture,
+            decodings=self.decodings,
+            latent=self.latent,
+        )
+
+    def noise_of_draw(self, rows: Rows, seeds: Seeds) -> StepNoise:
+        """The noise of a draw: one mask and one ε."""
+        return step_noise(rows, seeds, self.input.mask, latent=self.latent)
 
     def forward(self, rows: Rows, noise: StepNoise, beta: float) -> Tensor:
         """The bound f for each history, to be averaged by whoever reduces it.  # (B,)"""
@@ -103,6 +119,7 @@ class VariationalNetwork(nn.Module):
             eta[empty] = self._draw_prior(empty, noise)
         return self.output.probabilities(self._decode(eta))
 
+    @torch.no_grad()
     def embed(self, rows: Rows) -> Tensor:
         """The means μ without noise.  # (B, D)"""
         return self._encode(self.input.once(rows, ())).mean
