@@ -11,7 +11,7 @@ Users at prediction need not be those of the training: a history is all that a m
 
 One concept a file: `histories` checks matrices, `recommender` says what every model can do,
 `keyed_noise` gives a user the same noise in every batch, `catalogue` keeps external ids, `split`
-holds out users or interactions.
+holds out users or interactions, `evaluate` measures rankings.
 """
 
 try:
@@ -24,6 +24,7 @@ except ImportError as error:
     ) from error
 
 from dubio.recommend.catalogue import Catalogue, Ids, Interactions, from_frame
+from dubio.recommend.evaluate import HitCalibration, RankingEvaluation, UserMean, evaluate
 from dubio.recommend.histories import histories
 from dubio.recommend.popular import Popular
 from dubio.recommend.recommendations import Recommendations
@@ -32,15 +33,19 @@ from dubio.recommend.split import Parts, by_ratio, by_time, by_users
 
 __all__ = [
     "Catalogue",
+    "HitCalibration",
     "Ids",
     "Interactions",
     "Parts",
     "Popular",
+    "RankingEvaluation",
     "Recommendations",
     "Recommender",
+    "UserMean",
     "by_ratio",
     "by_time",
     "by_users",
+    "evaluate",
     "from_frame",
     "histories",
 ]

@@ -24,6 +24,8 @@ class Recommendations:
         scores: (B, n) float32. What it means depends on the model; of a VAE it is a probability.
         spread: Standard deviation of a score between draws, with the divisor ``draws − 1``,
             (B, n) float32. 0 if the model has no noise, and NaN if there was one draw or none.
+        total: Sum of the scores of all candidates of a user, (B,) float32. If the model gives
+            probabilities, ``scores / total`` are those among the candidates; else it is NaN.
         users: The ids of the users, if they were given.
         catalogue: External ids, if the model has them.
     """
@@ -31,6 +33,7 @@ class Recommendations:
     ids: npt.NDArray[np.int64]
     scores: npt.NDArray[np.float32]
     spread: npt.NDArray[np.float32]
+    total: npt.NDArray[np.float32]
     users: Sequence[Any] | npt.NDArray[Any] | None = None
     catalogue: Catalogue | None = None
 
@@ -47,6 +50,7 @@ class Recommendations:
             ids=np.full((users, n), -1, np.int64),
             scores=np.full((users, n), -np.inf, np.float32),
             spread=np.full((users, n), np.nan, np.float32),
+            total=np.full(users, np.nan, np.float32),
             users=names,
             catalogue=catalogue,
         )

@@ -53,11 +53,14 @@ class Recommender(ABC):
 
     Attributes:
         stochastic: Whether the scores have noise, so that draws differ.
+        probabilities: Whether the scores of a user are probabilities of the next item, which sum
+            to 1 over all items.
         draws: How many draws `recommend` averages unless it is told otherwise.
         catalogue: External ids of users and items, if you have set it.
     """
 
     stochastic: bool = False
+    probabilities: bool = False
     draws: int = 20
     _items: int = 0
     _catalogue: Catalogue | None = None
@@ -176,6 +179,8 @@ class Recommender(ABC):
             candidates.bar(scores, rows, seen if exclude_seen else None)
             values, ids = best(scores, n)
             found.enter(rows, ids, values, spread.gather(1, ids))
+            if self.probabilities:
+                found.total[rows] = scores.clamp_(min=0).sum(1).numpy()
         return found
 
     def similar_items(self, items: Items, n: int = 10) -> Recommendations:
