@@ -52,9 +52,7 @@ def weighted(masks: Tensor, probabilities: Tensor, decodings: int, nodes: int) -
     weights = torch.tensor([math.prod(p) for p in itertools.product(w, repeat=decodings)])
     cells, users = len(masks), len(masks) * len(epsilons)
     u = masks.repeat_interleave(len(epsilons), 0)  # (B, V + 1, 3)
-    rows = Rows(
-        torch.tensor(HISTORY).repeat(users), torch.arange(users + 1) * len(HISTORY), ITEMS
-    )
+    rows = Rows(torch.tensor(HISTORY).repeat(users), torch.arange(users + 1) * len(HISTORY), ITEMS)
     noise = StepNoise(
         (u.transpose(0, 1).reshape(u.shape[1], -1),),
         epsilons.t()[:, None].expand(-1, cells, -1).reshape(decodings, users, 1),

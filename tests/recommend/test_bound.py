@@ -16,7 +16,6 @@ from dubio.recommend.bound import (
     log_standard_normal,
 )
 from dubio.recommend.latent import AutoregressiveFlow, VampPrior
-
 from semi_implicit_toy import estimate, exact, gradients, network, stacks
 
 BETA = 0.6
@@ -164,7 +163,9 @@ def test_the_bound_of_a_linear_model_is_its_evidence():
     x = torch.tensor([1.0, 0.3, -0.4], dtype=torch.float64)
     noise = 0.7
     precision = 1 + w @ w / noise**2
-    posterior = Normals((w @ x / noise**2 / precision).view(1, 1, 1), -precision.log().view(1, 1, 1))
+    posterior = Normals(
+        (w @ x / noise**2 / precision).view(1, 1, 1), -precision.log().view(1, 1, 1)
+    )
     nodes, weights = np.polynomial.hermite_e.hermegauss(10)
     total = 0.0
     for one, weight in zip(nodes, weights / weights.sum(), strict=True):

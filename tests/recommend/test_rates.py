@@ -5,6 +5,10 @@ import itertools
 import numpy as np
 import pytest
 import torch
+
+from dubio.masks import Bernoulli, Concrete, Gaussian, LearnableBernoulli
+from dubio.recommend import rates
+from dubio.recommend.sparse import Rows
 from semi_implicit_toy import (
     HISTORY,
     ITEMS,
@@ -18,10 +22,6 @@ from semi_implicit_toy import (
     stacks,
     weighted,
 )
-
-from dubio.masks import Bernoulli, Concrete, Gaussian, LearnableBernoulli
-from dubio.recommend import rates
-from dubio.recommend.sparse import Rows
 
 BETA = 0.6
 PHI = "input.mask.logit"
@@ -100,9 +100,7 @@ def test_the_trapezoid_is_that_of_its_formula_and_near_the_truth(mixture, estima
 
 
 def test_without_beta_the_other_masks_do_not_matter():
-    one, two = (
-        gradients(net, estimate(net, 0.0, 10))[PHI] for net in (network(1), network(2))
-    )
+    one, two = (gradients(net, estimate(net, 0.0, 10))[PHI] for net in (network(1), network(2)))
     torch.testing.assert_close(one, two, rtol=1e-10, atol=1e-11)
 
 

@@ -57,9 +57,7 @@ def test_both_mask_passes_are_those_of_dense_rows():
     u = torch.rand(2, *x.shape, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
     found = module(rows, (u[:, rows.row, rows.items],))  # (2, 2, B, H)
     unit = F.normalize(x)
-    dense = torch.stack(
-        [(unit * mask.multiplier(2, one)) @ module.weight for one in (u, 1 - u)]
-    )
+    dense = torch.stack([(unit * mask.multiplier(2, one)) @ module.weight for one in (u, 1 - u)])
     dense = dense + module.linear.bias
     torch.testing.assert_close(found, dense)
     pull = torch.randn(found.shape, generator=torch.Generator().manual_seed(4)).double()
@@ -74,9 +72,7 @@ def test_rows_of_a_matrix():
     rows, x = some_rows()
     assert len(rows) == 6
     assert rows.lengths.tolist() == x.sum(1).long().tolist()
-    torch.testing.assert_close(
-        rows.unit_norm(torch.float64), F.normalize(x)[rows.row, rows.items]
-    )
+    torch.testing.assert_close(rows.unit_norm(torch.float64), F.normalize(x)[rows.row, rows.items])
     none = Rows.of(csr_array((3, 9), dtype=np.float32))
     assert layer()(none, torch.zeros(1, 0, dtype=torch.float64)).shape == (1, 3, 5)
 

@@ -24,14 +24,20 @@ except ImportError as error:
     ) from error
 
 from dubio.recommend.catalogue import Catalogue, Ids, Interactions, from_frame
+from dubio.recommend.cdae import CDAE
+from dubio.recommend.dae import DAE
 from dubio.recommend.evaluate import HitCalibration, RankingEvaluation, UserMean, evaluate
 from dubio.recommend.histories import histories
 from dubio.recommend.popular import Popular
 from dubio.recommend.recommendations import Recommendations
 from dubio.recommend.recommender import Recommender
 from dubio.recommend.split import Parts, by_ratio, by_time, by_users
+from dubio.recommend.vae import VAE
 
 __all__ = [
+    "CDAE",
+    "DAE",
+    "VAE",
     "Catalogue",
     "HitCalibration",
     "Ids",

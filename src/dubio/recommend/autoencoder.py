@@ -91,8 +91,8 @@ class Autoencoder(Recommender, ABC):
         users, items = given.shape
         if given.nnz == 0:
             raise ValueError(
-                f"user_items: expected interactions, got shape {given.shape} without any; check how "
-                "it was filtered"
+                f"user_items: expected interactions, got shape {given.shape} without any; check "
+                "how it was filtered"
             )
         checked = None if validation is None else check_validation(given, *validation)
         plan = TrainingPlan(

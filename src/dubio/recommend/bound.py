@@ -39,7 +39,7 @@ class Normals(NamedTuple):
 
 
 def log_mixture(eta: Tensor, components: Normals) -> Tensor:
-    """log h(η): the mean density of the masks' posteriors.
+    """Log h(η): the mean density of the masks' posteriors.
 
     Args:
         eta: (…, J, B, D).
@@ -55,7 +55,7 @@ def log_mixture(eta: Tensor, components: Normals) -> Tensor:
 
 
 def log_standard_normal(eta: Tensor) -> Tensor:  # (…, D) -> (…)
-    """log N(η; 0, I)."""
+    """Log N(η; 0, I)."""
     return -0.5 * (eta.square().sum(-1) + eta.shape[-1] * math.log(2 * math.pi))
 
 
@@ -66,7 +66,7 @@ def divergence(posterior: Normals) -> Tensor:
 
 
 def bound(nll: Tensor, divergence: Tensor, beta: float) -> Tensor:
-    """f, averaged over decodings.  # (…, J, B) -> (…, B)
+    """f, averaged over decodings: (…, J, B) -> (…, B).
 
     Args:
         nll: −log p(x | η_j).

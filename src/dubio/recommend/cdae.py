@@ -85,17 +85,17 @@ class CDAE(Autoencoder):
         """
         if users is None:
             raise ValueError(
-                "users: expected the rows of these users in the training matrix, got none; CDAE has "
-                "a vector for each user of the training and none for others: give −1 for a new user "
-                "(a vector of zero), or use a VAE or DAE, which need histories only"
+                "users: expected the rows of these users in the training matrix, got none; CDAE "
+                "has a vector for each user of the training and none for others: give −1 for a new "
+                "user (a vector of zero), or use a VAE or DAE, which need histories only"
             )
         rows = np.asarray(users)
         known = self._known_users()
         if rows.dtype.kind not in "iu" or ((rows < NEW_USER) | (rows >= known)).any():
             raise ValueError(
                 f"users: expected rows of the training matrix, from 0 to {known - 1}, or −1 for a "
-                f"new user, got {rows.dtype} such as {rows[:3].tolist()}; CDAE cannot fold in users "
-                "that it has not seen: use a VAE or DAE"
+                f"new user, got {rows.dtype} such as {rows[:3].tolist()}; CDAE cannot fold in "
+                "users that it has not seen: use a VAE or DAE"
             )
         return super().recommend(user_items, n, users=rows, **options)
 
@@ -115,7 +115,7 @@ class CDAE(Autoencoder):
         self, seen: csr_array, seed: int, keys: Seeds, count: int
     ) -> tuple[Tensor, Tensor]:
         rows = Rows.of(seen, torch.from_numpy(keys.astype(np.int64)))
-        with torch.inference_mode():
+        with torch.no_grad():
             if count == 0:
                 scores = self._scores_of(rows, None)
                 spread = torch.tensor(torch.nan if self.stochastic else 0.0)

@@ -54,20 +54,20 @@ class DenoisingNetwork(nn.Module):
         return self.noise(rows, seeds)
 
     def forward(self, rows: Rows, noise: StepNoise, beta: float) -> Tensor:
-        """−log p(x | masked x) for each history; ``beta`` has nothing to weigh.  # (B,)"""
+        """−log p(x | masked x) for each history; ``beta`` has nothing to weigh."""  # (B,)
         a = self.input(rows, noise.masks)[:, 0]  # (P, B, H)
         losses = self.output.negative_log_likelihood(self._hidden(a, rows), rows)
         return self.input.average(losses, rows, noise.masks)
 
     @torch.no_grad()
     def scores(self, rows: Rows, noise: StepNoise | None) -> Tensor:
-        """Probabilities of items, without noise if there is none.  # (B, I)"""
+        """Probabilities of items, without noise if there is none."""  # (B, I)
         a = self.input.once(rows, () if noise is None else noise.masks)
         return self.output.probabilities(self._hidden(a, rows))
 
     @torch.no_grad()
     def embed(self, rows: Rows) -> Tensor:
-        """The hidden layer without noise.  # (B, H)"""
+        """The hidden layer without noise."""  # (B, H)
         return self._hidden(self.input.once(rows, ()), rows)
 
     def _hidden(self, a: Tensor, rows: Rows) -> Tensor:  # (…, B, H)

@@ -25,7 +25,7 @@ class VampPrior(nn.Module):
 
     @staticmethod
     def log_density(eta: Tensor, components: Normals) -> Tensor:  # (…, D), (K, D) -> (…)
-        """log p(η).
+        """Log p(η).
 
         The squared distances are expanded into products of matrices, in double precision because
         of their differences.

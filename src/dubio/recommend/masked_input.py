@@ -28,7 +28,11 @@ class MaskedInput(nn.Module):
     """
 
     def __init__(
-        self, num_items: int, features: int, mask: Mask | None, estimator: RateEstimator = "trapezoid"
+        self,
+        num_items: int,
+        features: int,
+        mask: Mask | None,
+        estimator: RateEstimator = "trapezoid",
     ) -> None:
         super().__init__()
         self.linear = SparseLinear(num_items, features)
@@ -64,7 +68,7 @@ class MaskedInput(nn.Module):
         return found.unflatten(0, (self.passes, -1))
 
     def once(self, rows: Rows, noises: tuple[Tensor, ...]) -> Tensor:
-        """The layer under one mask, without reflection.  # (B, H)"""
+        """The layer under one mask, without reflection."""  # (B, H)
         values = rows.unit_norm(self.weight.dtype)[None]
         if self.mask is not None and noises:
             values = values * rates.multiplier(self.mask, rows, noises)
@@ -75,7 +79,7 @@ class MaskedInput(nn.Module):
         return torch.addmm(self.linear.bias, x, self.weight)
 
     def average(self, losses: Tensor, rows: Rows, noises: tuple[Tensor, ...]) -> Tensor:
-        """The mean over passes, with a gradient for the rates.  # (P, B) -> (B,)"""
+        """The mean over passes, with a gradient for the rates."""  # (P, B) -> (B,)
         if self.passes == 2 and self.estimator == "arm":
             assert isinstance(self.mask, LearnableBernoulli)
             return rates.with_arm(losses, self.mask, rows, *noises)

@@ -40,8 +40,8 @@ def mask_setting(make: MakeMask | None) -> Any:
     name = getattr(make, "__name__", repr(make))
     if getattr(masks, name, None) is not make:
         raise TypeError(
-            f"mask: expected a class of dubio.masks, or a functools.partial of one, in a model that "
-            f"is saved, got {name}; a file holds no code"
+            f"mask: expected a class of dubio.masks, or a functools.partial of one, in a model "
+            f"that is saved, got {name}; a file holds no code"
         )
     return {"name": name, "options": options}
 

@@ -6,7 +6,6 @@ u → 1 − u, with all other noise in common, and both passes train the weights
 
 from typing import Literal, TypeAlias, final
 
-import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
@@ -53,12 +52,12 @@ def multiplier(mask: Mask, rows: Rows, noises: tuple[Tensor, ...]) -> Tensor:
 
 
 def keep_of_entries(mask: Mask, rows: Rows) -> Tensor:
-    """The probability of keeping each entry.  # (N,) or (1,)"""
+    """The probability of keeping each entry."""  # (N,) or (1,)
     return mask.keep if mask.units == 1 else mask.keep.index_select(0, rows.items)
 
 
 def path_multiplier(mask: LearnableBernoulli, rows: Rows, noise: Tensor) -> Tensor:
-    """1[u < keep]/keep with the gradient through 1/keep only.  # (S, N)"""
+    """1[u < keep]/keep with the gradient through 1/keep only."""  # (S, N)
     keep = keep_of_entries(mask, rows)
     return (noise < keep.detach()) / keep
 

@@ -48,12 +48,12 @@ class Rows:
 
     @cached_property
     def lengths(self) -> Tensor:
-        """n = |x|.  # (B,)"""
+        """The number of items of each row, n = |x|."""  # (B,)
         return self.offsets.diff()
 
     @cached_property
     def row(self) -> Tensor:
-        """The row of each entry.  # (N,)"""
+        """The row of each entry."""  # (N,)
         return torch.repeat_interleave(torch.arange(len(self)), self.lengths)
 
     @cached_property
@@ -63,7 +63,7 @@ class Rows:
         return self.items.argsort(stable=True), F.pad(ends, (1, 0))  # (N,), (I + 1,)
 
     def unit_norm(self, dtype: torch.dtype) -> Tensor:
-        """The entries of x/|x|₂: 1/√n.  # (N,)"""
+        """The entries of x/|x|₂: 1/√n."""  # (N,)
         return self.lengths.to(dtype).rsqrt()[self.row]
 
 
@@ -145,7 +145,7 @@ class _SparseProduct(torch.autograd.Function):
 
 
 def _products_at(rows: Rows, gradient: Tensor, weight: Tensor, stack: int) -> Tensor:
-    """The inner products of the gradient and the weight that belong to each entry.  # (S, N)"""
+    """The inner products of the gradient and the weight that belong to each entry."""  # (S, N)
     count = len(rows.items)
     starts = (torch.arange(stack)[:, None] * count + rows.offsets[:-1]).view(-1)
     pattern = _csr(

@@ -32,7 +32,7 @@ class TrainableNetwork(Protocol):
         ...
 
     def __call__(self, rows: Rows, noise: StepNoise, beta: float) -> Tensor:
-        """The loss of each history.  # (B,)"""
+        """The loss of each history."""  # (B,)
         ...
 
 
@@ -181,8 +181,8 @@ class TrainingRun:
         value = float(loss.detach())
         if not math.isfinite(value):
             raise NonFiniteError(
-                f"the loss, {value}, is not finite in epoch {self.epoch}, step {self._step + 1}. No "
-                "weight has been changed by this step. Try a smaller learning_rate.",
+                f"the loss, {value}, is not finite in epoch {self.epoch}, step {self._step + 1}. "
+                "No weight has been changed by this step. Try a smaller learning_rate.",
                 self.epoch,
                 self._step + 1,
                 "loss",

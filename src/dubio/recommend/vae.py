@@ -24,7 +24,8 @@ class VAE(Autoencoder):
         mask: A class of `dubio.masks`, which is called as ``mask(items, drop=drop)``, so that every
             item has its own rate; None for no mask.
         drop: The rate, or the one to start from.
-        mixture: V + 1, how many masks make up the posterior in the bound: see `dubio.recommend.bound`.
+        mixture: V + 1, how many masks make up the posterior in the bound; see
+            `dubio.recommend.bound`.
         decodings: J, how many of them are decoded.
         prior: Of η: ``"normal"``, or ``"vamp"`` for a mixture of the posteriors of learned
             pseudo-inputs (Tomczak & Welling 2018).

@@ -84,7 +84,7 @@ class VariationalNetwork(nn.Module):
         return step_noise(rows, seeds, self.input.mask, latent=self.latent)
 
     def forward(self, rows: Rows, noise: StepNoise, beta: float) -> Tensor:
-        """The bound f for each history, to be averaged by whoever reduces it.  # (B,)"""
+        """The bound f for each history, to be averaged by whoever reduces it."""  # (B,)
         components = self._encode(self.input(rows, noise.masks))  # (P, V + 1, B, D)
         drawn = components.first(self.decodings)
         eta = drawn.at(noise.latent)  # (P, J, B, D)
@@ -102,7 +102,7 @@ class VariationalNetwork(nn.Module):
 
     @torch.no_grad()
     def scores(self, rows: Rows, noise: StepNoise | None) -> Tensor:
-        """Probabilities of the next item.  # (B, I)
+        """Probabilities of the next item, (B, I).
 
         The posterior of a user without a history is the prior.
 
@@ -121,7 +121,7 @@ class VariationalNetwork(nn.Module):
 
     @torch.no_grad()
     def embed(self, rows: Rows) -> Tensor:
-        """The means μ without noise.  # (B, D)"""
+        """The means μ without noise."""  # (B, D)
         return self._encode(self.input.once(rows, ())).mean
 
     def _encode(self, a: Tensor) -> Normals:  # (…, H) -> (…, D)
