@@ -1,4 +1,4 @@
-"""Three items, all their masks, and ε by Gauss–Hermite: the bound and its gradient without noise."""
+"""Three items, all their masks, and ε by Gauss–Hermite: the bound and its gradient exactly."""
 
 import itertools
 import math

@@ -62,8 +62,9 @@ class MaskedLinear(nn.Linear):
 class AutoregressiveFlow(nn.Module):
     """Inverse autoregressive flow: η′ = s⊙η + (1 − s)⊙m (Kingma et al. 2016, eqs. 10–13).
 
-    s and m of a coordinate are functions of the coordinates before it. The functions are a MADE with one hidden layer (Germain et al. 2015). They do not look at the
-    history: so all masks of a history share the flow, and the density of their mixture is exact.
+    s and m of a coordinate are functions of the coordinates before it: a MADE with one hidden layer
+    (Germain et al. 2015). They do not look at the history, so that all masks of a history share the
+    flow, and the density of their mixture is exact.
 
     Args:
         latent: D.
