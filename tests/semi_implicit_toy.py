@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dubio.masks import LearnableBernoulli
-from dubio.recommend.rates import Estimator
+from dubio.recommend.rates import RateEstimator
 from dubio.recommend.sparse import Rows
 from dubio.recommend.step_noise import StepNoise
 from dubio.recommend.variational import VariationalNetwork
@@ -20,7 +20,7 @@ LOGITS = (0.4, -0.7, 1.1, 0.2)
 
 
 def network(
-    mixture: int, decodings: int = 1, estimator: Estimator = "arm", scale: float = 1.0
+    mixture: int, decodings: int = 1, estimator: RateEstimator = "arm", scale: float = 1.0
 ) -> VariationalNetwork:
     """A small network in double precision, far from linear."""
     mask = LearnableBernoulli(ITEMS, drop=0.5)

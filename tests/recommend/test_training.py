@@ -51,7 +51,7 @@ def test_the_same_seed_gives_the_same_bits():
     assert not torch.equal(one["encoder.weight"], other["encoder.weight"])
 
 
-class Killed(Exception):
+class KilledError(Exception):
     """Like a process that dies: no clean-up of the run is relied on."""
 
 
@@ -66,11 +66,11 @@ def test_a_run_that_stops_anywhere_goes_on_to_the_same_bits(after, tmp_path, mon
             nonlocal after
             after -= 1
             if after == 0:
-                raise Killed
+                raise KilledError
             yield loss
 
     monkeypatch.setattr(autoencoder.TrainingRun, "steps", some_steps)
-    with pytest.raises(Killed):
+    with pytest.raises(KilledError):
         sivae().fit(DATA.train, VALIDATION, **options)
     monkeypatch.undo()
     again = sivae().fit(DATA.train, VALIDATION, **options)

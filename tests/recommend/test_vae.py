@@ -98,9 +98,9 @@ def test_an_empty_history_gets_what_the_prior_says(fitted):
 
 
 def test_an_item_that_nobody_had_has_no_part_in_the_encoding(fitted):
+    if isinstance(fitted, VAE) and fitted.prior == "vamp":
+        pytest.skip("pseudo-inputs have all items")
     first = fitted._network.input.weight.detach()[0]
-    fresh = MODELS["dae"]()  # only its way to build
-    del fresh
     network = fitted._build(ITEMS, DATA.train.shape[0])
     recommend.autoencoder.initialise(network, torch.Generator().manual_seed(0))
     if not fitted.weight_decay:
@@ -144,7 +144,7 @@ def test_rates_are_learned_by_item():
 
 
 class TestCDAE:
-    model = CDAE(24).fit(DATA.train, **QUICK)
+    model = CDAE(24).fit(DATA.train, **{**QUICK, "epochs": 80})
 
     def test_a_user_of_the_training(self):
         shown = DATA.train[5:8]
@@ -195,7 +195,7 @@ def test_settings_that_make_no_sense(options, says):
 def test_masks_that_make_no_sense(tmp_path):
     with pytest.raises(TypeError, match=r"give masks\.Bernoulli"):
         VAE(mask=masks.Bernoulli()).fit(DATA.train)
-    with pytest.raises(TypeError, match="expected a class of dubio.masks"):
+    with pytest.raises(TypeError, match="expected a class of"):
         VAE(mask=lambda items, drop: torch.nn.Dropout(drop)).fit(DATA.train)
     model = VAE(8, 2, mask=lambda items, drop: masks.Bernoulli(items, drop=drop))
     model.fit(DATA.train, epochs=1, progress=False)

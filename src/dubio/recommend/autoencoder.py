@@ -108,6 +108,7 @@ class Autoencoder(Recommender, ABC):
         )
         network = self._build(items, users)
         initialise(network, torch.Generator().manual_seed(seed))
+        self._start(network, given, seed)
         run = TrainingRun(network, given, plan)
         self._items, self._network = items, network
         try:
@@ -121,6 +122,9 @@ class Autoencoder(Recommender, ABC):
         finally:
             self.history, self.best_epoch = tuple(run.history), run.best
         return self
+
+    def _start(self, network: Any, user_items: csr_array, seed: int) -> None:
+        """Set what starts from data."""
 
     @property
     def keep(self) -> npt.NDArray[np.float32]:

@@ -40,7 +40,7 @@ class MaskedInput(nn.Module):
         self.estimator = estimator
 
     @property
-    def weight(self) -> nn.Parameter:
+    def weight(self) -> Tensor:
         """W, (I, H)."""
         return self.linear.weight
 
@@ -60,10 +60,9 @@ class MaskedInput(nn.Module):
         Returns:
             (P, V + 1, B, H), with P `passes`.
         """
-        values = rows.unit_norm(self.weight.dtype)
-        if self.mask is None:
-            return self.linear(rows, values[None])[None]
-        entries = values * self._multipliers(self.mask, rows, noises)  # (P·(V + 1), N)
+        entries = rows.unit_norm(self.weight.dtype)[None]
+        if self.mask is not None:
+            entries = entries * self._multipliers(self.mask, rows, noises)  # (P·(V + 1), N)
         found: Tensor = self.linear(rows, entries)
         return found.unflatten(0, (self.passes, -1))
 
@@ -72,7 +71,8 @@ class MaskedInput(nn.Module):
         values = rows.unit_norm(self.weight.dtype)[None]
         if self.mask is not None and noises:
             values = values * rates.multiplier(self.mask, rows, noises)
-        return self.linear(rows, values)[0]
+        found: Tensor = self.linear(rows, values)
+        return found[0]
 
     def dense(self, x: Tensor) -> Tensor:  # (K, I) -> (K, H)
         """The layer for dense rows, without scaling and mask."""

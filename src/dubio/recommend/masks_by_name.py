@@ -34,11 +34,9 @@ def mask_setting(make: MakeMask | None) -> Any:
     """The class of a mask as JSON can hold it."""
     if make is None:
         return None
-    options = {}
-    if isinstance(make, partial):
-        make, options = make.func, make.keywords
-    name = getattr(make, "__name__", repr(make))
-    if getattr(masks, name, None) is not make:
+    kind, options = (make.func, make.keywords) if isinstance(make, partial) else (make, {})
+    name = getattr(kind, "__name__", repr(kind))
+    if getattr(masks, name, None) is not kind:
         raise TypeError(
             f"mask: expected a class of dubio.masks, or a functools.partial of one, in a model "
             f"that is saved, got {name}; a file holds no code"

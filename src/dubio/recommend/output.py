@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from dubio.noise.derivative import Derivative
 from dubio.recommend.memory import Memory
 from dubio.recommend.sparse import Rows
 
@@ -78,7 +79,7 @@ class Output(nn.Module):
     @torch.no_grad()
     def probabilities(self, h: Tensor) -> Tensor:  # (B, H) -> (B, I)
         """Softmax or sigmoid of the logits, in place."""
-        logits = self(h)
+        logits: Tensor = self(h)
         _in_blocks(_PARTITIONS[self.likelihood], logits, logits.new_ones(len(logits)))
         return logits
 
@@ -98,7 +99,7 @@ class Output(nn.Module):
         return found
 
 
-class _GatheredLikelihood(torch.autograd.Function):
+class _GatheredLikelihood(Derivative):
     @staticmethod
     def forward(
         ctx: Any,

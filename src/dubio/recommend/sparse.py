@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from dubio.noise.derivative import Derivative
 from dubio.recommend.memory import Memory
 
 with warnings.catch_warnings():  # torch calls CSR tensors a beta feature, once per process
@@ -102,7 +103,7 @@ class SparseLinear(nn.Module):
         return found + self.bias
 
 
-class _SparseProduct(torch.autograd.Function):
+class _SparseProduct(Derivative):
     """A W for the sparse matrix A, (S·B, I), whose entries are given."""
 
     @staticmethod
@@ -154,7 +155,7 @@ def _products_at(rows: Rows, gradient: Tensor, weight: Tensor, stack: int) -> Te
         gradient.new_zeros(stack * count),
         (len(gradient), rows.num_items),
     )
-    found = torch.sparse.sampled_addmm(pattern, gradient, weight.t(), beta=0)
+    found: Tensor = torch.sparse.sampled_addmm(pattern, gradient, weight.t(), beta=0)
     return found.values().view(stack, count)
 
 

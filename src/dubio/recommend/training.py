@@ -16,8 +16,10 @@ from torch import Tensor, nn
 from torch.optim import Adam
 
 from dubio.recommend.keyed_noise import Seeds, draw_seeds
-from dubio.recommend.sparse import Rows
+from dubio.recommend.output import Output
+from dubio.recommend.sparse import Rows, SparseLinear
 from dubio.recommend.step_noise import StepNoise
+from dubio.recommend.weights import is_rate
 from dubio.report.progress import Progress
 from dubio.training.checkpoint import Checkpoint
 from dubio.training.guard import NonFiniteError
@@ -123,7 +125,9 @@ class TrainingRun:
         self._user_items = user_items
         self._plan = plan
         self._optimizer = _adam(network, plan)
-        self._recycled = [module for module in network.modules() if hasattr(module, "memory")]
+        self._large = [
+            layer for layer in network.modules() if isinstance(layer, SparseLinear | Output)
+        ]
         self._keys = np.arange(user_items.shape[0], dtype=np.uint64)
         self.history: list[TrainingEpoch] = []
         self._best: dict[str, Tensor] | None = None
@@ -174,8 +178,8 @@ class TrainingRun:
         rows = Rows.of(self._user_items[chosen], torch.from_numpy(chosen))
         seeds = draw_seeds(self._plan.seed, self._keys[chosen], self.epoch)
         network: Any = self._network
-        for module in self._recycled:
-            module.memory.recycle(module.weight)
+        for layer in self._large:
+            layer.memory.recycle(layer.weight)
         self._optimizer.zero_grad()
         loss: Tensor = network(rows, network.noise(rows, seeds), self._beta()).mean()
         value = float(loss.detach())
@@ -303,14 +307,13 @@ def _best_at_the_end(run: TrainingRun) -> Iterator[None]:
 
 
 def _adam(network: nn.Module, plan: TrainingPlan) -> Adam:
-    weights, biases, rates = [], [], []
-    for name, parameter in network.named_parameters():
-        kind = rates if ".mask." in f".{name}" else weights if parameter.dim() > 1 else biases
-        kind.append(parameter)
-    groups = [
-        {"params": weights, "weight_decay": plan.weight_decay},
-        {"params": biases},
-        {"params": rates, "lr": plan.rate_learning_rate},
+    named = list(network.named_parameters())
+    rates = [parameter for name, parameter in named if is_rate(name)]
+    others = [parameter for name, parameter in named if not is_rate(name)]
+    groups: list[dict[str, Any]] = [
+        {"params": [p for p in others if p.dim() > 1], "weight_decay": plan.weight_decay},
+        {"params": [p for p in others if p.dim() == 1]},
     ]
-    groups = [group for group in groups if group["params"]]
+    if rates:
+        groups.append({"params": rates, "lr": plan.rate_learning_rate})
     return Adam(groups, lr=plan.learning_rate, fused=True)

@@ -2,6 +2,11 @@
 
 from typing import Literal, final
 
+import numpy as np
+import torch
+from scipy.sparse import csr_array
+from torch.nn import functional as F
+
 from dubio.masks import Bernoulli
 from dubio.recommend.autoencoder import Autoencoder
 from dubio.recommend.masks_by_name import MakeMask, make_mask
@@ -84,6 +89,16 @@ class VAE(Autoencoder):
             pseudo_inputs=self.pseudo_inputs,
             estimator=self.estimator,
         )
+
+    def _start(self, network: VariationalNetwork, user_items: csr_array, seed: int) -> None:
+        """Pseudo-inputs start as the histories of some users, as Tomczak & Welling have it."""
+        if network.prior is None:
+            return
+        count, users = self.pseudo_inputs, user_items.shape[0]
+        chosen = np.random.default_rng(seed).choice(users, count, replace=count > users)
+        rows = torch.from_numpy(user_items[np.sort(chosen)].toarray())
+        with torch.no_grad():
+            network.prior.inputs.copy_(F.normalize(rows))
 
     def _check(self) -> None:
         for name in ("hidden", "latent", "mixture", "decodings", "pseudo_inputs"):
