@@ -64,7 +64,7 @@ class MaskedInput(nn.Module):
         if self.mask is not None:
             entries = entries * self._multipliers(self.mask, rows, noises)  # (P·(V + 1), N)
         found: Tensor = self.linear(rows, entries)
-        return found.unflatten(0, (self.passes, -1))
+        return found.view(self.passes, -1, *found.shape[1:])
 
     def once(self, rows: Rows, noises: tuple[Tensor, ...]) -> Tensor:
         """The layer under one mask, without reflection."""  # (B, H)
