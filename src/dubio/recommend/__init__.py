@@ -24,6 +24,7 @@ except ImportError as error:
     ) from error
 
 from dubio.recommend.catalogue import Catalogue, Ids, Interactions, from_frame
+from dubio.recommend.ease import EASE
 from dubio.recommend.evaluate import HitCalibration, RankingEvaluation, UserMean, evaluate
 from dubio.recommend.histories import histories
 from dubio.recommend.popular import Popular
@@ -32,6 +33,7 @@ from dubio.recommend.recommender import Recommender
 from dubio.recommend.split import Parts, by_ratio, by_time, by_users
 
 __all__ = [
+    "EASE",
     "Catalogue",
     "HitCalibration",
     "Ids",
