@@ -3,8 +3,8 @@
 Each item is regressed on all others: minimise ‖X − X B‖² + λ‖B‖² with a diagonal of B that is 0.
 With P = (XᵀX + λI)⁻¹ the minimum is B_ij = −P_ij / P_jj off the diagonal (Steck 2019, eq. 8).
 
-There is one matrix of items × items. It is the Gram matrix, its Cholesky factor, P and B in turn,
-in float32: 4 I² bytes, 1.6 GB for 20,000 items, and I³ multiplications and additions.
+There is one matrix of items × items. It is the Gram matrix, −P and B in turn, in float32: 4 I²
+bytes, 1.6 GB for 20,000 items. It takes I³ multiplications and additions.
 """
 
 from collections.abc import Iterator
@@ -14,11 +14,11 @@ from typing import Any, Self, TypeAlias, final
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy.linalg.lapack import spotrf, spotri
 from scipy.sparse import csr_array
 from torch import Tensor
 
 from dubio.recommend.histories import histories
+from dubio.recommend.inverse import negative_inverse_
 from dubio.recommend.keyed_noise import Seeds
 from dubio.recommend.recommender import Recommender
 from dubio.recommend.storage import take
@@ -62,7 +62,13 @@ class EASE(Recommender):
         check_memory(items)
         matrix = _gram(given)
         matrix.flat[:: items + 1] += np.float32(self.weight_decay)
-        _invert(matrix)
+        try:
+            negative_inverse_(torch.from_numpy(matrix))
+        except ValueError as error:
+            raise ValueError(
+                "weight_decay: expected one that makes XᵀX + λI positive definite in float32, got "
+                f"{self.weight_decay}; choose a larger one"
+            ) from error
         _weigh(matrix)
         self._weights, self._items = torch.from_numpy(matrix), items
         return self
@@ -106,27 +112,8 @@ def _gram(given: csr_array) -> Matrix:
     return gram
 
 
-def _invert(matrix: Matrix) -> None:
-    """Turn a symmetric positive definite matrix into its inverse, in place."""
-    turned = matrix.T  # symmetric; LAPACK works on columns in place
-    for step in (spotrf, spotri):  # the Cholesky factor, then the inverse from it
-        options = {"overwrite_a": 1} if step is spotrf else {"overwrite_c": 1}
-        result, info = step(turned, lower=1, **options)
-        if info:
-            raise ValueError(
-                f"weight_decay: expected one that makes XᵀX + λI positive definite in float32, got "
-                f"a matrix that is not (row {info}); choose a larger one"
-            )
-        if not np.shares_memory(result, matrix):
-            raise RuntimeError("EASE: expected LAPACK to work in place, got a copy; update scipy")
-    for rows in _blocks(len(matrix)):  # LAPACK has filled the upper triangle of `matrix`
-        corner = np.triu(matrix[rows, rows])
-        matrix[rows, rows] = corner + np.triu(corner, 1).T
-        matrix[rows.stop :, rows] = matrix[rows, rows.stop :].T
-
-
 def _weigh(inverse: Matrix) -> None:
-    """Turn P into B, in place."""
+    """Turn P, or −P, into B, in place."""
     inverse /= -inverse.diagonal().copy()
     np.fill_diagonal(inverse, 0)
 
