@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dubio.masks import LearnableBernoulli
 from dubio.recommend.rates import RateEstimator
-from dubio.recommend.sparse import Rows
+from dubio.recommend.sparse import SparseRows
 from dubio.recommend.step_noise import StepNoise
 from dubio.recommend.variational import VariationalNetwork
 
@@ -39,7 +39,7 @@ def network(
 class Weighted:
     """Many users with the same history, each with its own noise and a probability."""
 
-    rows: Rows
+    rows: SparseRows
     noise: StepNoise
     weights: Tensor  # (B,)
 
@@ -52,7 +52,9 @@ def weighted(masks: Tensor, probabilities: Tensor, decodings: int, nodes: int) -
     weights = torch.tensor([math.prod(p) for p in itertools.product(w, repeat=decodings)])
     cells, users = len(masks), len(masks) * len(epsilons)
     u = masks.repeat_interleave(len(epsilons), 0)  # (B, V + 1, 3)
-    rows = Rows(torch.tensor(HISTORY).repeat(users), torch.arange(users + 1) * len(HISTORY), ITEMS)
+    rows = SparseRows(
+        torch.tensor(HISTORY).repeat(users), torch.arange(users + 1) * len(HISTORY), ITEMS
+    )
     noise = StepNoise(
         (u.transpose(0, 1).reshape(u.shape[1], -1),),
         epsilons.t()[:, None].expand(-1, cells, -1).reshape(decodings, users, 1),

@@ -191,7 +191,7 @@ def test_the_flow_and_the_learned_prior_enter_the_bound():
             for parameter in net.parameters():
                 parameter.normal_(generator=generator)
         x = torch.tensor([[1.0, 0, 1, 0], [0, 0, 0, 0], [1, 1, 1, 0]]).double()
-        rows = variational.Rows(torch.tensor([0, 2, 0, 1, 2]), torch.tensor([0, 2, 2, 5]), 4)
+        rows = variational.SparseRows(torch.tensor([0, 2, 0, 1, 2]), torch.tensor([0, 2, 2, 5]), 4)
         epsilon = torch.randn(1, 3, 2, generator=generator, dtype=torch.float64)
         found = net(rows, variational.StepNoise((), epsilon, torch.zeros(3)), BETA)
         unit = x / x.norm(dim=1, keepdim=True).clamp(min=1e-9)

@@ -9,13 +9,13 @@ from torch.nn import functional as F
 from dubio.likelihoods import Multinomial
 from dubio.recommend import output
 from dubio.recommend.output import Output
-from dubio.recommend.sparse import Rows
+from dubio.recommend.sparse import SparseRows
 
 
 def some_rows():
     x = (np.random.default_rng(0).random((6, 9)) < 0.4).astype(np.float32)
     x[2] = 0
-    return Rows.of(csr_array(x)), torch.from_numpy(x).double()
+    return SparseRows.of(csr_array(x)), torch.from_numpy(x).double()
 
 
 def made(likelihood="multinomial"):

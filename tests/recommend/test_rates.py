@@ -8,7 +8,7 @@ import torch
 
 from dubio.masks import Bernoulli, Concrete, Gaussian, LearnableBernoulli
 from dubio.recommend import rates
-from dubio.recommend.sparse import Rows
+from dubio.recommend.sparse import SparseRows
 from semi_implicit_toy import (
     HISTORY,
     ITEMS,
@@ -117,7 +117,7 @@ def test_both_passes_train_the_weights():
     net = network(2, 1, "arm")
     users = cells(net, 1, 3)
     some = slice(0, 3 * 11)
-    rows = Rows(users.rows.items[: 3 * 33], users.rows.offsets[:34], ITEMS)
+    rows = SparseRows(users.rows.items[: 3 * 33], users.rows.offsets[:34], ITEMS)
     noise = users.noise._replace(
         masks=(users.noise.masks[0][:, : 3 * 33],), latent=users.noise.latent[:, some]
     )
@@ -180,7 +180,7 @@ def test_masks_on_entries_are_those_on_dense_rows(mask):
     if isinstance(mask, LearnableBernoulli | Concrete | Gaussian) and mask.units > 1:
         with torch.no_grad():
             mask.logit.copy_(torch.tensor(LOGITS))
-    rows = Rows(torch.tensor([0, 2, 1, 2, 3]), torch.tensor([0, 2, 2, 5]), ITEMS)
+    rows = SparseRows(torch.tensor([0, 2, 1, 2, 3]), torch.tensor([0, 2, 2, 5]), ITEMS)
     generator = torch.Generator().manual_seed(0)
     dense = torch.rand(2, 3, ITEMS, generator=generator)
     pull = torch.randn(2, 3, ITEMS, generator=generator)

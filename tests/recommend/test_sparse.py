@@ -9,14 +9,14 @@ from torch.nn import functional as F
 from dubio.masks import LearnableBernoulli
 from dubio.recommend.masked_input import MaskedInput
 from dubio.recommend.memory import Memory
-from dubio.recommend.sparse import Rows, SparseLinear
+from dubio.recommend.sparse import SparseLinear, SparseRows
 
 
 def some_rows(users=6, items=9, share=0.4):
     x = (np.random.default_rng(0).random((users, items)) < share).astype(np.float32)
     x[2] = 0  # a user without a history
     x[:, 4] = 0  # an item without a user
-    return Rows.of(csr_array(x)), torch.from_numpy(x).double()
+    return SparseRows.of(csr_array(x)), torch.from_numpy(x).double()
 
 
 def layer(items=9, features=5):
@@ -73,7 +73,7 @@ def test_rows_of_a_matrix():
     assert len(rows) == 6
     assert rows.lengths.tolist() == x.sum(1).long().tolist()
     torch.testing.assert_close(rows.unit_norm(torch.float64), F.normalize(x)[rows.row, rows.items])
-    none = Rows.of(csr_array((3, 9), dtype=np.float32))
+    none = SparseRows.of(csr_array((3, 9), dtype=np.float32))
     assert layer()(none, torch.zeros(1, 0, dtype=torch.float64)).shape == (1, 3, 5)
 
 

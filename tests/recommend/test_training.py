@@ -16,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 from dubio import masks
 from dubio.recommend import DAE, VAE, autoencoder
 from dubio.recommend.keyed_noise import draw_seeds, user_keys
-from dubio.recommend.sparse import Rows
+from dubio.recommend.sparse import SparseRows
 from dubio.recommend.training import TrainingPlan
 from dubio.recommend.variational import VariationalNetwork
 from dubio.recommend.weights import initialise
@@ -252,7 +252,7 @@ def noise_in_double(noise):
 
 
 def gradients_of(network, module, users):
-    rows = Rows.of(DATA.train[users])
+    rows = SparseRows.of(DATA.train[users])
     noise = noise_in_double(network.noise(rows, draw_seeds(0, user_keys(users), 1)))
     module(rows, noise, 0.3).mean().backward()
     return {name: p.grad for name, p in network.named_parameters()}

@@ -10,7 +10,7 @@ from scipy.sparse import csr_array, hstack
 from dubio import masks, recommend
 from dubio.recommend import CDAE, DAE, VAE
 from dubio.recommend.keyed_noise import draw_seeds, user_keys
-from dubio.recommend.sparse import Rows
+from dubio.recommend.sparse import SparseRows
 from taste_groups import ITEMS, taste_groups
 
 DATA = taste_groups()
@@ -48,7 +48,7 @@ def test_it_learns_tastes(fitted):
 def test_scores_are_averaged_probabilities(fitted):
     """One pass for each draw by hand, with the noise of its seeds."""
     found = fitted.recommend(DATA.fold_in, ITEMS, draws=4, exclude_seen=False, generator=3)
-    rows = Rows.of(DATA.fold_in)
+    rows = SparseRows.of(DATA.fold_in)
     keys = user_keys(np.arange(len(rows)))
     draws = []
     for draw in range(4):
@@ -160,7 +160,7 @@ class TestCDAE:
             self.model.recommend(DATA.fold_in[:2], users=[0, 200])
         found = self.model.recommend(DATA.fold_in[1:3], 5, users=[-1, -1], draws=0)
         network = self.model._network
-        a = network.input.once(Rows.of(DATA.fold_in[1:3]), ())
+        a = network.input.once(SparseRows.of(DATA.fold_in[1:3]), ())
         expected = network.output(torch.sigmoid(a)).sigmoid().detach().numpy()
         np.testing.assert_allclose(
             found.scores, np.take_along_axis(expected, found.ids, 1), rtol=1e-5

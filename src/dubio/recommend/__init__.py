@@ -26,6 +26,7 @@ except ImportError as error:
 from dubio.recommend.catalogue import Catalogue, Ids, Interactions, from_frame
 from dubio.recommend.cdae import CDAE
 from dubio.recommend.dae import DAE
+from dubio.recommend.ease import EASE
 from dubio.recommend.evaluate import HitCalibration, RankingEvaluation, UserMean, evaluate
 from dubio.recommend.histories import histories
 from dubio.recommend.popular import Popular
@@ -37,6 +38,7 @@ from dubio.recommend.vae import VAE
 __all__ = [
     "CDAE",
     "DAE",
+    "EASE",
     "VAE",
     "Catalogue",
     "HitCalibration",

@@ -17,7 +17,7 @@ from dubio.recommend.histories import histories
 from dubio.recommend.keyed_noise import Seeds
 from dubio.recommend.masks_by_name import MakeMask, mask_of_setting, mask_setting
 from dubio.recommend.recommender import Recommender
-from dubio.recommend.sparse import Rows
+from dubio.recommend.sparse import SparseRows
 from dubio.recommend.storage import take
 from dubio.recommend.training import TrainingEpoch, TrainingPlan, TrainingRun, train
 from dubio.recommend.validation import check_validation
@@ -145,14 +145,14 @@ class Autoencoder(Recommender, ABC):
         return evaluate(self, fold_in, held_out, [_METRIC], draws=0)[_METRIC]
 
     def _scores(self, histories: csr_array, seeds: Seeds | None) -> Tensor:
-        return self._scores_of(Rows.of(histories), seeds)
+        return self._scores_of(SparseRows.of(histories), seeds)
 
-    def _scores_of(self, rows: Rows, seeds: Seeds | None) -> Tensor:
+    def _scores_of(self, rows: SparseRows, seeds: Seeds | None) -> Tensor:
         network = self._network
         return network.scores(rows, None if seeds is None else network.noise_of_draw(rows, seeds))
 
     def _embed(self, histories: csr_array) -> Tensor:
-        return self._network.embed(Rows.of(histories))
+        return self._network.embed(SparseRows.of(histories))
 
     def _settings(self) -> dict[str, Any]:
         return {**super()._settings(), "mask": mask_setting(self.mask)}

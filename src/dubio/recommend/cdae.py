@@ -18,7 +18,7 @@ from dubio.recommend.masks_by_name import MakeMask, make_mask
 from dubio.recommend.over_draws import mean_and_spread
 from dubio.recommend.rates import RateEstimator
 from dubio.recommend.recommendations import Recommendations
-from dubio.recommend.sparse import Rows
+from dubio.recommend.sparse import SparseRows
 
 NEW_USER = -1
 
@@ -114,7 +114,7 @@ class CDAE(Autoencoder):
     def _summary(
         self, seen: csr_array, seed: int, keys: Seeds, count: int
     ) -> tuple[Tensor, Tensor]:
-        rows = Rows.of(seen, torch.from_numpy(keys.astype(np.int64)))
+        rows = SparseRows.of(seen, torch.from_numpy(keys.astype(np.int64)))
         with torch.no_grad():
             if count == 0:
                 scores = self._scores_of(rows, None)
@@ -126,4 +126,4 @@ class CDAE(Autoencoder):
 
     def _embed(self, histories: csr_array) -> Tensor:
         users = torch.full((histories.shape[0],), NEW_USER)
-        return self._network.embed(Rows.of(histories, users))
+        return self._network.embed(SparseRows.of(histories, users))

@@ -10,7 +10,7 @@ from dubio.recommend.keyed_noise import Seeds
 from dubio.recommend.masked_input import MaskedInput
 from dubio.recommend.output import ItemLikelihood, Output
 from dubio.recommend.rates import RateEstimator
-from dubio.recommend.sparse import Rows
+from dubio.recommend.sparse import SparseRows
 from dubio.recommend.step_noise import StepNoise, step_noise
 
 
@@ -45,32 +45,32 @@ class DenoisingNetwork(nn.Module):
         self.output = Output(hidden, num_items, likelihood)
         self.users = nn.Parameter(torch.zeros(users, hidden)) if users else None
 
-    def noise(self, rows: Rows, seeds: Seeds) -> StepNoise:
+    def noise(self, rows: SparseRows, seeds: Seeds) -> StepNoise:
         """The noise of a step of training."""
         return step_noise(rows, seeds, self.input.mask)
 
-    def noise_of_draw(self, rows: Rows, seeds: Seeds) -> StepNoise:
+    def noise_of_draw(self, rows: SparseRows, seeds: Seeds) -> StepNoise:
         """The noise of a draw: the same."""
         return self.noise(rows, seeds)
 
-    def forward(self, rows: Rows, noise: StepNoise, beta: float) -> Tensor:
+    def forward(self, rows: SparseRows, noise: StepNoise, beta: float) -> Tensor:
         """−log p(x | masked x) for each history; ``beta`` has nothing to weigh."""  # (B,)
         a = self.input(rows, noise.masks)[:, 0]  # (P, B, H)
         losses = self.output.negative_log_likelihood(self._hidden(a, rows), rows)
         return self.input.average(losses, rows, noise.masks)
 
     @torch.no_grad()
-    def scores(self, rows: Rows, noise: StepNoise | None) -> Tensor:
+    def scores(self, rows: SparseRows, noise: StepNoise | None) -> Tensor:
         """Probabilities of items, without noise if there is none."""  # (B, I)
         a = self.input.once(rows, () if noise is None else noise.masks)
         return self.output.probabilities(self._hidden(a, rows))
 
     @torch.no_grad()
-    def embed(self, rows: Rows) -> Tensor:
+    def embed(self, rows: SparseRows) -> Tensor:
         """The hidden layer without noise."""  # (B, H)
         return self._hidden(self.input.once(rows, ()), rows)
 
-    def _hidden(self, a: Tensor, rows: Rows) -> Tensor:  # (…, B, H)
+    def _hidden(self, a: Tensor, rows: SparseRows) -> Tensor:  # (…, B, H)
         if self.users is None:
             return torch.tanh(a)
         assert rows.users is not None

@@ -44,7 +44,7 @@ class VampPrior(nn.Module):
 
 
 @final
-class MaskedLinear(nn.Linear):
+class AutoregressiveLinear(nn.Linear):
     """A linear layer some of whose weights are zero for good."""
 
     def __init__(self, allowed: Tensor) -> None:  # (out, in)
@@ -78,8 +78,8 @@ class AutoregressiveFlow(nn.Module):
         unit = torch.arange(hidden) % max(1, latent - 1)  # sees the coordinates up to this one
         into = unit[:, None] >= place  # (hidden, D)
         out = (place[:, None] > unit).repeat(2, 1)  # (2D, hidden)
-        self.first = nn.ModuleList(MaskedLinear(into) for _ in range(steps))
-        self.second = nn.ModuleList(MaskedLinear(out) for _ in range(steps))
+        self.first = nn.ModuleList(AutoregressiveLinear(into) for _ in range(steps))
+        self.second = nn.ModuleList(AutoregressiveLinear(out) for _ in range(steps))
 
     def forward(self, eta: Tensor) -> tuple[Tensor, Tensor]:
         """The flow.

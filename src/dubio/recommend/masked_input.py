@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from dubio.masks import LearnableBernoulli, Mask
 from dubio.recommend import rates
 from dubio.recommend.rates import RateEstimator
-from dubio.recommend.sparse import Rows, SparseLinear
+from dubio.recommend.sparse import SparseLinear, SparseRows
 
 
 @final
@@ -50,7 +50,7 @@ class MaskedInput(nn.Module):
         paired = isinstance(self.mask, LearnableBernoulli) and self.estimator != "trapezoid_once"
         return 2 if paired else 1
 
-    def forward(self, rows: Rows, noises: tuple[Tensor, ...]) -> Tensor:
+    def forward(self, rows: SparseRows, noises: tuple[Tensor, ...]) -> Tensor:
         """The layer under all masks.
 
         Args:
@@ -66,7 +66,7 @@ class MaskedInput(nn.Module):
         found: Tensor = self.linear(rows, entries)
         return found.view(self.passes, -1, *found.shape[1:])
 
-    def once(self, rows: Rows, noises: tuple[Tensor, ...]) -> Tensor:
+    def once(self, rows: SparseRows, noises: tuple[Tensor, ...]) -> Tensor:
         """The layer under one mask, without reflection."""  # (B, H)
         values = rows.unit_norm(self.weight.dtype)[None]
         if self.mask is not None and noises:
@@ -78,14 +78,14 @@ class MaskedInput(nn.Module):
         """The layer for dense rows, without scaling and mask."""
         return torch.addmm(self.linear.bias, x, self.weight)
 
-    def average(self, losses: Tensor, rows: Rows, noises: tuple[Tensor, ...]) -> Tensor:
+    def average(self, losses: Tensor, rows: SparseRows, noises: tuple[Tensor, ...]) -> Tensor:
         """The mean over passes, with a gradient for the rates."""  # (P, B) -> (B,)
         if self.passes == 2 and self.estimator == "arm":
             assert isinstance(self.mask, LearnableBernoulli)
             return rates.with_arm(losses, self.mask, rows, *noises)
         return losses.mean(0)
 
-    def _multipliers(self, mask: Mask, rows: Rows, noises: tuple[Tensor, ...]) -> Tensor:
+    def _multipliers(self, mask: Mask, rows: SparseRows, noises: tuple[Tensor, ...]) -> Tensor:
         if self.passes == 1:
             return rates.multiplier(mask, rows, noises)
         (u,) = noises

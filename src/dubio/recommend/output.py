@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from dubio.noise.derivative import Derivative
 from dubio.recommend.memory import Memory
-from dubio.recommend.sparse import Rows
+from dubio.recommend.sparse import SparseRows
 
 ItemLikelihood: TypeAlias = Literal["multinomial", "logistic"]
 
@@ -83,7 +83,7 @@ class Output(nn.Module):
         _in_blocks(_PARTITIONS[self.likelihood], logits, logits.new_ones(len(logits)))
         return logits
 
-    def negative_log_likelihood(self, h: Tensor, rows: Rows) -> Tensor:
+    def negative_log_likelihood(self, h: Tensor, rows: SparseRows) -> Tensor:
         """−log p(x | h) without the multinomial coefficient, for S different h of every row.
 
         Args:
@@ -106,7 +106,7 @@ class _GatheredLikelihood(Derivative):
         h: Tensor,
         weight: Tensor,
         bias: Tensor,
-        rows: Rows,
+        rows: SparseRows,
         partition: Callable[[Tensor, Tensor], Tensor],
         memory: Memory,
         spare: Memory,

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from dubio.masks import LearnableBernoulli, Mask
-from dubio.recommend.sparse import Rows
+from dubio.recommend.sparse import SparseRows
 
 RateEstimator: TypeAlias = Literal["trapezoid", "trapezoid_once", "arm"]
 
@@ -27,7 +27,7 @@ class _Multiplier(nn.Module):
         return self.mask.multiplier(noises[0].dim() - 1, *noises)
 
 
-def multiplier(mask: Mask, rows: Rows, noises: tuple[Tensor, ...]) -> Tensor:
+def multiplier(mask: Mask, rows: SparseRows, noises: tuple[Tensor, ...]) -> Tensor:
     """What a mask with a rate for each item makes of noise for each entry.
 
     Its gradient is the mask's own: pathwise, or by the trapezoid rule for `LearnableBernoulli`.
@@ -51,12 +51,12 @@ def multiplier(mask: Mask, rows: Rows, noises: tuple[Tensor, ...]) -> Tensor:
     return found
 
 
-def keep_of_entries(mask: Mask, rows: Rows) -> Tensor:
+def keep_of_entries(mask: Mask, rows: SparseRows) -> Tensor:
     """The probability of keeping each entry."""  # (N,) or (1,)
     return mask.keep if mask.units == 1 else mask.keep.index_select(0, rows.items)
 
 
-def path_multiplier(mask: LearnableBernoulli, rows: Rows, noise: Tensor) -> Tensor:
+def path_multiplier(mask: LearnableBernoulli, rows: SparseRows, noise: Tensor) -> Tensor:
     """1[u < keep]/keep with the gradient through 1/keep only."""  # (S, N)
     keep = keep_of_entries(mask, rows)
     return (noise < keep.detach()) / keep
@@ -67,7 +67,7 @@ def reflected(noise: Tensor) -> Tensor:  # (V + 1, N)
     return 1 - noise
 
 
-def with_arm(losses: Tensor, mask: LearnableBernoulli, rows: Rows, noise: Tensor) -> Tensor:
+def with_arm(losses: Tensor, mask: LearnableBernoulli, rows: SparseRows, noise: Tensor) -> Tensor:
     """The mean loss of both passes, with ARM's gradient for the logits φ of keeping.
 
     For an item of the history it is Σ_v (f(1−u) − f(u))·(u_v − ½) (Boluki et al. 2020, eq. 7, for

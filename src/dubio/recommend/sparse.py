@@ -21,7 +21,7 @@ with warnings.catch_warnings():  # torch calls CSR tensors a beta feature, once 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Rows:
+class SparseRows:
     """Binary rows x of a batch, as the items that are 1. B rows have N entries.
 
     Attributes:
@@ -89,7 +89,7 @@ class SparseLinear(nn.Module):
         self.bias = nn.Parameter(torch.zeros(features))
         self.memory = Memory()
 
-    def forward(self, rows: Rows, entries: Tensor) -> Tensor:
+    def forward(self, rows: SparseRows, entries: Tensor) -> Tensor:
         """Apply the layer.
 
         Args:
@@ -107,7 +107,9 @@ class _SparseProduct(Derivative):
     """A W for the sparse matrix A, (S·B, I), whose entries are given."""
 
     @staticmethod
-    def forward(ctx: Any, entries: Tensor, weight: Tensor, rows: Rows, memory: Memory) -> Tensor:
+    def forward(
+        ctx: Any, entries: Tensor, weight: Tensor, rows: SparseRows, memory: Memory
+    ) -> Tensor:
         stack = len(entries)
         ctx.rows, ctx.memory = rows, memory
         ctx.save_for_backward(entries, weight)
@@ -125,7 +127,7 @@ class _SparseProduct(Derivative):
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         entries, weight = ctx.saved_tensors
-        rows: Rows = ctx.rows
+        rows: SparseRows = ctx.rows
         gradient = gradients[0].reshape(-1, weight.shape[1])  # (S·B, H)
         of_entries = of_weight = None
         if ctx.needs_input_grad[0]:
@@ -145,7 +147,7 @@ class _SparseProduct(Derivative):
         return of_entries, of_weight, None, None
 
 
-def _products_at(rows: Rows, gradient: Tensor, weight: Tensor, stack: int) -> Tensor:
+def _products_at(rows: SparseRows, gradient: Tensor, weight: Tensor, stack: int) -> Tensor:
     """The inner products of the gradient and the weight that belong to each entry."""  # (S, N)
     count = len(rows.items)
     starts = (torch.arange(stack)[:, None] * count + rows.offsets[:-1]).view(-1)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from dubio.masks import Mask
 from dubio.recommend.keyed_noise import Seeds, hashed, normal, uniform
-from dubio.recommend.sparse import Rows
+from dubio.recommend.sparse import SparseRows
 
 _NUMBERS = {"uniform": uniform, "normal": normal}
 
@@ -37,7 +37,7 @@ def check_noises(mask: Mask) -> None:
 
 
 def step_noise(
-    rows: Rows,
+    rows: SparseRows,
     seeds: Seeds,
     mask: Mask | None,
     *,

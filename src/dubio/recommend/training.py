@@ -17,7 +17,7 @@ from torch.optim import Adam
 
 from dubio.recommend.keyed_noise import Seeds, draw_seeds
 from dubio.recommend.output import Output
-from dubio.recommend.sparse import Rows, SparseLinear
+from dubio.recommend.sparse import SparseLinear, SparseRows
 from dubio.recommend.step_noise import StepNoise
 from dubio.recommend.weights import is_rate
 from dubio.report.progress import Progress
@@ -29,11 +29,11 @@ from dubio.training.interrupt import Interrupt
 class TrainableNetwork(Protocol):
     """What the loop needs of a network; it is an `nn.Module`."""
 
-    def noise(self, rows: Rows, seeds: Seeds) -> StepNoise:
+    def noise(self, rows: SparseRows, seeds: Seeds) -> StepNoise:
         """The noise of a step, a function of the seeds of the users."""
         ...
 
-    def __call__(self, rows: Rows, noise: StepNoise, beta: float) -> Tensor:
+    def __call__(self, rows: SparseRows, noise: StepNoise, beta: float) -> Tensor:
         """The loss of each history."""  # (B,)
         ...
 
@@ -175,7 +175,7 @@ class TrainingRun:
             yield loss
 
     def _descend(self, chosen: np.ndarray[Any, Any]) -> float:
-        rows = Rows.of(self._user_items[chosen], torch.from_numpy(chosen))
+        rows = SparseRows.of(self._user_items[chosen], torch.from_numpy(chosen))
         seeds = draw_seeds(self._plan.seed, self._keys[chosen], self.epoch)
         network: Any = self._network
         for layer in self._large:

@@ -18,7 +18,7 @@ from dubio.recommend.latent import AutoregressiveFlow, VampPrior
 from dubio.recommend.masked_input import MaskedInput
 from dubio.recommend.output import Output
 from dubio.recommend.rates import RateEstimator
-from dubio.recommend.sparse import Rows
+from dubio.recommend.sparse import SparseRows
 from dubio.recommend.step_noise import StepNoise, step_noise
 from dubio.recommend.weights import dense
 
@@ -68,7 +68,7 @@ class VariationalNetwork(nn.Module):
         self.decodings = decodings
         self.latent = latent
 
-    def noise(self, rows: Rows, seeds: Seeds) -> StepNoise:
+    def noise(self, rows: SparseRows, seeds: Seeds) -> StepNoise:
         """The noise of a step of training."""
         return step_noise(
             rows,
@@ -79,11 +79,11 @@ class VariationalNetwork(nn.Module):
             latent=self.latent,
         )
 
-    def noise_of_draw(self, rows: Rows, seeds: Seeds) -> StepNoise:
+    def noise_of_draw(self, rows: SparseRows, seeds: Seeds) -> StepNoise:
         """The noise of a draw: one mask and one ε."""
         return step_noise(rows, seeds, self.input.mask, latent=self.latent)
 
-    def forward(self, rows: Rows, noise: StepNoise, beta: float) -> Tensor:
+    def forward(self, rows: SparseRows, noise: StepNoise, beta: float) -> Tensor:
         """The bound f for each history, to be averaged by whoever reduces it."""  # (B,)
         components = self._encode(self.input(rows, noise.masks))  # (P, V + 1, B, D)
         drawn = components.first(self.decodings)
@@ -101,7 +101,7 @@ class VariationalNetwork(nn.Module):
         return self.input.average(losses, rows, noise.masks)
 
     @torch.no_grad()
-    def scores(self, rows: Rows, noise: StepNoise | None) -> Tensor:
+    def scores(self, rows: SparseRows, noise: StepNoise | None) -> Tensor:
         """Probabilities of the next item, (B, I).
 
         The posterior of a user without a history is the prior.
@@ -120,7 +120,7 @@ class VariationalNetwork(nn.Module):
         return self.output.probabilities(self._decode(eta))
 
     @torch.no_grad()
-    def embed(self, rows: Rows) -> Tensor:
+    def embed(self, rows: SparseRows) -> Tensor:
         """The means μ without noise."""  # (B, D)
         return self._encode(self.input.once(rows, ())).mean
 
