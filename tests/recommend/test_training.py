@@ -235,6 +235,45 @@ def test_weight_decay_is_a_penalty_on_weights_only():
     assert plain._network.output.weight.norm() > 1.01 * decayed._network.output.weight.norm()
 
 
+@pytest.mark.parametrize("estimator", ["trapezoid", "arm"])
+@pytest.mark.parametrize("mask", [None, masks.Bernoulli, masks.LearnableBernoulli, masks.Concrete])
+def test_batches_without_a_single_item(mask, estimator):
+    x = np.zeros((6, 5), np.float32)
+    x[0, 1:3] = 1
+    model = VAE(4, 2, mask, mixture=2 if mask else 1, estimator=estimator)
+    model.fit(autoencoder.csr_array(x), epochs=2, batch_size=1, progress=False)
+    assert all(tensor.isfinite().all() for tensor in model._state().values())
+    assert np.isfinite(model.recommend(autoencoder.csr_array(x), 3, draws=2).scores).all()
+
+
+def test_a_run_is_that_of_a_dense_loop():
+    """The same noise, weights to start from and batches, with dense matrices and plain Adam."""
+    model = VAE(16, 4, masks.Bernoulli, drop=0.4, beta=0.3, anneal=0)
+    model.fit(DATA.train, epochs=2, seed=5, learning_rate=1e-2, **QUICK)
+    network = model._build(40, 200)
+    initialise(network, torch.Generator().manual_seed(5))
+    optimizer = torch.optim.Adam(network.parameters(), lr=1e-2)
+    x = torch.from_numpy(DATA.train.toarray())
+    for epoch in (1, 2):
+        order = np.random.default_rng([5, epoch]).permutation(200)
+        for users in np.split(order, 4):
+            rows = SparseRows.of(DATA.train[users])
+            noise = network.noise(rows, draw_seeds(5, user_keys(users), epoch))
+            u = torch.ones(50, 40).index_put((rows.row, rows.items), noise.masks[0][0])
+            masked = torch.nn.functional.normalize(x[users]) * (u < 0.6) / 0.6
+            hidden = torch.tanh(masked @ network.input.weight + network.input.linear.bias)
+            mean, log_variance = network.encoder(hidden).chunk(2, -1)
+            eta = mean + torch.exp(log_variance / 2) * noise.latent[0]
+            g = network.output(torch.tanh(network.decoder(eta)))
+            kl = 0.5 * (log_variance.exp() + mean**2 - 1 - log_variance).sum(1)
+            loss = (-(torch.log_softmax(g, 1) * x[users]).sum(1) + 0.3 * kl).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    for name, parameter in network.state_dict().items():
+        torch.testing.assert_close(model._state()[name], parameter, rtol=1e-3, atol=1e-4)
+
+
 # --- two processes -----------------------------------------------------------------------------
 
 
