@@ -29,7 +29,7 @@ def check_validation(
             "recommend.split"
         )
     whole = csr_array(shown + wanted)
-    long = np.diff(whole.indptr) >= _LONG
+    long = (np.diff(whole.indptr) >= _LONG) & (np.diff(wanted.indptr) > 0)
     seen = long & np.isin(_fingerprints(whole), _fingerprints(user_items))
     if seen.sum() > max(1, _CHANCE * long.sum()):
         raise ValueError(
