@@ -99,9 +99,7 @@ def _liked(ratings: Any) -> tuple[csr_array, npt.NDArray[np.int64]]:
 def _songs() -> tuple[csr_array, npt.NDArray[np.int64]]:
     """Songs with 200 listeners or more, then users with 20 songs or more (Liang et al. 2018)."""
     plays = data.million_song()
-    matrix = _matrix(
-        plays.user.numpy(), plays.song.numpy(), len(plays.users), len(plays.songs)
-    )
+    matrix = _matrix(plays.user.numpy(), plays.song.numpy(), len(plays.users), len(plays.songs))
     items = np.flatnonzero(np.bincount(matrix.indices, minlength=matrix.shape[1]) >= 200)
     kept = csr_array(matrix[:, items])
     return csr_array(kept[np.diff(kept.indptr) >= 20]), items

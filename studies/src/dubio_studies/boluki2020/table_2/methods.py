@@ -108,9 +108,7 @@ def _trained(method: str, task: Task, training: Training, seed: int) -> Fitted:
     assert best.validation is not None
     if task.whole is not None:
         fit_model(task.whole, epochs=best.epoch)
-    return Fitted(
-        model, {"epoch": best.epoch, "beta": best.beta, "validation": best.validation}
-    )
+    return Fitted(model, {"epoch": best.epoch, "beta": best.beta, "validation": best.validation})
 
 
 def _autoencoder(method: str, task: Task, training: Training) -> Autoencoder:
