@@ -63,11 +63,23 @@ def by_split(train: csr_array, validation: csr_array | None, test: csr_array, se
     Without a validation part a tenth of the training interactions is held back for it.
     """
     if validation is None:
-        parts = recommend.by_ratio(train, 0.1, 0.0, seed=seed)
-        train, validation = parts.train, parts.validation_held_out
+        train, validation = hold_back(train, 0.1, seed)
     whole = csr_array(train + validation)
     items = np.arange(train.shape[1])
     return Task(train, (train, validation), (whole, test), whole, items, LIGHTGCN)
+
+
+def hold_back(train: csr_array, share: float, seed: int) -> Pair:
+    """Most interactions, and a random share of all; nobody is left without any."""
+    row = np.repeat(np.arange(train.shape[0]), np.diff(train.indptr))
+    held = np.random.default_rng(seed).random(train.nnz) < share
+    left = np.bincount(row[~held], minlength=train.shape[0])
+    held &= left[row] > 0
+
+    def part(which: npt.NDArray[np.bool_]) -> csr_array:
+        return _matrix(row[which], train.indices[which], *train.shape)
+
+    return part(~held), part(held)
 
 
 def tastes(seed: int, users: int = 240, items: int = 60) -> csr_array:
@@ -106,6 +118,7 @@ def _songs() -> tuple[csr_array, npt.NDArray[np.int64]]:
 
 
 def _matrix(row: Any, column: Any, users: int, items: int) -> csr_array:
+    """Ones at these places."""
     return csr_array((np.ones(len(row), np.float32), (row, column)), shape=(users, items))
 
 

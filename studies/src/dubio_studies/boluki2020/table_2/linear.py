@@ -32,6 +32,9 @@ def package(name: str) -> Any:
 class Borrowed(Recommender):
     """A model of another library, which is fitted and asked, and not saved."""
 
+    def _settings(self) -> dict[str, Any]:
+        return {}
+
     def _state(self) -> dict[str, Tensor]:
         raise NotImplementedError("save: expected a model of dubio; save it with its own library")
 

@@ -94,9 +94,10 @@ COMPUTATION = Computation(
     "each gets five films that were not shown before; a film that the user has rated 4 or 5 is a "
     "reward of 1 and joins the history. Ratings are those of the data set. The recommender is not "
     "fitted again: only histories grow. It ranks by the mean over draws, by mean + spread (upper "
-    "bound), or by a single draw for each user and round (Thompson sampling). Once all films can be "
-    "recommended, and those without a rating are no reward; once only films that the user has "
-    "rated, so that every reward is known. The claim and its rule were written before the run.",
+    "bound), or by a single draw for each user and round (Thompson sampling). In one variant all "
+    "films can be recommended, and those without a rating are no reward; in the other only films "
+    "that the user has rated, so that every reward is known. The claim and its rule were written "
+    "before the run.",
     scales={
         "smoke": Config(
             source="tastes", restarts=1, rounds=4, n=2, draws=4, hidden=12, latent=6, epochs=3,
