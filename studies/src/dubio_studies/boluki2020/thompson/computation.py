@@ -50,7 +50,7 @@ class Config(Training):
 
 def pieces(config: Config) -> list[Piece]:
     """A piece for each model and restart, and one for the most popular items."""
-    trained = [
+    trained: list[Piece] = [
         {"method": method, "restart": restart}
         for restart in range(1, config.restarts + 1)
         for method in MODELS
