@@ -21,22 +21,22 @@ class Training:
     Attributes:
         hidden: Units between items and the latent vector.
         latent: Length of the latent vector; units of DAE and CDAE, and factors of WMF.
-        epochs: Passes over the users, at most; β reaches 1 at the end of them.
+        epochs: Passes over the users, at most.
+        anneal_epochs: Passes in which β, the weight of the divergence, would rise from 0 to 1.
         patience: Epochs without a better validation after which to stop.
         batch_size: Users in a step.
         learning_rate: Of Adam.
         rate_learning_rate: That for learned dropout rates.
-        beta: The largest weight of the divergence from the prior.
     """
 
     hidden: int = 600
     latent: int = 200
     epochs: int = 200
+    anneal_epochs: int = 200
     patience: int = 30
     batch_size: int = 500
     learning_rate: float = 1e-3
     rate_learning_rate: float = 1e-2
-    beta: float = 1.0
 
 
 @final
@@ -114,12 +114,12 @@ def _trained(method: str, task: Task, training: Training, seed: int) -> Fitted:
 def _autoencoder(method: str, task: Task, training: Training) -> Autoencoder:
     if method in _DENOISING:
         return _DENOISING[method](hidden=training.latent)
-    steps = -(-task.train.shape[0] // training.batch_size) * training.epochs
+    steps = -(-task.train.shape[0] // training.batch_size)
     return _VAES[method](
         hidden=training.hidden,
         latent=training.latent,
-        beta=training.beta,
-        anneal=steps,
+        beta=1.0,
+        anneal=steps * training.anneal_epochs,
         pseudo_inputs=min(100, task.train.shape[0]),
     )
 

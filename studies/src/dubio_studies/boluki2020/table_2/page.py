@@ -126,7 +126,8 @@ def ablation_table(rows: Rows, dataset: str) -> Table:
         if not (has(rows, dataset, model) and has(rows, dataset, start)):
             return [*described(model), "–", "–"]
         mean = f"{100 * value(rows, dataset, model, metric):.2f}"
-        return [*described(model), mean, gain(rows, dataset, model, start).shown()]
+        less = "–" if model == start else gain(rows, dataset, model, start).shown()
+        return [*described(model), mean, less]
 
     return Table(
         f"Ablation: {DATASETS[dataset]}",
