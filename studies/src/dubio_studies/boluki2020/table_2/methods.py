@@ -71,11 +71,10 @@ _VAES: dict[str, MakeAutoencoder] = {
 _DENOISING: dict[str, MakeAutoencoder] = {"dae": DAE, "cdae": CDAE}
 _GRIDS: dict[str, tuple[dict[str, float], ...]] = {
     "ease": tuple({"weight_decay": value} for value in (50.0, 150.0, 500.0, 1500.0)),
-    "slim": tuple({"alpha": value} for value in (0.02, 0.1, 0.5)),
+    "slim": tuple({"alpha": value} for value in (0.005, 0.02, 0.1)),
     "wmf": tuple(
         {"alpha": alpha, "regularization": weight}
-        for alpha in (5.0, 20.0)
-        for weight in (10.0, 100.0)
+        for alpha, weight in ((5.0, 10.0), (20.0, 30.0), (20.0, 100.0), (50.0, 200.0))
     ),
 }
 NEURAL = (*_VAES, *_DENOISING)
