@@ -58,16 +58,17 @@ class Config(Training):
 
 
 def pieces(config: Config) -> list[Piece]:
-    """A piece for each data set, row and restart, learned rates first.
+    """A piece for each data set, row and restart: first the whole table once.
 
     CDAE has a vector for each user of the training, so that new users are not for it.
     """
     return [
         {"dataset": dataset, "method": method, "restart": restart}
         for dataset in config.datasets
+        for restart in range(1, config.restarts + 1)
         for method in config.methods
         if not (method == "cdae" and dataset in NEW_USERS)
-        for restart in range(1, 1 + (1 if method in DETERMINISTIC else config.restarts))
+        if not (method in DETERMINISTIC and restart > 1)
     ]
 
 
