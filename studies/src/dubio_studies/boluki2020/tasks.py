@@ -46,7 +46,8 @@ def load(name: str, seed: int) -> Task:
         read, validation, test = _BY_USERS[name]
         matrix, items = read()
         return by_users(matrix, items, validation, test, seed)
-    return by_split(*_SPLITS[name](), seed)
+    metrics = (*LIGHTGCN, "ndcg@10") if name == "movielens-1m-infinite-ae" else LIGHTGCN
+    return by_split(*_SPLITS[name](), metrics, seed)
 
 
 def by_users(
@@ -57,7 +58,13 @@ def by_users(
     return Task(parts.train, parts.validation, parts.test, None, items[parts.items], LIANG)
 
 
-def by_split(train: csr_array, validation: csr_array | None, test: csr_array, seed: int) -> Task:
+def by_split(
+    train: csr_array,
+    validation: csr_array | None,
+    test: csr_array,
+    metrics: tuple[str, ...],
+    seed: int,
+) -> Task:
     """The same users at the test, in a split that was published.
 
     Without a validation part a tenth of the training interactions is held back for it.
@@ -66,7 +73,7 @@ def by_split(train: csr_array, validation: csr_array | None, test: csr_array, se
         train, validation = hold_back(train, 0.1, seed)
     whole = csr_array(train + validation)
     items = np.arange(train.shape[1])
-    return Task(train, (train, validation), (whole, test), whole, items, LIGHTGCN)
+    return Task(train, (train, validation), (whole, test), whole, items, metrics)
 
 
 def hold_back(train: csr_array, share: float, seed: int) -> Pair:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from statistics import fmean
 
-from dubio_studies.boluki2020.table_2.published import LIANG, LIGHTGCN, METHODS, METRICS
+from dubio_studies.boluki2020.table_2.published import METHODS, METRICS
 from dubio_studies.boluki2020.table_2.reading import (
     ABLATION,
     OURS,
@@ -39,7 +39,7 @@ def best_of_vaes(rows: Rows) -> Finding:
 
     def judge(dataset: str) -> tuple[str, bool]:
         here = rows.where(dataset=dataset).distinct("metric")
-        metrics = [metric for metric in (*LIANG, *LIGHTGCN) if metric in here]
+        metrics = [metric for metric in METRICS if metric in here]
         best = {m: max(models, key=lambda model: value(rows, dataset, model, m)) for m in metrics}
         ahead = gain(rows, dataset, in_table(OURS), in_table("vae-drop"))
         shown = ", ".join(

@@ -12,8 +12,6 @@ from dubio.report.ink import BLUE, GREEN, INK, NARROW, QUIET, RULE, VERMILION, h
 from dubio_studies.boluki2020.table_2.claims import CLAIMS
 from dubio_studies.boluki2020.table_2.published import (
     DATASETS,
-    LIANG,
-    LIGHTGCN,
     METHODS,
     METRICS,
     published,
@@ -55,7 +53,7 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
 def metrics_of(rows: Rows, dataset: str) -> list[str]:
     """The metrics of a data set, in the order of the papers."""
     here = rows.where(dataset=dataset).distinct("metric")
-    return [metric for metric in (*LIANG, *LIGHTGCN) if metric in here]
+    return [metric for metric in METRICS if metric in here]
 
 
 def result_table(rows: Rows, dataset: str) -> Table:
