@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array, random_array
 
-from dubio.recommend import EASE, Recommender, ease
+from dubio.recommend import EASE, Popular, Recommender, ease
 
 
 @pytest.fixture
@@ -55,10 +55,15 @@ def test_scores_and_similar_items(matrix: csr_array) -> None:
     )
 
 
-def test_an_empty_history(matrix: csr_array) -> None:
-    found = EASE().fit(matrix).recommend(csr_array((1, 23)), 3)
-    np.testing.assert_array_equal(found.ids, [[0, 1, 2]])
-    np.testing.assert_array_equal(found.scores, [[0, 0, 0]])
+def test_an_empty_history_gets_what_is_popular(matrix: csr_array) -> None:
+    dense = matrix.toarray()[:2].copy()
+    dense[0] = 0
+    found = EASE().fit(matrix).recommend(csr_array(dense), 3)
+    popular = Popular().fit(matrix).recommend(csr_array((1, 23)), 3)
+    np.testing.assert_array_equal(found.ids[:1], popular.ids)
+    np.testing.assert_array_equal(found.scores[:1], popular.scores)
+    alone = EASE().fit(matrix).recommend(matrix[1:2], 3)
+    np.testing.assert_array_equal(found.scores[1:], alone.scores)
 
 
 def test_users_in_another_order_give_the_same_weights(matrix: csr_array) -> None:
@@ -74,6 +79,8 @@ def test_there_and_back(matrix: csr_array, tmp_path: Path) -> None:
     assert isinstance(back, EASE)
     assert back.weight_decay == 7.0
     assert (back.weights == model.weights).all()
+    for given in (matrix, csr_array((2, 23))):
+        np.testing.assert_array_equal(back.recommend(given).scores, model.recommend(given).scores)
 
 
 class TestMemory:

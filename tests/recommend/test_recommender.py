@@ -307,6 +307,7 @@ class TestOtherQuestions:
     ) -> None:
         monkeypatch.setattr(recommender, "_USERS", 7)
         np.testing.assert_array_equal(model.embed(matrix), matrix.toarray()[:, :2])
+        assert model.embed(csr_array((0, ITEMS))).shape == (0, 2)
         with pytest.raises(TypeError, match="got Popular, which has none"):
             Popular().fit(matrix).embed(matrix)
 
