@@ -143,3 +143,7 @@ class TestRefused:
         model = Popular().fit(from_frame(FRAME).user_items)
         with pytest.raises(ValueError, match="ids of the 3 items of the model, got 1"):
             model.catalogue = Catalogue(Ids([]), Ids([1]))
+        early = Popular()
+        early.catalogue = Catalogue(Ids([]), Ids([1]))
+        with pytest.raises(ValueError, match="ids of the 3 items of the model, got 1"):
+            early.fit(from_frame(FRAME).user_items).recommend(from_frame(FRAME).user_items)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array, random_array
 
-from dubio.recommend import EASE, Recommender, ease
+from dubio.recommend import EASE, Popular, Recommender, ease
 
 
 @pytest.fixture
@@ -47,18 +47,24 @@ def test_it_is_ridge_regression_on_the_other_items(
 def test_scores_and_similar_items(matrix: csr_array) -> None:
     model = EASE(5.0).fit(matrix)
     weights = ridge(matrix.toarray().astype(float), 5.0)
-    found = model.recommend(matrix, 23, exclude_seen=False)
-    scores = matrix.toarray() @ weights
+    with_history = matrix[np.diff(matrix.indptr) > 0]
+    found = model.recommend(with_history, 23, exclude_seen=False)
+    scores = with_history.toarray() @ weights
     np.testing.assert_allclose(found.scores, -np.sort(-scores, axis=1), atol=1e-5)
     assert model.similar_items([3], 1).ids[0, 0] == np.argmax(
         np.where(np.arange(23) == 3, -np.inf, weights[3])
     )
 
 
-def test_an_empty_history(matrix: csr_array) -> None:
-    found = EASE().fit(matrix).recommend(csr_array((1, 23)), 3)
-    np.testing.assert_array_equal(found.ids, [[0, 1, 2]])
-    np.testing.assert_array_equal(found.scores, [[0, 0, 0]])
+def test_an_empty_history_gets_what_is_popular(matrix: csr_array) -> None:
+    dense = matrix.toarray()[:2].copy()
+    dense[0] = 0
+    found = EASE().fit(matrix).recommend(csr_array(dense), 3)
+    popular = Popular().fit(matrix).recommend(csr_array((1, 23)), 3)
+    np.testing.assert_array_equal(found.ids[:1], popular.ids)
+    np.testing.assert_array_equal(found.scores[:1], popular.scores)
+    alone = EASE().fit(matrix).recommend(matrix[1:2], 3)
+    np.testing.assert_array_equal(found.scores[1:], alone.scores)
 
 
 def test_users_in_another_order_give_the_same_weights(matrix: csr_array) -> None:
@@ -74,6 +80,8 @@ def test_there_and_back(matrix: csr_array, tmp_path: Path) -> None:
     assert isinstance(back, EASE)
     assert back.weight_decay == 7.0
     assert (back.weights == model.weights).all()
+    for given in (matrix, csr_array((2, 23))):
+        np.testing.assert_array_equal(back.recommend(given).scores, model.recommend(given).scores)
 
 
 class TestMemory:

@@ -149,6 +149,28 @@ def test_ties_are_broken_by_item_number() -> None:
         assert evaluate(flat, fold_in, held_out, ["mrr@4"])["mrr@4"] == pytest.approx(value)
 
 
+def test_items_of_the_validation_are_not_recommended(case: tuple[Tensor, Any, Any]) -> None:
+    """Neither are they shown: scores are those of the fold-in items alone."""
+    table, fold_in, held_out = case
+    barred = (np.random.default_rng(2).random(fold_in.shape) < 0.3) & ~held_out & ~fold_in
+    scores = table[fold_in.argmax(1)].numpy()
+    parts = (csr_array(fold_in), csr_array(held_out), METRICS)
+    result = evaluate(Given(table), *parts, exclude=csr_array(barred), batch=7)
+    for metric in METRICS:
+        expected = np.mean(naive(scores, fold_in | barred, held_out, metric))
+        assert result[metric] == pytest.approx(expected, abs=1e-12)
+    one = np.zeros_like(fold_in)
+    one[:, 4] = True
+    for_all = evaluate(
+        Given(table), csr_array(fold_in), csr_array(held_out & ~one), METRICS, exclude=[4]
+    )
+    for metric in METRICS:
+        expected = np.mean(naive(scores, fold_in | one, held_out & ~one, metric))
+        assert for_all[metric] == pytest.approx(expected, abs=1e-12)
+    with pytest.raises(ValueError, match="expected other items than exclude, got"):
+        evaluate(Given(table), *parts, exclude=csr_array(held_out & ~one))
+
+
 def test_coverage_and_popularity(case: tuple[Tensor, Any, Any]) -> None:
     table, fold_in, held_out = case
     result = evaluate(Given(table), csr_array(fold_in), csr_array(held_out), ["hit@1"], n=2)

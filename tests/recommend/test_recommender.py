@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from dubio.recommend import Catalogue, Ids, Popular, Recommender, recommender
+from dubio.recommend import Catalogue, Ids, Popular, Recommender, recommender, storage
 from dubio.recommend.best import best
 from dubio.recommend.histories import histories
 from dubio.recommend.keyed_noise import Seeds, draw_seeds, normal, user_keys
@@ -241,6 +241,25 @@ class TestFiles:
         assert path.read_bytes() == before
         assert len(list(tmp_path.iterdir())) == 1
 
+    def test_a_crash_leaves_the_former_file(
+        self, model: Wobbly, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The new content is complete before it takes the place of the former."""
+        path = tmp_path / "model.safetensors"
+        model.save(path)
+        before = path.read_bytes()
+
+        def crash(source: Path, target: Path) -> None:
+            assert source.stat().st_size >= len(before)
+            assert target.read_bytes() == before
+            raise OSError("no power")
+
+        monkeypatch.setattr(storage.os, "replace", crash)
+        with pytest.raises(OSError, match="no power"):
+            model.save(path)
+        assert path.read_bytes() == before
+        assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
     def test_another_class(self, matrix: csr_array, tmp_path: Path) -> None:
         Popular().fit(matrix).save(tmp_path / "model")
         with pytest.raises(ValueError, match="expected one of Wobbly, got Popular"):
@@ -288,6 +307,7 @@ class TestOtherQuestions:
     ) -> None:
         monkeypatch.setattr(recommender, "_USERS", 7)
         np.testing.assert_array_equal(model.embed(matrix), matrix.toarray()[:, :2])
+        assert model.embed(csr_array((0, ITEMS))).shape == (0, 2)
         with pytest.raises(TypeError, match="got Popular, which has none"):
             Popular().fit(matrix).embed(matrix)
 

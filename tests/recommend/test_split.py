@@ -87,6 +87,14 @@ class TestByUsers:
             assert parts.test_fold_in.shape == (4, len(parts.items))
         assert seen == {True, False}
 
+    def test_users_are_random(self) -> None:
+        """Each of 50 users is tested in 1/5 of 500 splits; 6 deviations of 9: 50 · 2·10⁻⁹."""
+        matrix = csr_array(np.ones((50, 5)))
+        counts = np.zeros(50)
+        for seed in range(500):
+            counts[by_users(matrix, 5, 10, seed=seed).test_users] += 1
+        assert abs(counts - 100).max() < 6 * (500 * 0.2 * 0.8) ** 0.5
+
     def test_too_many(self) -> None:
         with pytest.raises(ValueError, match="fewer than the 10 users with at least 1 items"):
             by_users(csr_array(np.ones((10, 4))), 5, 5, at_least=1)
@@ -111,10 +119,10 @@ class TestByRatio:
         assert pairs(parts.validation_fold_in) == pairs(parts.train)
 
     def test_shares_are_not_lost_by_rounding(self) -> None:
-        """0.1 + 0.2 > 0.3 and 0.7 · 10 < 7 in floating point."""
-        parts = by_ratio(csr_array(np.ones((1, 10))), 0.1, 0.7)
-        assert parts.test_held_out.nnz == 7
-        assert parts.validation_held_out.nnz == 1
+        """In floating point 0.29 · 100 < 29."""
+        parts = by_ratio(csr_array(np.ones((1, 100))), 0.57, 0.29)
+        assert parts.test_held_out.nnz == 29
+        assert parts.validation_held_out.nnz == 57
 
     def test_a_user_of_one_item_is_trained_on(self) -> None:
         parts = by_ratio(csr_array(np.eye(3)), 0.1, 0.8)

@@ -20,6 +20,7 @@ from torch import Tensor
 from dubio.recommend.histories import histories
 from dubio.recommend.inverse import negative_inverse_
 from dubio.recommend.keyed_noise import Seeds
+from dubio.recommend.popular import popularity
 from dubio.recommend.recommender import Recommender
 from dubio.recommend.storage import take
 
@@ -32,7 +33,8 @@ _ROWS = 512  # of the matrix that are worked on at once
 class EASE(Recommender):
     """Scores x B of a history x, with the weights of Steck (2019).
 
-    A strong baseline without noise: its spread is 0. An empty history has scores of 0.
+    A strong baseline without noise: its spread is 0. A user without history gets what is popular,
+    with the shares of training users as scores.
 
     Args:
         weight_decay: λ. Large data want large values: 80 to 1000 are common.
@@ -71,16 +73,20 @@ class EASE(Recommender):
             ) from error
         _weigh(matrix)
         self._weights, self._items = torch.from_numpy(matrix), items
+        self._shares = popularity(given)
         return self
 
     def _scores(self, histories: csr_array, seeds: Seeds | None) -> Tensor:
-        return torch.from_numpy(histories @ self._weights.numpy())
+        scores = torch.from_numpy(histories @ self._weights.numpy())
+        scores[torch.from_numpy(np.diff(histories.indptr) == 0)] = self._shares
+        return scores
 
     def _state(self) -> dict[str, Tensor]:
-        return {"weights": self._weights}
+        return {"weights": self._weights, "shares": self._shares}
 
     def _set_state(self, tensors: dict[str, Tensor]) -> None:
         self._weights = take(tensors, "weights", (self._items, self._items))
+        self._shares = take(tensors, "shares", (self._items,))
 
 
 def check_memory(items: int, meminfo: Path = Path("/proc/meminfo")) -> None:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias, final
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, issparse
 
 from dubio.ranks import RANKS
 from dubio.recommend.histories import histories
@@ -115,6 +115,7 @@ def evaluate(
     held_out: Any,
     metrics: Sequence[str] = ("recall@20", "recall@50", "ndcg@100"),
     *,
+    exclude: Any = None,
     n: int = 20,
     draws: int | None = None,
     generator: torch.Generator | int | None = None,
@@ -131,6 +132,8 @@ def evaluate(
         metrics: Names with a cut-off: ``recall@R`` (over min(R, held-out), Liang et al. 2018),
             ``recall_all@R`` (over held-out, as LightGCN), ``ndcg@R``, ``hit@R``, ``mrr@R``,
             ``precision@R``; see `dubio.ranks`.
+        exclude: Items that are not recommended either, such as those of the validation in a test:
+            positions for everybody, or a sparse matrix users × items.
         n: How many recommendations of a user coverage, popularity and calibration are about.
         draws: Of the noise; 0 is one pass without noise. Default: ``draws`` of the model.
         generator: As in `Recommender.recommend`.
@@ -138,12 +141,16 @@ def evaluate(
     """
     shown = histories(fold_in, model.num_items, "fold_in")
     wanted = histories(held_out, model.num_items, "held_out")
-    _check_pair(shown, wanted)
+    _check_pair(shown, wanted, "fold_in")
     cutoffs = {name: _parse(name) for name in metrics}
     if n < 1 or batch < 1:
         raise ValueError(f"n, batch: expected at least 1, got {n} and {batch}; 20 and 500 will do")
     depth = max([n, *(cutoff for _, cutoff in cutoffs.values())])
     seed = seed_of(generator)
+    by_user = issparse(exclude)
+    if by_user:
+        exclude = histories(exclude, model.num_items, "exclude")
+        _check_pair(exclude, wanted, "exclude")
     users = np.flatnonzero(np.diff(wanted.indptr))
     if not len(users):
         raise ValueError("held_out: expected users with held-out items, got none; split anew")
@@ -151,7 +158,14 @@ def evaluate(
     popularity = np.bincount(shown.indices, minlength=model.num_items) / shown.shape[0]
     with Progress("evaluate", len(users)) as progress:
         for some in _chunks(users, batch):
-            given = model.recommend(shown[some], depth, draws=draws, generator=seed, users=some)
+            given = model.recommend(
+                shown[some],
+                depth,
+                exclude=exclude[some] if by_user else exclude,
+                draws=draws,
+                generator=seed,
+                users=some,
+            )
             counts = np.diff(wanted.indptr)[some]
             found = _found(given.ids, wanted[some])
             sums.add_users(
@@ -246,16 +260,16 @@ def _parse(metric: str) -> tuple[str, int]:
     return match[1], int(match[2])
 
 
-def _check_pair(shown: csr_array, wanted: csr_array) -> None:
+def _check_pair(shown: csr_array, wanted: csr_array, name: str) -> None:
     if shown.shape != wanted.shape:
         raise ValueError(
-            f"held_out: expected the users of fold_in, {shown.shape[0]} rows, got "
+            f"held_out: expected the users of {name}, {shown.shape[0]} rows, got "
             f"{wanted.shape[0]}; give both for the same users in the same order"
         )
     both = shown.multiply(wanted).nnz
     if both:
         raise ValueError(
-            f"held_out: expected other items than fold_in, got {both} in both, which are never "
+            f"held_out: expected other items than {name}, got {both} in both, which are never "
             "recommended; split them"
         )
 

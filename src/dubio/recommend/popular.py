@@ -20,9 +20,8 @@ class Popular(Recommender):
     def fit(self, user_items: Any, validation: tuple[Any, Any] | None = None) -> Self:
         """Count. The validation users are not needed."""
         given = histories(user_items)
-        users, self._items = given.shape
-        counts = np.bincount(given.indices, minlength=self._items)
-        self._shares = torch.from_numpy(counts / max(users, 1)).float()  # (I,)
+        self._items = given.shape[1]
+        self._shares = popularity(given)
         return self
 
     def _scores(self, histories: csr_array, seeds: Seeds | None) -> Tensor:
@@ -33,3 +32,9 @@ class Popular(Recommender):
 
     def _set_state(self, tensors: dict[str, Tensor]) -> None:
         self._shares = take(tensors, "shares", (self._items,))
+
+
+def popularity(histories: csr_array) -> Tensor:
+    """The share of users with each item, (I,) float32."""
+    users, items = histories.shape
+    return torch.from_numpy(np.bincount(histories.indices, minlength=items) / max(users, 1)).float()

@@ -118,11 +118,7 @@ class Recommender(ABC):
 
     @catalogue.setter
     def catalogue(self, catalogue: Catalogue | None) -> None:
-        if catalogue is not None and self._items and len(catalogue.items) != self._items:
-            raise ValueError(
-                f"catalogue: expected ids of the {self._items} items of the model, got "
-                f"{len(catalogue.items)}; set that of the training data"
-            )
+        _check_catalogue(catalogue, self._items)
         self._catalogue = catalogue
 
     def recommend(
@@ -170,6 +166,7 @@ class Recommender(ABC):
         keys = _keys(users, users_here)
         candidates = Candidates(self.num_items, users_here, items, exclude)
         seed = seed_of(generator)
+        _check_catalogue(self.catalogue, self.num_items)  # it may have been set before `fit`
         found = Recommendations.none(users_here, n, users, self.catalogue)
         for rows in self._batches(users_here):
             seen = given[rows]
@@ -198,7 +195,7 @@ class Recommender(ABC):
         given = histories(user_items, self.num_items)
         with torch.no_grad():
             parts = [self._embed(given[rows]) for rows in self._batches(given.shape[0])]
-        return np.asarray(torch.cat(parts).numpy())
+            return np.asarray(torch.cat(parts or [self._embed(given)]).numpy())
 
     def save(self, path: str | Path) -> None:
         """Write the model to a file in one go: settings, what was learnt, and the catalogue.
@@ -283,6 +280,14 @@ def _keys(users: Sequence[Any] | npt.NDArray[Any] | None, count: int) -> Seeds:
             "the order of the rows"
         )
     return user_keys(users)
+
+
+def _check_catalogue(catalogue: Catalogue | None, items: int) -> None:
+    if catalogue is not None and items and len(catalogue.items) != items:
+        raise ValueError(
+            f"catalogue: expected ids of the {items} items of the model, got "
+            f"{len(catalogue.items)}; set that of the training data"
+        )
 
 
 def _kinds(kind: type[AnyRecommender]) -> Iterator[type[AnyRecommender]]:
