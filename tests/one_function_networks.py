@@ -171,6 +171,101 @@ class LikeMask(Reads):
         return self.b((h * self.drop(torch.ones_like(h))).mean(0))
 
 
+class MadeForRows(Reads):
+    """Adds a tensor that is made for every row of a learned one, or of a constant."""
+
+    def __init__(self, make: Callable[["MadeForRows", int], Tensor], **parts: Any) -> None:
+        super().__init__()
+        self.make = make
+        for name, part in parts.items():
+            setattr(self, name, part)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.b(torch.tanh(self.a(x)).mean(1) + self.make(self, len(x)))  # (B, 8)
+
+
+def _learned(*shape: int) -> nn.Parameter:
+    return nn.Parameter(torch.randn(*shape))
+
+
+def _steps(net: Any, rows: int) -> Tensor:
+    """Two steps of a cell, from a state of zeros, with one learned input."""
+    state = net.drop(torch.ones(rows, 8))
+    for _ in range(2):
+        state = net.drop(net.cell(net.token.expand(rows, 8), state))
+    return state
+
+
+MADE: dict[str, Callable[[], nn.Module]] = {
+    "expanded": lambda: MadeForRows(
+        lambda net, rows: net.drop(net.token.expand(rows, 8)), token=_learned(8)
+    ),
+    "repeated token": lambda: MadeForRows(
+        lambda net, rows: net.drop(net.token.repeat(1, rows, 1)).mean(0), token=_learned(5, 1, 8)
+    ),
+    "tokens of all rows in one axis": lambda: MadeForRows(
+        lambda net, rows: net.drop(net.token.expand(4, rows, 8).reshape(-1, 8)).view(4, -1, 8)[0],
+        token=_learned(4, 1, 8),
+    ),
+    "token, batch last": lambda: MadeForRows(
+        lambda net, rows: net.drop(net.token.expand(8, rows)).T, token=_learned(8, 1)
+    ),
+    "ones of a weight": lambda: MadeForRows(
+        lambda net, rows: net.drop(net.a.weight.new_ones(rows, 8))
+    ),
+    "looked up": lambda: MadeForRows(
+        lambda net, rows: net.drop(net.table(torch.zeros(rows, dtype=torch.long))),
+        table=nn.Embedding(8, 8),
+    ),
+    "positions": lambda: MadeForRows(
+        lambda net, rows: net.drop(net.table(torch.arange(5).expand(rows, -1))).mean(1),
+        table=nn.Embedding(8, 8),
+    ),
+    "stacked tokens": lambda: MadeForRows(
+        lambda net, rows: net.drop(torch.stack([net.token] * rows)), token=_learned(8)
+    ),
+    "steps of a cell": lambda: MadeForRows(_steps, token=_learned(8), cell=nn.GRUCell(8, 8)),
+    "lstm over tokens": lambda: MadeForRows(
+        lambda net, rows: net.rnn(net.token.expand(5, rows, 8).contiguous())[0][-1],
+        token=_learned(5, 1, 8),
+        rnn=nn.LSTM(8, 8, 2, dropout=0.5),
+    ),
+    "encoder of tokens": lambda: MadeForRows(
+        lambda net, rows: net.body(net.token.expand(rows, 4, 8)).mean(1),
+        token=_learned(1, 4, 8),
+        body=nn.TransformerEncoderLayer(8, 2, 16, 0.3, batch_first=True),
+    ),
+}
+
+
+class LearnedQueries(Reads):
+    """Queries that all rows share look at the row, as in DETR or a Perceiver."""
+
+    def __init__(self, batch_first: bool) -> None:
+        super().__init__()
+        self.queries = _learned(4, 8)
+        self.body = nn.TransformerDecoderLayer(8, 2, 16, 0.3, batch_first=batch_first)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.a(x)
+        if self.body.self_attn.batch_first:
+            return self.b(self.body(self.queries.expand(len(x), -1, -1), h).mean(1))
+        queries = self.queries[:, None].repeat(1, len(x), 1)
+        return self.b(self.body(queries, h.transpose(0, 1)).mean(0))
+
+
+class LearnedStart(Reads):
+    """A recurrent network that starts from a learned state."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rnn, self.start = nn.GRU(D, 8, batch_first=True), _learned(1, 1, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        start = self.drop(self.start.expand(1, len(x), 8)).contiguous()
+        return self.b(self.rnn(x, start)[0][:, -1])
+
+
 class CutToLongest(Reads):
     """Sequences cut to the longest in the batch; rows end with zeros."""
 
@@ -278,7 +373,12 @@ CASES: dict[str, Case] = {
         Several,
         lambda rows: (torch.randn(rows, T, D), {"shift": torch.randn(rows, 8)}, torch.eye(8)),
     ),
-} | {
+    "learned queries": Case(lambda: LearnedQueries(True), _normal(T, D)),
+    "learned queries, batch second": Case(lambda: LearnedQueries(False), _normal(T, D)),
+    "learned start": Case(LearnedStart, _normal(T, D)),
+}
+CASES |= {name: Case(make, _normal(T, D)) for name, make in MADE.items()}
+CASES |= {
     name: Case(lambda ways=ways: Rearranged(*ways), _normal(T, D))  # type: ignore[misc]
     for name, ways in REARRANGED.items()
 }

@@ -16,7 +16,7 @@ from numbers import Real
 from typing import Protocol, final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from dubio.likelihoods import Likelihood
 from dubio.noise import inputs
@@ -25,6 +25,7 @@ from dubio.noise.inputs import Network, Select
 from dubio.noise.modes import sampling_mode
 from dubio.noise.noise import Noise
 from dubio.noise.run import Pass, run_pass
+from dubio.noise.upkeep import Beginning
 from dubio.predict import predict
 from dubio.report.tables import table
 
@@ -227,19 +228,29 @@ def _gradient(
 ) -> Tensor:
     """∇ −log 1/S Σ_s p(y | x, ω_s), row by row, one draw at a time."""
     roots = inputs.networks(model)
+    _check_weights(roots)
     gates = find_gates(model, roots, x, select)
     gates.check()
+    beginning = Beginning(gates.keeping)
+    if isinstance(y, Tensor) and y.is_inference():
+        with torch.inference_mode(False):
+            y = y.clone()  # which may be saved for the gradient
     total = torch.zeros_like(x)
     norm: Tensor | None = None  # log Σ_s p(y | x, ω_s) so far
     for k in range(len(noise)):
-        moved = x.detach().clone().requires_grad_()
         running = Pass(noise[k].numbers, roots=None, evaluating=True)
-        with torch.enable_grad(), sampling_mode(roots, gates.raised):
-            outputs = run_pass(
-                partial(_outputs, model, moved, select), running, around=gates.around()
+        with torch.inference_mode(False), torch.enable_grad(), sampling_mode(roots, gates.raised):
+            moved = x.detach().clone().requires_grad_()
+            outputs = (beginning.again if k else beginning.first)(
+                partial(
+                    run_pass,
+                    partial(_outputs, model, moved, select),
+                    running,
+                    around=gates.around(),
+                )
             )
             logs = likelihood.log_prob(outputs[None], y)[0]  # (B,)
-            (gradient,) = torch.autograd.grad(logs.sum(), moved)
+            gradient = _derivative(logs.sum(), moved)
         logs = logs.detach()
         before, norm = norm, logs if norm is None else torch.logaddexp(norm, logs)
         share = (logs - norm).exp()
@@ -247,6 +258,28 @@ def _gradient(
             total.mul_(_by_row((before - norm).exp(), x))
         total.sub_(gradient * _by_row(share, x))
     return total
+
+
+def _derivative(total: Tensor, x: Tensor) -> Tensor:
+    gradient = None
+    if total.requires_grad:
+        (gradient,) = torch.autograd.grad(total, x, allow_unused=True)
+    if gradient is None:
+        raise ValueError(
+            "model: expected an output with a gradient for x, got one without; take torch.no_grad, "
+            "torch.inference_mode and detach() out of the network."
+        )
+    return gradient
+
+
+def _check_weights(roots: Sequence[nn.Module]) -> None:
+    for root in roots:
+        for name, tensor in (*root.named_parameters(), *root.named_buffers()):
+            if tensor.is_inference():
+                raise ValueError(
+                    f"model: expected weights that gradients can go through, got {name}, made in "
+                    f"torch.inference_mode; make or load the network outside of it."
+                )
 
 
 def _outputs(model: Network, x: Tensor, select: Select) -> Tensor:

@@ -19,7 +19,6 @@ from dubio.noise.noise import Noise, check_batch_axis
 from dubio.noise.protocols import RandomNumbers
 from dubio.noise.run import BatchAxes
 from dubio.noise.sites import Site, Sites, Where, chooser
-from dubio.noise.state import State, from_state
 from dubio.predictive.predictive import Predictive, StoredDraws
 
 
@@ -254,9 +253,4 @@ def sites(model: Network, x: Inputs | Iterable[Any]) -> Sites:
     gates = find_gates(model, roots, batch, whole=True)
     if gates.closed:
         warnings.warn(complaint(gates.closed), stacklevel=2)
-    state = State(roots)
-
-    def network() -> object:
-        return from_state(state, lambda: inputs.call(model, batch), roots)
-
-    return watch(network, roots, gates, trace=False).sites
+    return watch(lambda: inputs.call(model, batch), roots, gates, trace=False).sites

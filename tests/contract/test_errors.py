@@ -178,6 +178,25 @@ def test_outputs_are_one_row_of_floats_per_row(
         dubio.predict(lambda x: reduce(network(x)), x)
 
 
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize(
+    ("wrap", "message"),
+    [
+        (lambda y: y.to_sparse(), r"a dense output, got a sparse_coo tensor.*y\.to_dense\(\)"),
+        (lambda y: y.relu().to_sparse_csr(), r"a dense output, got a sparse_csr tensor"),
+        (lambda y: torch.nested.as_nested_tensor([*y]), r"got a nested .*y\.to_padded_tensor"),
+    ],
+    ids=["sparse", "compressed", "nested"],
+)
+@pytest.mark.filterwarnings("ignore:Sparse CSR", "ignore:The PyTorch API of nested")
+def test_outputs_are_dense(wrap: Callable[[Tensor], Tensor], message: str, shared: bool) -> None:
+    network, x = build("mlp")
+    with pytest.raises(TypeError, match=message):
+        dubio.predict(lambda x: wrap(network(x)), x, shared=shared)
+    with pytest.raises(TypeError, match=message):
+        dubio.Predictor(lambda x: wrap(network(x)), shared=shared)(x)
+
+
 @pytest.mark.parametrize(
     ("wrap", "select", "message"),
     [

@@ -2,11 +2,14 @@
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 import dubio
@@ -309,10 +312,33 @@ def test_plain_passes_and_contexts_in_other_threads_see_no_flag(case: str) -> No
     in_threads(work)
 
 
+def in_context(network: nn.Module, x: Tensor) -> None:
+    with dubio.Noise(generator=seeded())[0], torch.no_grad():
+        network(x)
+
+
+def bound(network: nn.Module, x: Tensor, *, training: bool) -> None:
+    network.train(training)
+    try:
+        likelihood = dubio.likelihoods.Gaussian(1.0)
+        objective = dubio.ELBO(network, likelihood, num_data=len(x), generator=seeded())
+        objective(x, torch.zeros(len(x), 3)).backward()
+    finally:
+        network.eval()
+
+
 @pytest.mark.parametrize("how", ["pool", "kept pool", "thread"])
 @pytest.mark.parametrize("kind", NOISY_BRANCHES)
 @pytest.mark.parametrize(
-    "call", [draws, dubio.sites, lambda net, x: dubio.Predictor(net)(x, seeded())]
+    "call",
+    [
+        draws,
+        dubio.sites,
+        lambda net, x: dubio.Predictor(net)(x, seeded()),
+        in_context,
+        partial(bound, training=True),
+        partial(bound, training=False),
+    ],
 )
 def test_noise_in_threads_of_the_network_is_an_error(
     call: Callable[..., object], kind: str, how: str
@@ -322,6 +348,25 @@ def test_noise_in_threads_of_the_network_is_an_error(
     with pytest.raises(NotImplementedError, match=r"computes in the thread.*one after the other"):
         call(network, x)
     assert snapshot(network) == before
+
+
+class Alone(nn.Module):
+    """Has one of its modules called by another thread."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.a, self.module, self.b = nn.Linear(6, 8), module, nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        with ThreadPoolExecutor(1) as pool:
+            return cast(Tensor, self.b(pool.submit(self.module, self.a(x)).result()))
+
+
+@pytest.mark.parametrize("call", [draws, in_context])
+def test_a_dropout_alone_in_a_thread_is_an_error(call: Callable[..., object]) -> None:
+    network, x = make(lambda: Alone(nn.Dropout(0.5)))
+    with pytest.raises(NotImplementedError, match=r"calls Dropout in ThreadPoolExecutor"):
+        call(network, x)
 
 
 @pytest.mark.parametrize("how", ["pool", "kept pool", "thread"])
@@ -340,17 +385,40 @@ def test_work_that_torch_puts_off_has_its_noise(kind: str, how: str) -> None:
     assert len(torch.unique(alone, dim=0)) == 6
 
 
-def test_a_network_is_tried_out_once() -> None:
+RUNS: list[int] = []  # a global, which is not put back
+
+
+def test_a_network_is_tried_out_ever_more_rarely() -> None:
     network, x = make(CountsItsCalls)
-    runs: list[int] = []
-    network.a.register_forward_hook(lambda module, inputs, output: runs.append(1))
+    network.a.register_forward_hook(lambda module, inputs, output: RUNS.append(1))
     counts = []
-    for i in range(4):
-        runs.clear()
+    for i in range(16):
+        RUNS.clear()
         draws(network, x + i)
-        counts.append(len(runs))
-    assert counts[0] > 1
-    assert counts[1:] == [1, 1, 1]
+        counts.append(len(RUNS))
+    assert [i + 1 for i, count in enumerate(counts) if count > 1] == [1, 2, 4, 8, 16]
+
+
+class ClampsInTraining(nn.Module):
+    """Hides dropout, and clamps large inputs, behind one flag."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(6, 16), nn.Linear(16, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            x = F.dropout(x.clamp(-10, 10), 0.5)
+        return cast(Tensor, self.b(torch.relu(self.a(x))))
+
+
+def test_what_a_flag_changes_is_noticed_on_a_later_batch() -> None:
+    network, x = make(ClampsInTraining)
+    draws(network, x)  # where the flag changes nothing else
+    with pytest.raises(RuntimeError, match="changes more than the noise"):
+        draws(network, 100 * x)
+    with pytest.raises(RuntimeError, match="changes more than the noise"):
+        draws(network, x)  # what is known now stays known
 
 
 def test_populations_have_all_noise() -> None:

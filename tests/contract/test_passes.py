@@ -2,7 +2,9 @@
 
 import copy
 from collections import Counter
+from collections.abc import Callable
 
+import numpy
 import pytest
 import torch
 from torch import Tensor, nn
@@ -73,6 +75,222 @@ def test_a_trunk_that_is_written_over_is_computed_again(estimator: Estimator) ->
         found.append([p.grad for p in model.parameters()])
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other)
+
+
+class Careless(nn.Module):
+    """Masks are in front of weights that are zero, so that the loss is that of one plain pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(6, 6)
+        self.last = Masked(nn.Linear(6, 3), LearnableBernoulli(6, drop=0.5))
+        self.register_buffer("mean", torch.zeros(6))
+        self.plain = torch.zeros(6)
+        self.calls = 0
+        self.history: list[Tensor] = []
+        self.table = {"calls": 0}
+        self.note = Note()
+        self.array = numpy.zeros(1)
+        nn.init.zeros_(self.last.layer.weight)
+
+    def out(self, h: Tensor, x: Tensor) -> Tensor:
+        return self.last(h) + h[:, :3] + x[:, 3:]
+
+
+class Note:
+    __slots__ = ("calls",)
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+
+def writes_input(self: Careless, x: Tensor) -> Tensor:
+    x.sub_(1.0)
+    return self.out(torch.tanh(self.first(x)), x)
+
+
+def writes_column(self: Careless, x: Tensor) -> Tensor:
+    x[:, 0] += 5.0
+    return self.out(torch.tanh(self.first(x)), x)
+
+
+def writes_view(self: Careless, x: Tensor) -> Tensor:
+    x.view(-1).narrow(0, 3, 2).mul_(3.0)
+    return self.out(torch.tanh(self.first(x)), x)
+
+
+def writes_where_masked(self: Careless, x: Tensor) -> Tensor:
+    x.masked_fill_(x > 0, 2.0)
+    return self.out(torch.tanh(self.first(x)), x)
+
+
+def writes_output(self: Careless, x: Tensor) -> Tensor:
+    torch.add(x, 1.0, out=x)
+    return self.out(torch.tanh(self.first(x)), x)
+
+
+def rectifies_in_place(self: Careless, x: Tensor) -> Tensor:
+    return self.out(torch.tanh(self.first(F.relu(x, inplace=True))), x)
+
+
+def writes_data_of_input(self: Careless, x: Tensor) -> Tensor:
+    x.data.sub_(1.0)
+    return self.out(torch.tanh(self.first(x)), x)
+
+
+def writes_by_numpy(self: Careless, x: Tensor) -> Tensor:
+    x.numpy()[:] -= 1.0
+    return self.out(torch.tanh(self.first(x)), x)
+
+
+def writes_data_behind_the_mask(self: Careless, x: Tensor) -> Tensor:
+    h = torch.tanh(self.first(x))
+    masked = self.last(h)
+    h.detach().data.mul_(2.0)
+    return masked + h[:, :3].detach()
+
+
+def writes_buffer(self: Careless, x: Tensor) -> Tensor:
+    self.mean.copy_(x.mean(0))  # as reversible normalisation does
+    return self.out(torch.tanh(self.first(x - self.mean)), x + self.mean)
+
+
+def writes_data_of_buffer(self: Careless, x: Tensor) -> Tensor:
+    self.mean.data.add_(x.mean(0))
+    return self.out(torch.tanh(self.first(x)), x + self.mean)
+
+
+def replaces_buffer(self: Careless, x: Tensor) -> Tensor:
+    self.mean = 0.5 * self.mean + 0.5 * x.mean(0)
+    return self.out(torch.tanh(self.first(x)), x + self.mean)
+
+
+def writes_attribute(self: Careless, x: Tensor) -> Tensor:
+    self.plain.lerp_(x.mean(0), 0.5)
+    return self.out(torch.tanh(self.first(x)) * self.plain.exp(), x)
+
+
+def replaces_attribute(self: Careless, x: Tensor) -> Tensor:
+    self.plain = 0.5 * self.plain + 0.5 * x.mean(0)
+    return self.out(torch.tanh(self.first(x)), x + self.plain)
+
+
+def counts(self: Careless, x: Tensor) -> Tensor:
+    self.calls += 1
+    return self.out(torch.tanh(self.first(x)), self.calls * x)
+
+
+def makes_attribute(self: Careless, x: Tensor) -> Tensor:
+    self.made = getattr(self, "made", 0) + 1
+    return self.out(torch.tanh(self.first(x)), self.made * x)
+
+
+def fills_list(self: Careless, x: Tensor) -> Tensor:
+    self.history.append(x.mean(0))
+    return self.out(torch.tanh(self.first(x)), x + torch.stack(self.history).sum(0))
+
+
+def counts_in_a_dict(self: Careless, x: Tensor) -> Tensor:
+    self.table["calls"] += 1
+    return self.out(torch.tanh(self.first(x)), self.table["calls"] * x)
+
+
+def counts_in_a_slot(self: Careless, x: Tensor) -> Tensor:
+    self.note.calls += 1
+    return self.out(torch.tanh(self.first(x)), self.note.calls * x)
+
+
+def counts_in_an_array(self: Careless, x: Tensor) -> Tensor:
+    self.array += 1
+    return self.out(torch.tanh(self.first(x)), float(self.array[0]) * x)
+
+
+def writes_weights(self: Careless, x: Tensor) -> Tensor:
+    with torch.no_grad():
+        self.first.weight.mul_(0.9)
+    return self.out(torch.tanh(self.first(x)), x)
+
+
+def writes_data_of_weights(self: Careless, x: Tensor) -> Tensor:
+    self.first.weight.data.mul_(0.9)
+    return self.out(torch.tanh(self.first(x)), x)
+
+
+def starts_late(self: Careless, x: Tensor) -> Tensor:
+    self.calls += 1
+    if self.calls == 3:
+        self.mean.add_(torch.arange(6))
+        self.plain.add_(torch.arange(6))
+    return self.out(torch.tanh(self.first(x)), x + self.mean + self.plain)
+
+
+CARELESS = [
+    writes_input, writes_column, writes_view, writes_where_masked, writes_output,
+    rectifies_in_place, writes_data_of_input, writes_by_numpy, writes_data_behind_the_mask,
+    writes_buffer, writes_data_of_buffer, replaces_buffer, writes_attribute, replaces_attribute,
+    counts, makes_attribute, fills_list, counts_in_a_dict, counts_in_a_slot, counts_in_an_array,
+    writes_weights, writes_data_of_weights, starts_late,
+]  # fmt: skip
+
+
+def state(net: Careless) -> list[Tensor]:
+    numbers = [net.calls, getattr(net, "made", 0), net.table["calls"], net.note.calls]
+    found = [*net.state_dict().values(), net.plain, *net.history, torch.from_numpy(net.array)]
+    return [*found, torch.tensor(numbers)]
+
+
+@every_estimator
+@pytest.mark.parametrize("forward", CARELESS)
+def test_all_passes_of_a_step_start_from_one_state(
+    forward: Callable[[Careless, Tensor], Tensor], estimator: Estimator
+) -> None:
+    """Losses, gradients and what is kept are those of one plain pass in every step."""
+    torch.manual_seed(0)
+    net = type("Net", (Careless,), {"forward": forward})()
+    plain, (x, y) = copy.deepcopy(net), data()
+    elbo = ELBO(net, Categorical(), 9, kl_weight=0.0, estimator=estimator)
+    for step in range(5):
+        given = x + step
+        expected = F.cross_entropy(plain(given.clone()), y)
+        loss = elbo(given, y)
+        assert torch.equal(given, x + step)
+        torch.testing.assert_close(loss, expected)
+        for model, value in ((net, loss), (plain, expected)):
+            model.zero_grad()
+            value.backward()
+        torch.testing.assert_close(net.first.weight.grad, plain.first.weight.grad)
+        rates = net.last.mask.logit.grad
+        assert rates is None or float(rates.abs().max()) < 1e-6
+        for one, other in zip(state(net), state(plain), strict=True):
+            torch.testing.assert_close(one, other)
+
+
+@every_estimator
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("draws", [1, 2])
+def test_what_depends_on_masks_is_kept_of_the_first_pass(
+    estimator: Estimator, in_place: bool, draws: int
+) -> None:
+    class Averaging(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = Masked(nn.Linear(6, 3), LearnableBernoulli(6, drop=0.5))
+            self.average = torch.zeros(3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            h = self.layer(x)
+            mean = h.detach().mean(0)
+            self.average = self.average.lerp_(mean, 0.5) if in_place else (self.average + mean) / 2
+            return h * self.average.exp()
+
+    torch.manual_seed(0)
+    net = Averaging()
+    once = copy.deepcopy(net)
+    for _ in range(3):
+        for model, kind in ((net, estimator), (once, "trapezoid_once")):
+            elbo = ELBO(model, Categorical(), 9, draws=draws, estimator=kind, generator=seeded(3))
+            elbo(*data()).backward()
+        torch.testing.assert_close(net.average, once.average)
 
 
 @every_estimator

@@ -1,6 +1,8 @@
 """A prepared predictor gives what `predict` gives, whatever has happened to the network."""
 
+import copy
 import gc
+import pickle
 import threading
 import tracemalloc
 from collections.abc import Callable
@@ -21,6 +23,7 @@ from references import seeded
 
 SHAREABLE = [name for name, case in CASES.items() if case.shareable]
 WAYS = [(name, False) for name in CASES] + [(name, True) for name in SHAREABLE]
+X = torch.randn(4, 6, generator=seeded(1))
 SCALE = 1.0
 SETTINGS = {"scale": 1.0}
 
@@ -102,6 +105,7 @@ def test_a_taped_network_runs_once(name: str) -> None:
     network, x = build(name, 7)
     predictor = dubio.Predictor(network, draws=5, select=CASES[name].select)
     expected = predictor(x.clone(), seeded()).draws
+    predictor(x.clone(), seeded())  # where flags are read, this is tried out twice
 
     def refuse(*args: object, **kwargs: object) -> None:
         raise AssertionError("a module is called")
@@ -574,3 +578,19 @@ def test_threads_share_a_predictor(name: str) -> None:
         thread.join()
     assert not problems, problems[0]
     assert all(module.training for module in network.modules())
+
+
+@pytest.mark.parametrize("where", [None, "2", nn.Dropout, ["0", "2"], "the module"])
+@pytest.mark.parametrize("pickled", [False, True])
+def test_copies_of_a_predictor(where: Any, pickled: bool) -> None:
+    """They have a network of their own, and nothing recorded."""
+    network, x = nn.Sequential(*(nn.Dropout(0.5), nn.Linear(6, 9), nn.Dropout(0.5))), X
+    chosen = network[2] if where == "the module" else where
+    predictor = dubio.Predictor(network, draws=5, where=chosen, likelihood=Categorical())
+    expected = predictor(x, seeded()).draws
+    copied = pickle.loads(pickle.dumps(predictor)) if pickled else copy.deepcopy(predictor)
+    assert torch.equal(copied(x, seeded()).draws, expected)
+    with torch.no_grad():
+        network[1].weight.zero_()  # type: ignore[union-attr, operator]
+    assert torch.equal(copied(x, seeded()).draws, expected)
+    assert not torch.equal(predictor(x, seeded()).draws, expected)

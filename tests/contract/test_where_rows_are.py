@@ -1,6 +1,8 @@
 """Where rows are at a site: fixed batch sizes, tensors that no input leads to, what users say."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import pytest
@@ -129,6 +131,82 @@ def test_what_cannot_be_found_out_is_an_error(context: bool) -> None:
         outputs(batch_axis=1)
 
 
+WEIGHTS: dict[str, Callable[[Any], Tensor]] = {  # (8, 6)
+    "a weight": lambda net: net.a.weight,
+    "transposed": lambda net: net.a.weight.T.clone().T,
+    "scaled": lambda net: net.a.weight * 2,
+    "a product": lambda net: net.a.weight @ net.square,
+    "a constant": lambda net: torch.ones(8, D),
+    "a buffer": lambda net: net.state[:, :D],
+    "looked up": lambda net: net.a.weight[torch.arange(8)],
+    "parametrised": lambda net: net.normed.weight,
+}
+
+
+class DropsWeights(Reads):
+    """Dropout of what has no rows, though it may be as long as the batch."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.weight, self.square = WEIGHTS[name], nn.Parameter(torch.randn(D, D))
+        self.normed = nn.utils.parametrizations.weight_norm(nn.Linear(D, 8))
+        self.register_buffer("state", torch.randn(8, 8))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.b(F.linear(x, self.drop(self.weight(self))).mean(1))
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+@pytest.mark.parametrize("rows", [2, 3, D, 8])
+def test_weights_have_noise_of_their_own(name: str, rows: int) -> None:
+    """All of their entries have, as where rows do not share noise."""
+    torch.manual_seed(0)
+    network, x = DropsWeights(name).eval(), torch.randn(rows, T, D)
+    expected = functions(network, x, shared=False)
+    torch.testing.assert_close(functions(network, x), expected)
+    with (
+        torch.no_grad(),
+        dubio.Noise(6, shared=True, generator=torch.Generator().manual_seed(3))[5],
+    ):
+        torch.testing.assert_close(network(x), expected[5])
+
+
+MADE_OTHERWISE: dict[str, Callable[[int], Tensor]] = {
+    "two for each row": lambda rows: torch.ones(2 * rows, 8),
+    "one more": lambda rows: torch.ones(rows + 1, 8),
+    "one for each pair": lambda rows: torch.ones(rows, rows, 8),
+}
+
+
+class Makes(Reads):
+    """Dropout of a tensor of which nobody knows what belongs to which row."""
+
+    def __init__(self, make: Callable[[int], Tensor]) -> None:
+        super().__init__()
+        self.make = make
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.b(torch.tanh(self.a(x)).mean(1) + self.drop(self.make(len(x)))[: len(x)].sum())
+
+
+@pytest.mark.parametrize("name", MADE_OTHERWISE)
+@pytest.mark.parametrize("context", [False, True])
+def test_a_tensor_that_grows_otherwise_is_an_error(name: str, context: bool) -> None:
+    network, x = Makes(MADE_OTHERWISE[name]).eval(), torch.randn(ROWS, T, D)
+    noise = dubio.Noise(shared=True) if context else nullcontext()
+    call = network if context else partial(functions, network)
+    with pytest.raises(ValueError, match=r"to find the .* rows .*batch_axis"), noise:
+        call(x)
+
+
+def test_an_input_that_is_a_parameter() -> None:
+    """It is the batch, and no weight."""
+    network, x = nn.Sequential(nn.Dropout(0.5), nn.Linear(D, 3)), nn.Parameter(torch.ones(ROWS, D))
+    with torch.no_grad(), dubio.Noise(shared=True, generator=torch.Generator().manual_seed(3)):
+        y = network(x)
+    torch.testing.assert_close(y, y[:1].expand_as(y))
+
+
 def test_what_users_say_of_merged_rows() -> None:
     """The entries of one row lie together."""
     torch.manual_seed(0)
@@ -238,16 +316,6 @@ def test_registered_modules(wide: bool) -> None:
         torch.testing.assert_close(functions(network, x[[row]])[:, 0], together[:, row])
 
 
-def test_population() -> None:
-    torch.manual_seed(0)
-    likelihood = dubio.likelihoods.Gaussian(1.0)
-    members = [dubio.ELBO(_Members(), likelihood, num_data=5) for _ in range(2)]
-    x = torch.randn(1, T, D).expand(5, -1, -1).clone()
-    for predictive in dubio.Population(members).predict(x, draws=8, shared=True):
-        draws = predictive.draws
-        torch.testing.assert_close(draws, draws[:, :1].expand_as(draws))
-
-
 class _Members(Reads):
     def __init__(self) -> None:
         super().__init__()
@@ -258,10 +326,22 @@ class _Members(Reads):
         return self.b(self.masked(h).view(T, -1, 8).mean(0))
 
 
-def test_objective() -> None:
+@pytest.mark.parametrize("kind", [_Members, CASES["learned queries"].make])
+def test_population(kind: Callable[[], nn.Module]) -> None:
+    torch.manual_seed(0)
+    likelihood = dubio.likelihoods.Gaussian(1.0)
+    members = [dubio.ELBO(kind(), likelihood, num_data=5) for _ in range(2)]
+    x = torch.randn(1, T, D).expand(5, -1, -1).clone()
+    for predictive in dubio.Population(members).predict(x, draws=8, shared=True):
+        draws = predictive.draws
+        torch.testing.assert_close(draws, draws[:, :1].expand_as(draws))
+
+
+@pytest.mark.parametrize("kind", [_Members, CASES["learned queries"].make])
+def test_objective(kind: Callable[[], nn.Module]) -> None:
     """Rows that are equal have equal losses under shared noise."""
     torch.manual_seed(0)
-    elbo = dubio.ELBO(_Members(), dubio.likelihoods.Gaussian(1.0), num_data=5, shared=True)
+    elbo = dubio.ELBO(kind(), dubio.likelihoods.Gaussian(1.0), num_data=5, shared=True)
     seen: list[Tensor] = []
     elbo.model.register_forward_hook(lambda module, inputs, output: seen.append(output))
     elbo(torch.randn(1, T, D).expand(5, -1, -1).clone(), torch.zeros(5, 3))

@@ -23,8 +23,8 @@ from dubio.noise.modes import all_modules
 from dubio.noise.numbers import Numbers
 from dubio.objectives.elbo import ELBO
 from dubio.objectives.estimators import ESTIMATORS
+from dubio.objectives.kept import Kept
 from dubio.objectives.passes import Passes
-from dubio.objectives.statistics import Statistics
 from estimator_cases import CASES
 from fuzz.gradient_programs import Case, make
 
@@ -73,7 +73,7 @@ class Enumeration:
         self.modules = all_modules([case.net])
         self.parameters = [*self.elbo.parameters()]
         self.buffers = [(module, dict(module._buffers)) for module in self.modules]
-        self.statistics = Statistics()
+        self.kept = Kept()
         self.numbers = given(shared)
         passes = self.passes()
         passes.first()
@@ -93,9 +93,9 @@ class Enumeration:
     def passes(self) -> Passes:
         for module, buffers in self.buffers:
             module._buffers.update({name: x.clone() for name, x in buffers.items()})
-        self.statistics.note(self.modules)
+        self.kept.note(self.modules)
         batch = self.elbo._batch(self.case.x, self.case.y, self.modules)
-        return Passes(batch, self.numbers, self.elbo._meetings, self.statistics)
+        return Passes(batch, self.numbers, self.elbo._meetings, self.kept)
 
     def put(self, noise: Tensor) -> None:
         """Let the next passes have this noise, of all sites in one row."""

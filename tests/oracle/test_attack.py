@@ -1,5 +1,6 @@
 """Attacks against the definition of the loss and against finite differences."""
 
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -88,6 +89,46 @@ def test_nothing_is_changed() -> None:
     assert all(parameter.grad is None for parameter in net.parameters())
     for name, value in net.state_dict().items():
         assert torch.equal(value, before[name])
+
+
+def test_inference_mode_around_an_attack_makes_no_difference() -> None:
+    net, x, y = build()
+    options: dict[str, Any] = {"likelihood": Categorical(), "draws": 3, "bounds": None}
+    expected = attack.pgd(net, x, y, 0.1, generator=seeded(), **options)
+    with torch.inference_mode():
+        found = attack.pgd(net, x, y, 0.1, generator=seeded(), **options)
+        own = attack.pgd(net, x.clone(), y.clone(), 0.1, generator=seeded(), **options)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(own, expected)
+
+
+class WithoutGradients(nn.Module):
+    """A network with a switch that keeps gradients from its inputs."""
+
+    def __init__(self, switch: Any) -> None:
+        super().__init__()
+        self.a, self.drop, self.switch = nn.Linear(6, 3), nn.Dropout(0.2), switch
+
+    def forward(self, x: Tensor) -> Tensor:
+        with self.switch():
+            h = x.detach() if self.switch is nullcontext else x
+            return self.drop(self.a(h))
+
+
+@pytest.mark.parametrize("switch", [torch.no_grad, torch.inference_mode, nullcontext])
+def test_a_network_without_gradients_is_refused(switch: Any) -> None:
+    _, x, y = build()
+    with pytest.raises(
+        ValueError, match=r"expected an output with a gradient for x, got .*no_grad"
+    ):
+        attack.fgsm(WithoutGradients(switch), x.float(), y, 0.1, likelihood=Categorical())
+
+
+def test_weights_made_in_inference_mode_are_refused() -> None:
+    with torch.inference_mode():
+        net, x, y = build()
+    with pytest.raises(ValueError, match=r"got 0\.rho, made in torch\.inference_mode; make"):
+        attack.fgsm(net, x, y, 0.1, likelihood=Categorical())
 
 
 def test_robustness() -> None:

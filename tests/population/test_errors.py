@@ -1,6 +1,8 @@
 """What does not fit into a population is refused, with a word on what to do."""
 
+from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -67,6 +69,123 @@ MEMBERS_THAT_DO_NOT_FIT: dict[str, tuple[Callable[[], list[Any]], str]] = {
     "gru": (lambda: [elbo(Recurrent(nn.GRU))], r"recurrent layers one by one with dubio\.fit"),
     "estimator": (lambda: [learnable("arm")], "expected the estimator 'trapezoid'"),
 }
+
+
+def hooked(add: Callable[[nn.Sequential], object]) -> dubio.ELBO:
+    network = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 1))
+    add(network)
+    return elbo(network)
+
+
+def scale_output(factor: float, module: nn.Module, args: Any, output: torch.Tensor) -> torch.Tensor:
+    return output * factor
+
+
+class Scale:
+    def __init__(self, factor: float) -> None:
+        self.factor = factor
+
+    def __call__(self, module: nn.Module, args: Any, output: torch.Tensor) -> torch.Tensor:
+        return output * self.factor
+
+
+def count_arguments(module: nn.Module, *others: Any) -> Any:
+    return others[-1] * len(others)
+
+
+def refer_to_a_part(network: nn.Sequential) -> None:
+    network[1].register_forward_hook(lambda m, args, out: out * network[0].weight.sum())
+
+
+def wrap_forward(network: nn.Sequential) -> None:
+    forward = network.forward
+    network.forward = lambda x: 2 * forward(x)  # type: ignore[method-assign]
+
+
+class Option(nn.Module):
+    """A network with a further attribute, that its pass may look for."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 1)
+        self.__dict__.update(options)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x) * getattr(self, "scale", 1.0)
+
+
+ORDERS: list[dict[str, nn.Module]] = [
+    {"a": nn.Linear(4, 4), "b": nn.Tanh()},
+    {"b": nn.Tanh(), "a": nn.Linear(4, 4)},
+]
+# (what is done to members 0 and 1, what is said)
+MEMBERS_THAT_RUN_OTHERWISE: dict[str, tuple[Callable[[int], nn.Module], str]] = {
+    "forward hooks": (
+        lambda k: hooked(lambda net: net.register_forward_hook(lambda m, i, o: o * (1 + k))),
+        r"model\.forward_hooks as .* put them into populations of their own",
+    ),
+    "pre-hooks": (
+        lambda k: hooked(
+            lambda net: net.register_forward_pre_hook(lambda m, args: (args[0] * (1 + k),))
+        ),
+        r"model\.forward_pre_hooks as",
+    ),
+    "defaults of hooks": (
+        lambda k: hooked(lambda net: net.register_forward_hook(lambda m, i, o, f=1 + k: o * f)),
+        r"model\.forward_hooks as",
+    ),
+    "objects as hooks": (
+        lambda k: hooked(lambda net: net.register_forward_hook(Scale(1.0 + k))),
+        r"model\.forward_hooks as",
+    ),
+    "partial functions as hooks": (
+        lambda k: hooked(lambda net: net.register_forward_hook(partial(scale_output, 1 + k))),
+        r"model\.forward_hooks as",
+    ),
+    "arguments of hooks": (
+        lambda k: hooked(
+            lambda net: net.register_forward_hook(count_arguments, with_kwargs=bool(k))
+        ),
+        r"model\.forward_hooks as",
+    ),
+    "a hook in the first": (
+        lambda k: hooked(lambda net: k == 0 and net[0].register_forward_hook(count_arguments)),
+        r"model\.0\.forward_hooks as .* in member 0 and nothing in member 1",
+    ),
+    "a hook in the second": (
+        lambda k: hooked(lambda net: k == 1 and net[0].register_forward_hook(count_arguments)),
+        r"model\.0\.forward_hooks as nothing in member 0 and .* in member 1",
+    ),
+    "hooks that refer to parts": (
+        lambda k: hooked(refer_to_a_part),
+        r"model\.1\.forward_hooks in member 0, which refers to model by itself.*make it a method",
+    ),
+    "other forwards": (lambda k: hooked(wrap_forward), r"model\.forward in member 0, which refers"),
+    "defaults of functions": (
+        lambda k: elbo(nn.Linear(4, 1), select=lambda out, factor=1 + k: out * factor),
+        "select as",
+    ),
+    "an attribute in the second": (
+        lambda k: elbo(Option(scale=3.0) if k else Option()),
+        r"model\.scale as nothing in member 0 and 3\.0 in member 1",
+    ),
+    "arrays": (lambda k: elbo(Option(scale=np.ones(2) + k)), r"model\.scale as array"),
+    "networks out of sight": (
+        lambda k: elbo(Option(teacher=nn.Linear(1, 1))),
+        r"model\.teacher as Linear",
+    ),
+    "orders": (
+        lambda k: elbo(nn.Sequential(nn.Sequential(OrderedDict(ORDERS[k])), nn.Linear(4, 1))),
+        r"expected modules in one order, got model\.0\.a .* in member 0 where model\.0\.b",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MEMBERS_THAT_RUN_OTHERWISE)
+def test_members_that_run_otherwise(case: str) -> None:
+    build, message = MEMBERS_THAT_RUN_OTHERWISE[case]
+    with pytest.raises(ValueError, match=message):
+        dubio.Population([build(0), build(1)])
 
 
 @pytest.mark.parametrize("case", MEMBERS_THAT_DO_NOT_FIT)
@@ -199,6 +318,33 @@ def test_buffers_that_change_are_refused(in_place: bool) -> None:
     population = dubio.Population([elbo(Counting(in_place=in_place)) for _ in range(2)])
     assert len(population.predict(x)) == 2  # which changes none
     with pytest.raises(ValueError, match=r"got model\.calls, which a pass has changed"):
+        population.fit(x, y, steps=2)
+
+
+class Keeping(nn.Module):
+    """Computes with what it has kept of the pass before."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 1)
+        self.kind = kind
+        self.average, self.table = torch.zeros(()), {"calls": 0}
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.kind == "average":
+            self.average = 0.5 * self.average + x.mean()
+        else:
+            self.table["calls"] += 1
+        return self.layer(x) + self.average + self.table["calls"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "what"), [("average", r"model\.average"), ("table", "something inside")]
+)
+def test_state_that_members_would_lose_is_refused(kind: str, what: str) -> None:
+    x, y = data()
+    population = dubio.Population([elbo(Keeping(kind)) for _ in range(2)])
+    with pytest.raises(ValueError, match=f"in a second pass, which has changed {what}"):
         population.fit(x, y, steps=2)
 
 

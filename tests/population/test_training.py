@@ -1,10 +1,13 @@
 """Members of a population become what they become alone."""
 
 import copy
+from types import MethodType
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
 import dubio
@@ -32,6 +35,39 @@ def test_members_equal_networks_trained_one_by_one(kind: str) -> None:
         assert member.step == twin.step == STEPS
         start = dict(before[m].named_parameters())
         assert all(not torch.equal(p, start[name]) for name, p in member.named_parameters())
+
+
+class Peculiar(nn.Module):
+    """Has a hook that is its own, columns and a method that are a member's, a count and a note."""
+
+    def __init__(self, m: int) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(4, 8), nn.Linear(4, 1)
+        self.register_forward_hook(self.scale)
+        self.columns = torch.tensor([m, 1, 2 + m, 7])
+        self.shift = MethodType(lambda own: own.first.bias.mean(), self)
+        self.calls = 0
+        self.hidden: Tensor | None = None
+
+    def scale(self, module: nn.Module, args: Any, output: Tensor) -> Tensor:
+        return output * self.first.weight.square().mean()
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        self.hidden = torch.tanh(self.first(x))
+        return self.last(self.hidden[:, self.columns]) + self.shift() / self.calls
+
+
+def test_members_with_hooks_and_attributes_of_their_own() -> None:
+    torch.manual_seed(0)
+    x, y = data()
+    likelihood = dubio.likelihoods.Gaussian(1.0)
+    members = [dubio.ELBO(Peculiar(m), likelihood, N) for m in range(MEMBERS)]
+    alone = copy.deepcopy(members)
+    dubio.Population(members, range(MEMBERS)).fit(x, y, steps=STEPS, batch_size=BATCH)
+    for m, twin in enumerate(alone):
+        train_alone(twin, m, np.arange(N), 1e-3, STEPS)
+        assert_same(twin, members[m])
 
 
 def test_members_have_rows_of_their_own_in_any_number() -> None:

@@ -31,8 +31,8 @@ from dubio.noise.plainly import Plainly
 from dubio.noise.protocols import RandomNumbers
 from dubio.noise.run import BatchAxes, Pass, run_pass
 from dubio.noise.sites import Site, Sites
-from dubio.noise.state import State, from_state
 from dubio.noise.tracking import RowTracker
+from dubio.noise.upkeep import Beginning
 
 logger = logging.getLogger("dubio")
 
@@ -98,7 +98,7 @@ class Engine:
         self._owned = owned
         self._fixed: list[Any] = []  # what the tape starts from
         with gates.lock:
-            self._state = State(roots)  # from which all draws start
+            self._beginning = Beginning(gates.keeping)  # from which all draws start
             self._rows = self._find_rows()
             self.tape, self.first, self.sites = self._record()
             if numbers.shared:
@@ -108,6 +108,11 @@ class Engine:
     def for_other_inputs(self) -> bool:
         """Whether the tape begins at the inputs, and can be played at any time."""
         return self._inputs is not None and not self._gates.exclusive
+
+    @property
+    def reads_flags(self) -> bool:
+        """Whether anybody reads flags of the network, so that values may decide what they do."""
+        return self._gates.reads
 
     def chunks(self, chunk: int | None = None) -> Iterator[Tensor]:
         """All draws in order, ``chunk`` (or as many as fit the budget) at a time: (s, B, …)."""
@@ -209,8 +214,8 @@ class Engine:
         elsewhere = other_generators()
         try:
             with recorder:
-                output, sites = self._pass(numbers, recorder)
-            if other_generators() != elsewhere:
+                output, sites = self._beginning.first(lambda: self._pass(numbers, recorder))
+            if self._gates.draws or other_generators() != elsewhere:
                 tape.obstacle = "random numbers of Python or numpy were drawn meanwhile"
             slot = recorder.slot(output)
         except (UnshareableError, InsideTransformError):
@@ -220,14 +225,12 @@ class Engine:
             if isinstance(error, OtherSiteError) and isinstance(self._rows, FewRows):
                 logger.info("rows are followed through the whole batch, since %s", error)
                 self._rows = follow_rows(self._watch, with_rows(self._batch), self._rows.rows)
-                self._state.put_back()
                 return self._record()
             if self._inputs is not None:
                 return self._record_less(tape.obstacle or repr(error))
             logger.info("one pass per draw, since %s", tape.obstacle or repr(error))
             self._feeds_torch = recorder.met_unfed_randomness
-            self._state.put_back()
-            output, sites = self._pass(numbers, None)
+            output, sites = self._beginning.first(lambda: self._pass(numbers, None))
             if self._feeds_torch:
                 self._doubtful = sites
             elif not any(map(self._chosen, sites)):
@@ -259,13 +262,12 @@ class Engine:
         """Record from the first noise on."""
         logger.info("the part before the noise is not recorded, since %s", reason)
         self._inputs = None
-        self._state.put_back()
         return self._record()
 
     def _again(self, numbers: RandomNumbers, order: Tensor | None = None) -> tuple[Tensor, Sites]:
         """A further pass, from the state that the network was in before the first."""
         with self._gates.lock:
-            return from_state(self._state, lambda: self._pass(numbers, None, order), self._roots)
+            return self._beginning.again(lambda: self._pass(numbers, None, order))
 
     def _pass(
         self, numbers: RandomNumbers, recorder: Recorder | None, order: Tensor | None = None
@@ -276,7 +278,6 @@ class Engine:
         except OtherSiteError:
             if recorder is not None:
                 raise
-            self._state.put_back()
         followed = RowTracker(with_rows(self._batch))
         return self._pass_knowing(followed, numbers, None, order)
 
@@ -314,11 +315,7 @@ class Engine:
         def network() -> None:
             self._shape_of_row = self._run(order).shape[1:]
 
-        return from_state(
-            self._state,
-            lambda: watch(network, self._roots, self._gates, places),
-            self._roots,
-        )
+        return self._beginning.again(lambda: watch(network, self._roots, self._gates, places))
 
     def _check_one_function(self) -> None:
         """Complain about draws that are not one function of a row, whatever the batch.
@@ -352,15 +349,15 @@ class Engine:
             numbers = self._numbers.part(0, 1)
             try:
                 plain_alone = self._without_noise(order)
-                alone, _ = from_state(
-                    self._state,
-                    partial(self._pass_knowing, followed, numbers, None, order),
-                    self._roots,
+                alone, _ = self._beginning.again(
+                    partial(self._pass_knowing, followed, numbers, None, order)
                 )
             except Exception as error:
                 logger.info("rows are not compared with what they give alone, since %r", error)
                 return
-            if agree(plain_alone[0], plain[row]) and not agree(alone[0], self.first[row]):
+            there = slice(row, row + 1)
+            same = agree(plain_alone[:1], plain[there], plain)
+            if same and not agree(alone[:1], self.first[there], self.first):
                 raise ValueError(
                     f"shared=True: expected draws that are one function of each row, got other "
                     f"values for row {row} alone than for the batch, since noise moves with the "
@@ -374,7 +371,7 @@ class Engine:
         def network() -> None:
             outputs.append(self._run(order))
 
-        from_state(self._state, lambda: watch(network, self._roots, self._gates), self._roots)
+        self._beginning.again(lambda: watch(network, self._roots, self._gates))
         return outputs[0]
 
 

@@ -37,20 +37,38 @@ _PLAIN = (type(None), bool, int, float, complex, str, torch.dtype, torch.device)
 class Recording:
     """A tape that serves for other inputs, and the sites on it.
 
-    Until that is proven it serves for the inputs that it was recorded with.
+    Until that is proven it serves for the inputs that it was recorded with. If the network reads
+    flags, what they do is looked at again, ever more rarely, and if weights change.
     """
 
-    def __init__(self, tape: Tape, engine: Engine, inputs: list[Tensor]) -> None:
+    def __init__(
+        self, tape: Tape, engine: Engine, inputs: list[Tensor], weights: list[Tensor]
+    ) -> None:
         self.tape = tape
+        self._weights = weights if engine.reads_flags else None
+        self._versions = self._count()
+        self._uses = 1
         self.sites = engine.sites
         self.chunk = fitting(tape)
         self._inputs = None if engine.proven else [x.clone() for x in inputs] * engine.varied
 
     def serves(self, leaves: list[Tensor]) -> bool:
         """Whether it can be trusted for these inputs."""
+        if self._weights is not None:
+            self._uses += 1
+            if self._uses.bit_count() == 1 or self._count() != self._versions:
+                return False
         if self._inputs is None:
             return True
         return bool(self._inputs) and all(map(torch.equal, self._inputs, leaves))
+
+    def looked_at(self) -> None:
+        """What flags do was looked at."""
+        self._versions = self._count()
+
+    def _count(self) -> list[int]:
+        """How often weights were written to."""
+        return [x._version for x in self._weights or () if not x.is_inference()]
 
     def prove(self, engine: Engine, leaves: list[Tensor], numbers: RandomNumbers) -> bool:
         """Whether it gives what a pass over other inputs has given."""
@@ -117,6 +135,10 @@ class Prepared:
         self._recordings: OrderedDict[Hashable, Recording | None] = OrderedDict()
         self._to_record = threading.Lock()
         self._to_look = threading.Lock()
+
+    def __reduce__(self) -> tuple[type["Prepared"], tuple[Any, ...]]:
+        """Copies, also pickled ones, have nothing recorded yet."""
+        return Prepared, (self._model, self._chosen, self._select, self._batch_axis)
 
     def chunks(
         self, batch: Inputs, numbers: RandomNumbers, chunk: int | None
@@ -220,7 +242,9 @@ class Prepared:
             usable = usable and (before is None or before.prove(engine, form.tensors, numbers))
             recording = None
             if tape is not None and usable:
-                recording = before or Recording(tape, engine, form.tensors)
+                weights = structure.tensors
+                recording = before or Recording(tape, engine, form.tensors, weights)
+                recording.looked_at()
             self._recordings[form.key] = recording
             while len(self._recordings) > MOST_TAPES:
                 self._recordings.popitem(last=False)
@@ -263,6 +287,7 @@ class _Form:
             spec,
             shared,
             casts,
+            torch.get_default_dtype(),
             *(_leaf_form(leaf) for leaf in leaves),
         )
 

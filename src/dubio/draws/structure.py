@@ -5,17 +5,21 @@ Looked at are, from the network (or the function that calls networks) on:
 - every module: its type, its attributes, its parameters, buffers, submodules and hooks;
 - tensors: which they are, their shape, strides, type, device, and whether they have gradients.
   Their numbers may change at will;
-- lists, tuples, sets and dicts, and objects of classes written in Python, as deep as they go;
+- lists, tuples, sets and dicts with their order, and objects of classes written in Python, as deep
+  as they go;
 - functions and methods, written in Python and not part of a library: the variables around them,
-  their defaults, and the globals that they refer to, through functions and modules as well;
-- attributes of classes.
+  their defaults and attributes, and the globals that they refer to or would if there were some,
+  through functions and modules as well;
+- classes and their classes: what they inherit from, which attributes they have, their methods;
+- hooks that torch calls for all modules.
 
 Where something else is found, such as an array of numpy or an open file, there is a doubt; also if
 there is too much to look at. Objects of libraries among globals, such as loggers, are passed over.
 """
 
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections import namedtuple
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from functools import partial
 from operator import is_
@@ -35,17 +39,24 @@ from weakref import ReferenceType
 import numpy
 import torch
 from torch import Tensor, nn
+from torch.nn.modules import module as torch_module
 
 from dubio.noise.libraries import PYTHON, package
 
+_Field = type(vars(namedtuple("_Named", "field"))["field"])  # of a named tuple
 _PLAIN = (
     type(None), bool, int, float, complex, str, bytes, Enum, range, slice,
     torch.dtype, torch.device, torch.Size, torch.layout, torch.memory_format,
     MethodDescriptorType, WrapperDescriptorType,
-    property, staticmethod, classmethod, ReferenceType,
+    property, staticmethod, classmethod, _Field,
 )  # fmt: skip
 _LIBRARIES = PYTHON | {"torch", "dubio", "numpy"}
 _MANY = 5000  # names
+_GLOBAL_HOOKS = (torch_module._global_forward_pre_hooks, torch_module._global_forward_hooks)
+# Methods that make objects or describe them; they may be replaced, but need not be looked into.
+_NOT_RUN = frozenset(
+    {"__init__", "__new__", "__init_subclass__", "__del__", "__repr__", "__str__", "__reduce__"}
+)
 _NAMESPACES = (SimpleNamespace, Namespace)
 # Globals of these types are looked at, although libraries have made the types.
 _LOOKED_AT = (
@@ -73,7 +84,12 @@ class Structure:
         self._kept: list[Any] = []  # so that ids stay what they are
         self._seen: set[int] = set()
         self._live: list[Any] = []
-        self._names: list[tuple[dict[str, Any], str]] = []
+        self._ordered: list[Any] = []  # those whose entries have an order that `==` does not see
+        self._names: list[tuple[Mapping[str, Any], str]] = []
+        self._absent: list[tuple[Mapping[str, Any], frozenset[str]]] = []  # names without a value
+        self._classes: list[type] = []
+        self._objects: list[Any] = []
+        self._references: list[ReferenceType[Any]] = []
         self._cells: list[Any] = []
         self._places: list[tuple[Any, Any]] = []  # containers and where they hold a tensor
         self._typed: list[Any] = []  # containers in which 1, 1.0 and True are not the same
@@ -81,11 +97,15 @@ class Structure:
         self._functions: list[FunctionType] = []
         try:
             self._look(model)
+            for hooks in _GLOBAL_HOOKS:
+                self._look(hooks)
         except RecursionError:
             self.doubt = "a structure that is too deep"
         if len(self._names) > _MANY:
             self.doubt = "too much code"
         self._frozen = [_copy(container) for container in self._live]
+        self._order = list(map(list, self._ordered))
+        self._members = [frozenset(vars(kind)) - {"training"} for kind in self._classes]
         self._types = self._find_types()
         self._found = self._find()
         self._forms = list(map(_form, self.tensors))
@@ -100,7 +120,13 @@ class Structure:
                 return False
         except (RuntimeError, TypeError, ValueError):  # tensors or arrays, which are not equal
             return False
-        return all(map(is_, self._find(), self._found)) and self._find_types() == self._types
+        return (
+            all(map(is_, self._find(), self._found))
+            and self._find_types() == self._types
+            and list(map(list, self._ordered)) == self._order
+            and all(unused.isdisjoint(names) for names, unused in self._absent)
+            and all(map(_has_members, self._classes, self._members))
+        )
 
     def _only_flags_differ(self) -> bool:
         for i, (live, frozen) in enumerate(zip(self._live, self._frozen, strict=True)):
@@ -120,6 +146,10 @@ class Structure:
             *(container[key] for container, key in self._places),
             *(function.__code__ for function in self._functions),
             *(function.__defaults__ for function in self._functions),
+            *(function.__kwdefaults__ for function in self._functions),
+            *(kind.__mro__ for kind in self._classes),
+            *(type(thing) for thing in self._objects),
+            *(reference() for reference in self._references),
         ]
 
     def _find_types(self) -> list[list[type]]:
@@ -135,8 +165,7 @@ class Structure:
         self._kept.append(thing)
         if isinstance(thing, Tensor):
             self.tensors.append(thing)
-            if vars(thing):
-                self._look_into(vars(thing))
+            self._look_into(vars(thing))
         elif isinstance(thing, FunctionType):
             self._look_at_function(thing)
         elif isinstance(thing, MethodType):
@@ -147,13 +176,20 @@ class Structure:
         elif isinstance(thing, partial):
             for part in (thing.func, thing.args, thing.keywords):
                 self._look(part)
+        elif isinstance(thing, ReferenceType):
+            self._references.append(thing)
+            self._look(thing())
         elif isinstance(thing, (dict, list, tuple, set, frozenset)):
             self._look_into(thing)
+            if not _is_library(type(thing)):
+                self._look_at_class(type(thing))
+                self._look(getattr(thing, "__dict__", None))
         elif isinstance(thing, ModuleType):
             pass
         elif _is_open(thing):
             if isinstance(thing, nn.Module):
                 self._modules.add(id(vars(thing)))
+            self._objects.append(thing)
             self._look_at_class(type(thing))
             self._look_into(vars(thing), typed=not type(thing).__module__.startswith("torch."))
         else:
@@ -161,6 +197,8 @@ class Structure:
 
     def _look_into(self, container: Any, *, typed: bool = True) -> None:
         self._live.append(container)
+        if typed and isinstance(container, (dict, set)) and len(container) > 1:
+            self._ordered.append(container)
         if typed and any(type(part) in (bool, int, float) for part in _values(container)):
             self._typed.append(container)
         if isinstance(container, (dict, list)):
@@ -174,12 +212,15 @@ class Structure:
             if id(ancestor) in self._seen or _is_library(ancestor):
                 continue
             self._seen.add(id(ancestor))
+            self._classes.append(ancestor)
+            self._look_at_class(type(ancestor))
             for name, attribute in vars(ancestor).items():
-                if name.startswith("__") and name != "__call__":
+                if not _counts(name, attribute):
                     continue
-                self._names.append((vars(ancestor), name))  # type: ignore[arg-type]
-                attribute = getattr(attribute, "__func__", getattr(attribute, "fget", attribute))
-                self._look(attribute)
+                self._names.append((vars(ancestor), name))
+                if name not in _NOT_RUN:
+                    plain = getattr(attribute, "__func__", getattr(attribute, "fget", attribute))
+                    self._look(plain)
 
     def _look_at_function(self, function: FunctionType) -> None:
         if hasattr(function, "__wrapped__"):  # a decorator of torch, or of another library
@@ -192,12 +233,13 @@ class Structure:
             self._look(_content(cell))
         self._look(function.__defaults__)
         self._look(function.__kwdefaults__)
-        self._names += [(vars(function), name) for name in vars(function)]
+        self._look_into(vars(function))
         for code in _codes(function.__code__):
             self._look_at_names(function.__globals__, code.co_names)
 
     def _look_at_names(self, names: dict[str, Any], used: tuple[str, ...]) -> None:
         """Globals that code refers to, and what it may mean of the modules among them."""
+        self._absent.append((names, frozenset(used) - names.keys()))
         for name in used:
             if name not in names:
                 continue
@@ -210,6 +252,21 @@ class Structure:
                 self._look(value)
             elif type(value).__module__ in _WITH_STATE:
                 self.doubt = f"a {type(value).__name__}"
+
+
+def _counts(name: str, attribute: Any) -> bool:
+    """Whether an attribute of a class can matter; flags do not, nor what the interpreter needs."""
+    if name == "training":
+        return False
+    return not name.startswith("__") or isinstance(attribute, FunctionType)
+
+
+def _has_members(kind: type, names: frozenset[str]) -> bool:
+    """Whether a class has the attributes that it had."""
+    now = vars(kind)
+    if now.keys() == names:
+        return True
+    return names <= now.keys() and not any(_counts(name, now[name]) for name in now.keys() - names)
 
 
 def _is_open(thing: Any) -> bool:
@@ -253,9 +310,10 @@ def _values(container: Any) -> Any:
 
 
 def _copy(container: Any) -> Any:
-    if isinstance(container, (tuple, frozenset)):  # which stay as they are
-        return container
-    return dict(container) if isinstance(container, dict) else type(container)(container)
+    for kind in (dict, list, set):
+        if isinstance(container, kind):
+            return kind(container)
+    return container  # a tuple or frozenset, which stays as it is
 
 
 def _form(tensor: Tensor) -> tuple[Any, ...]:

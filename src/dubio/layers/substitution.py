@@ -1,6 +1,7 @@
 """A layer with other weights, for one call."""
 
 from collections.abc import Mapping
+from types import MethodType
 from typing import Any, TypeVar
 
 from torch import Tensor, nn
@@ -17,6 +18,7 @@ def substitute(layer: Layer, weights: Mapping[str, Tensor]) -> Layer:
     """
     twin = object.__new__(type(layer))
     twin.__dict__.update(layer.__dict__)
+    _rebind(layer, twin)
     own = {name: weight for name, weight in weights.items() if "." not in name}
     twin.__dict__["_parameters"] = {**layer._parameters, **own}
     if len(own) < len(weights):
@@ -35,10 +37,26 @@ def call_with(
     kwargs: Mapping[str, Any],
 ) -> Any:
     """The output of the layer with other weights, all of them."""
-    plain = type(layer) is nn.Linear and not (layer._forward_hooks or layer._forward_pre_hooks)
+    plain = type(layer) is nn.Linear and not (
+        layer._forward_hooks or layer._forward_pre_hooks or "forward" in layer.__dict__
+    )
     if plain and len(args) == 1 and not kwargs:  # the most common layer, and the cheapest call
         return F.linear(args[0], weights["weight"], weights.get("bias"))
     return substitute(layer, weights)(*args, **kwargs)
+
+
+def _rebind(layer: nn.Module, twin: nn.Module) -> None:
+    """Let methods that were set on the layer itself see the twin's weights."""
+    for name, value in layer.__dict__.items():
+        if isinstance(value, MethodType):
+            if value.__self__ is layer:
+                twin.__dict__[name] = MethodType(value.__func__, twin)
+        elif name == "forward":
+            raise ValueError(
+                f"layer: expected a {type(layer).__name__} with the forward of its class, got one "
+                f"whose forward was replaced by a function that may use other weights; make a "
+                f"subclass with that forward, or set types.MethodType(forward, layer)."
+            )
 
 
 def _inside(layer: nn.Module, weights: Mapping[str, Tensor]) -> dict[str, nn.Module]:

@@ -13,6 +13,7 @@ from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
 from types import FrameType
 from typing import final
 
+from dubio.noise.first_call import check_first_call
 from dubio.noise.run import Pass, current_pass, put_in_charge
 
 _CAN_PAUSE = CO_GENERATOR | CO_ASYNC_GENERATOR | CO_COROUTINE
@@ -60,6 +61,7 @@ def enter(noise: object, running: Pass, frame: FrameType) -> None:
             _check_turns(mine)
 
     running.check = check
+    running.at_first = check_first_call
     running.__enter__()
     _entered.set((*_entered.get(), mine))
 

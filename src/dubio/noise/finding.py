@@ -1,16 +1,16 @@
 """Find the rows of the batch at every site of a network, before any noise is drawn."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from dubio.noise.layout import Placement, grown
+from dubio.noise.layout import Placement
 from dubio.noise.placing import KnownRows, OtherSiteError, Places, RowPlaces
 from dubio.noise.sites import Sites
-from dubio.noise.tracking import RowTracker
+from dubio.noise.tracking import Operated, RowTracker
 
 
 class Watched(Protocol):
@@ -86,20 +86,55 @@ def _follow(watch: Watch, batch: Sequence[Tensor], order: Tensor) -> Places:
     """Follow rows from the inputs on.
 
     A tensor that is not computed from the inputs may be made to have as many rows: ``ones`` of the
-    batch size, for a mask. It is known by its shape, if the network also runs on all rows twice.
+    batch size for a mask, or a learned query that is expanded. It is known by an axis that is twice
+    as long if the network runs on all rows twice; from there on its rows are followed as well.
     """
-    rows, tracker = len(order), RowTracker(batch)
-    tracker.rows = rows
-    places = watch(order, tracker).places
+    once = _tracker(batch, len(order))
+    places = watch(order, once).places
     if all(place.found for _, place in places):
         return places
+    twice = _tracker(batch, 2 * len(order))
     try:
-        twice = watch(order.repeat(2), KnownRows(2 * rows)).sites
+        longer = watch(order.repeat(2), twice).places
+        made = _made_for_rows(once.operations, twice.operations, len(order))
+        again = watch(order, _tracker(batch, len(order), made)).places
     except Exception:  # the batch size is fixed
         return places
-    if len(twice) != len(places):
+    if not len(places) == len(longer) == len(again):
         return places
     return [
-        (shape, place if place.found else grown(place, shape, site.shape, rows))
-        for (shape, place), site in zip(places, twice, strict=True)
+        (shape, place if place.found else Placement(grows=place.grows) if shape == other else known)
+        for (shape, place), (other, _), (_, known) in zip(places, longer, again, strict=True)
     ]
+
+
+def _tracker(
+    batch: Sequence[Tensor], rows: int, made: Mapping[tuple[int, int], int] | None = None
+) -> RowTracker:
+    tracker = RowTracker(batch, made)
+    tracker.rows = rows
+    return tracker
+
+
+def _made_for_rows(
+    once: Sequence[Operated], twice: Sequence[Operated], rows: int
+) -> dict[tuple[int, int], int]:
+    """Axes that have a row for each of the batch, by the numbers of operations and results.
+
+    Args:
+        once: The operations of a pass over so many rows, with the shapes of their results.
+        twice: Those of a pass over twice as many.
+        rows: How many.
+    """
+    if [function for function, _ in once] != [function for function, _ in twice]:
+        return {}
+    made: dict[tuple[int, int], int] = {}
+    for number, ((_, here), (_, there)) in enumerate(zip(once, twice, strict=True)):
+        for result, (shape, other) in enumerate(zip(here, there, strict=False)):
+            if len(shape) != len(other):
+                continue
+            sizes = zip(shape, other, strict=True)
+            longer = [(axis, pair) for axis, pair in enumerate(sizes) if pair[0] != pair[1]]
+            if len(longer) == 1 and longer[0][1] == (rows, 2 * rows):
+                made[number, result] = longer[0][0]
+    return made

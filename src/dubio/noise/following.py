@@ -28,7 +28,7 @@ class Operation(NamedTuple):
         args: What it was called with.
         kwargs: And by name.
         results: The tensors that came out.
-        known: The labels of an operand; None if it is a weight, or computed from weights.
+        known: The labels of an operand; None if it is a weight, or a weight in another form.
     """
 
     function: Any
@@ -250,7 +250,8 @@ def _first_axis(operation: Operation) -> list[Tensor]:
     labels = operation.labels(x)
     rows = reduced(labels, range(1, x.dim()), keepdim=True)
     if bool((rows == MANY).any()) or any(
-        operation.known(w) is not None for w in tensors_in(others)
+        (of_other := operation.known(w)) is not None and bool((of_other != NOBODY).any())
+        for w in tensors_in(others)
     ):
         return try_out(operation)
     return [rows.expand(result.shape) for result in operation.results]

@@ -40,7 +40,9 @@ def _is_quiet(kind: type[nn.Module]) -> bool:
 
 
 def _has_a_rate(module: nn.Module) -> bool:
-    """Whether a module that may drop something does."""
+    """Whether a module that may drop something does; what subclasses do is not known."""
+    if not type(module).__module__.startswith("torch.nn."):
+        return True
     match module:
         case _DropoutNd():
             rate = module.p

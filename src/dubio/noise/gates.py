@@ -9,7 +9,7 @@ Noise that stays behind a gate is an error, unless it was not asked for.
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, final
@@ -18,12 +18,12 @@ from weakref import WeakKeyDictionary
 from torch import nn
 
 from dubio.noise.inputs import Inputs, Network, Select
+from dubio.noise.libraries import is_known
 from dubio.noise.likeness import likeness
 from dubio.noise.modes import all_modules
 from dubio.noise.numbers import Numbers
-from dubio.noise.opening import Closed, Trials
+from dubio.noise.opening import ELSEWHERE, Closed, Trials
 from dubio.noise.placing import RowPlaces
-from dubio.noise.readers import may_start_threads, reads_flags
 from dubio.noise.run import Pass, run_pass
 from dubio.noise.sites import Site
 from dubio.noise.upkeep import Upkeep
@@ -43,14 +43,21 @@ class Gates:
     Attributes:
         raised: The modules that must see their flag up.
         closed: The noise that stays hidden.
-        written: The modules that are not to change, if a pass writes over what they hold.
+        written: The modules that are not to change, if raised flags let them.
+        keeping: All modules and the function that calls them, if something is kept from one pass
+            to the next in any case.
+        reads: Whether anybody reads flags.
         lock: What to hold while the network's tensors are used, if passes write over them.
+        draws: Whether it draws random numbers from generators of Python or numpy, or of its own.
     """
 
     raised: frozenset[nn.Module] = frozenset()
     closed: tuple[Closed, ...] = ()
     written: tuple[nn.Module, ...] = ()
+    keeping: tuple[Any, ...] = ()
+    reads: bool = False
     lock: AbstractContextManager[Any] = field(default_factory=nullcontext)
+    draws: bool = False
 
     @property
     def exclusive(self) -> bool:
@@ -60,7 +67,7 @@ class Gates:
     def around(self) -> list[AbstractContextManager[Any]]:
         """Contexts for a pass."""
         locked = [self.lock] if self.exclusive else []
-        return [*locked, Upkeep(self.written, rewind=False)] if self.written else locked
+        return [*locked, Upkeep(self.written)] if self.written else locked
 
     def check(self, chosen: Callable[[Site], bool] = lambda site: True) -> None:
         """Complain if sites that were chosen stay hidden."""
@@ -90,10 +97,17 @@ class _Known:
     raised: tuple[int, ...] = ()
     closed: tuple[tuple[Closed, int | None], ...] = ()
     written: bool = False
+    keeps: bool = False
+    reads: bool = False
     locked: bool = False
+    draws: bool = False
 
     def of(
-        self, modules: list[nn.Module], quiet: list[nn.Module], lock: AbstractContextManager[Any]
+        self,
+        model: Network,
+        modules: list[nn.Module],
+        quiet: list[nn.Module],
+        lock: AbstractContextManager[Any],
     ) -> Gates:
         """The same for the modules themselves; the quiet ones are not meant to change."""
         return Gates(
@@ -103,7 +117,10 @@ class _Known:
                 for (site, why), i in self.closed
             ),
             tuple(quiet) if self.written else (),
+            (*modules, model) if self.keeps else (),
+            self.reads,
             lock if self.locked else nullcontext(),
+            self.draws,
         )
 
 
@@ -119,10 +136,20 @@ class _Memory:
         self.lock = threading.RLock()
         self.volatile: set[tuple[int, Any]] = set()
         self._known: OrderedDict[Hashable, _Known] = OrderedDict()
+        self._uses: dict[_Known, int] = {}
 
     def get(self, key: Hashable) -> _Known | None:
         """What is known for a key."""
         return self._known.get(key)
+
+    def is_due(self, known: _Known) -> bool:
+        """Whether the network is to be tried out again, on another batch.
+
+        What flags change may depend on values. So they are tried out again, ever more rarely: at
+        the second use, the fourth, the eighth, ….
+        """
+        self._uses[known] = self._uses.get(known, 1) + 1
+        return self._uses[known].bit_count() == 1
 
     def put(self, key: Hashable, known: _Known) -> None:
         """Remember, and forget what is oldest."""
@@ -156,11 +183,10 @@ def find_gates(
         as_it_is: Whether other flags stay as they are, or are those of eval mode.
     """
     modules = all_modules(roots)
-    suspects = reads_flags(model, roots, modules)
-    if as_it_is:
-        suspects = [module for module in suspects if not module.training]
-    if not suspects and (as_it_is or not may_start_threads(model, modules)):
+    if isinstance(model, nn.Module) and all(map(is_known, modules)):
         return NO_GATES
+    if not as_it_is:
+        _check_modes(modules)
     memory = _memory_of(roots[0] if roots else getattr(model, "__code__", None))
 
     def key() -> Hashable:
@@ -168,14 +194,15 @@ def find_gates(
 
     with memory.lock:  # or others would see the network while it is tried out
         known = memory.get(key())
-        if known is None:
+        if known is None or memory.is_due(known):
             trials = Trials(model, roots, batch, select, whole=whole, as_it_is=as_it_is)
-            known = _known(trials, suspects, modules)
+            found = _found(trials, modules, known)
             if trials.plain.error is None:
                 memory.volatile |= trials.plain.changed
-                memory.put(key(), known)
+                memory.put(key(), found)
+            known = found
     quiet = [module for module in modules if not module.training] if as_it_is else modules
-    return known.of(modules, quiet, memory.lock)
+    return known.of(model, modules, quiet, memory.lock)
 
 
 def watch(
@@ -202,6 +229,17 @@ def watch(
     return running
 
 
+def _check_modes(modules: Iterable[nn.Module]) -> None:
+    """Complain about a mode that is more than a flag, and so cannot be left in passing."""
+    for module in modules:
+        if type(module).train is not nn.Module.train and module.training and not is_known(module):
+            kind = type(module).__name__
+            raise ValueError(
+                f"model: expected a network in eval mode, since {kind}.train does more than set "
+                f"flags, got one in train mode; call .eval() before."
+            )
+
+
 def _memory_of(owner: Any) -> _Memory:
     if owner is None:
         return _Memory()
@@ -209,18 +247,26 @@ def _memory_of(owner: Any) -> _Memory:
         return _memories.setdefault(owner, _Memory())
 
 
-def _known(trials: Trials, suspects: Sequence[nn.Module], modules: list[nn.Module]) -> _Known:
-    opened, closed = trials.open(suspects)
+def _found(trials: Trials, modules: list[nn.Module], known: _Known | None) -> _Known:
+    """What trials have shown, and what others have before."""
+    raised = () if known is None else known.raised
+    opened, closed = trials.open(frozenset(modules[i] for i in raised))
     numbers = {module: i for i, module in enumerate(modules)}
+    hidden = {
+        (site.name, site.kind): (
+            Closed(replace(site, module=None), why),
+            None if site.module is None else numbers.get(site.module),
+        )
+        for site, why in closed
+    }
+    for (site, why), i in () if known is None else known.closed:  # it was hidden on other batches
+        hidden.setdefault((site.name, site.kind), (Closed(site, why), i))
     return _Known(
-        tuple(numbers[module] for module in opened.raised),
-        tuple(
-            (
-                Closed(replace(site, module=None), why),
-                None if site.module is None else numbers.get(site.module),
-            )
-            for site, why in closed
-        ),
+        tuple(sorted(numbers[module] for module in opened.raised)),
+        tuple(hidden.values()),
         bool(opened.changed - trials.plain.changed),
-        trials.writes,
+        bool(trials.plain.changed),
+        bool(trials.plain.read),
+        trials.writes or bool(trials.plain.changed),
+        draws=bool(trials.plain.drawn & ELSEWHERE),
     )

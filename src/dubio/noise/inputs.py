@@ -115,9 +115,15 @@ def apply(model: Network, inputs: Inputs) -> Any:
     """Call the network with a tensor, a tuple (as arguments) or a dict (as named arguments)."""
     if isinstance(inputs, Tensor):
         return model(inputs)
-    if isinstance(inputs, Mapping):
-        return model(**inputs)
-    return model(*inputs)
+    args, kwargs = as_arguments(inputs)
+    return model(*args, **kwargs)
+
+
+def as_arguments(inputs: Inputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What a network is called with: a tensor, some in a row, or some by name."""
+    if isinstance(inputs, Tensor):
+        return (inputs,), {}
+    return ((), dict(inputs)) if isinstance(inputs, Mapping) else (tuple(inputs), {})
 
 
 def choose(output: Any, select: Select) -> Tensor:
@@ -127,6 +133,13 @@ def choose(output: Any, select: Select) -> Tensor:
         raise TypeError(
             f"select: expected one tensor of the network's output, got "
             f"{_describe(chosen)}; pass select= with a key, an index or a function."
+        )
+    if chosen.is_nested or chosen.layout != torch.strided:
+        kind = "nested" if chosen.is_nested else str(chosen.layout).removeprefix("torch.")
+        raise TypeError(
+            f"expected a dense output, got a {kind} tensor; pass select= with a function that "
+            f"makes it dense, such as lambda y: "
+            f"{'y.to_padded_tensor(0.0)' if chosen.is_nested else 'y.to_dense()'}."
         )
     if not chosen.is_floating_point():
         raise TypeError(

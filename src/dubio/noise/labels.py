@@ -12,10 +12,10 @@ from torch import Tensor
 NOBODY, MANY = 0.0, -1.0
 
 
-def labels_of_rows(tensor: Tensor) -> Tensor:
-    """The labels of a tensor with rows first."""
-    rows = torch.arange(1.0, len(tensor) + 1.0, device=tensor.device)
-    return laid_out(rows.view(-1, *[1] * (tensor.dim() - 1)).expand(tensor.shape), tensor)
+def labels_of_rows(tensor: Tensor, axis: int = 0) -> Tensor:
+    """The labels of a tensor with rows along an axis."""
+    rows = torch.arange(1.0, tensor.shape[axis] + 1.0, device=tensor.device)
+    return laid_out(rows.view(-1, *[1] * (tensor.dim() - 1 - axis)).expand(tensor.shape), tensor)
 
 
 def labels_of_nobody(tensor: Tensor) -> Tensor:

@@ -1,6 +1,5 @@
 """How the noise of one draw lies in a tensor when all rows of a batch share it."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -80,25 +79,6 @@ class Placement:
 def _in_turn(part: int, each: int, rows: int) -> Tensor:
     """Which entries of its row entries are, if rows take turns with some of theirs."""
     return torch.arange(part).view(-1, 1, each).expand(-1, rows, -1).flatten()
-
-
-def grown(place: Placement, once: Sequence[int], twice: Sequence[int], rows: int) -> Placement:
-    """Where rows are in a tensor that is not computed from them: its axis grows with the batch.
-
-    Args:
-        place: What is known so far.
-        once: Its shape in a pass over so many rows.
-        twice: That in a pass over twice as many.
-        rows: How many.
-    """
-    if len(once) != len(twice):
-        return place
-    longer = [axis for axis, (a, b) in enumerate(zip(once, twice, strict=True)) if a != b]
-    if not longer:
-        return Placement(grows=place.grows)
-    if len(longer) == 1 and once[longer[0]] == rows and twice[longer[0]] == 2 * rows:
-        return Placement(longer[0], grows=place.grows)
-    return place
 
 
 def rows_on(axis: int | None, shape: torch.Size, rows: int, *, grows: bool) -> Placement:

@@ -4,6 +4,8 @@ import sys
 from types import FunctionType
 from typing import Any
 
+from torch import nn
+
 PYTHON = frozenset({*sys.stdlib_module_names} - {"__main__"})
 _HEAP_TYPE = 1 << 9  # of the flags of a class: it was made by Python code
 
@@ -18,3 +20,13 @@ def package(thing: Any) -> str:
         isinstance(thing, type) and bool(thing.__flags__ & _HEAP_TYPE)
     )
     return "" if name == "builtins" and made else name
+
+
+def is_known(module: nn.Module) -> bool:
+    """Whether all code that runs when a module is called is torch's or dubio's."""
+    return (
+        package(type(module)) in ("torch", "dubio")
+        and "forward" not in module.__dict__
+        and not module._forward_hooks
+        and not module._forward_pre_hooks
+    )

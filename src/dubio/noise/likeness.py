@@ -22,7 +22,9 @@ def likeness(
     flags: bool,
     volatile: Collection[tuple[int, Any]],
 ) -> Hashable:
-    """A key for what a network does, whatever the numbers in tensors.
+    """A key for what a network does: its attributes, its weights by their versions, shapes.
+
+    The numbers of rows and the like count by their size only: 5 is like 6, and not like 1 or 50.
 
     Args:
         model: The network, or a function.
@@ -37,15 +39,25 @@ def likeness(
         _of(model, _DEEP),
         _of(select, _DEEP),
         str(spec),
-        tuple((x.dim(), x.dtype) if isinstance(x, Tensor) else _of(x, _DEEP) for x in leaves),
+        tuple(_of_input(x) if isinstance(x, Tensor) else _of(x, _DEEP) for x in leaves),
         tuple([_of_module(module, volatile) for module in modules]),
         tuple(module.training for module in modules) if flags else None,
     )
 
 
+def _of_input(x: Tensor) -> Hashable:
+    return x.dtype, tuple([n.bit_length() for n in x.shape])
+
+
 def _of_module(module: nn.Module, volatile: Collection[tuple[int, Any]]) -> Hashable:
     return (
         id(module),
+        *(
+            (id(x), x._version)
+            for x in (*module._parameters.values(), *module._buffers.values())
+            if x is not None and not x.is_inference()
+            if not volatile or (id(x), None) not in volatile
+        ),
         type(module).forward,
         len(module._forward_hooks),
         len(module._forward_pre_hooks),

@@ -10,11 +10,13 @@ A raised flag is a matter of the thread that runs the network. Others, who may c
 meanwhile, see it as it is.
 """
 
+import sys
 import threading
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from inspect import getattr_static
+from types import FrameType
 from typing import Any
 
 import torch
@@ -23,6 +25,7 @@ from torch import nn
 _lock = threading.Lock()
 _borrowed: dict[nn.Module, tuple[int, bool]] = {}  # module -> (users, its own flag)
 _raised: ContextVar[frozenset[nn.Module]] = ContextVar("raised", default=frozenset())
+_read: ContextVar[dict[nn.Module, None] | None] = ContextVar("read", default=None)
 
 
 @contextmanager
@@ -55,14 +58,45 @@ def sampling_mode(roots: Iterable[nn.Module], raised: Collection[nn.Module]) -> 
 @contextmanager
 def raising(modules: Collection[nn.Module]) -> Iterator[None]:
     """Show the flags of these modules up, and those of all others as they are, to this thread."""
-    for kind in {type(module) for module in modules}:
-        if not isinstance(getattr_static(kind, "training", None), _Flag):
-            kind.training = _Flag(kind)  # type: ignore[assignment]
+    _install({type(module) for module in modules})
     token = _raised.set(frozenset(modules))
     try:
         yield
     finally:
         _raised.reset(token)
+
+
+@contextmanager
+def noting_reads(modules: Iterable[nn.Module]) -> Iterator[dict[nn.Module, None]]:
+    """Note whose flags code reads that is not torch's, in this thread, however it comes by them."""
+    installed = _install({type(module) for module in modules})
+    read: dict[nn.Module, None] = {}
+    token = _read.set(read)
+    try:
+        yield read
+    finally:
+        _read.reset(token)
+        needed = {type(module) for module in read}
+        for kind in installed:
+            if kind not in needed:
+                _remove(kind)
+
+
+def _install(kinds: Iterable[type[nn.Module]]) -> list[type[nn.Module]]:
+    """Put flags onto classes that have none."""
+    new = [k for k in kinds if not isinstance(getattr_static(k, "training", None), _Flag)]
+    for kind in new:
+        kind.training = _Flag(kind)  # type: ignore[assignment]
+    return new
+
+
+def _remove(kind: type[nn.Module]) -> None:
+    flag = kind.__dict__.get("training")
+    if isinstance(flag, _Flag):
+        if flag.before is None:
+            del kind.training
+        else:
+            kind.training = flag.before
 
 
 class _Flag:
@@ -73,13 +107,18 @@ class _Flag:
     """
 
     def __init__(self, kind: type[nn.Module]) -> None:
+        self.before: Any = kind.__dict__.get("training")
         self._own: Any = getattr_static(kind, "training", None)  # a property, perhaps
 
     def __get__(self, module: nn.Module | None, kind: type | None = None) -> Any:
         if module is None:
             return self
-        if not torch.compiler.is_compiling() and module in _raised.get():
-            return True
+        if not torch.compiler.is_compiling():
+            read = _read.get()
+            if read is not None and not _is_torchs(sys._getframe(1)):
+                read[module] = None
+            if module in _raised.get():
+                return True
         if hasattr(type(self._own), "__get__"):
             return self._own.__get__(module, kind)
         return module.__dict__["training"]
@@ -89,6 +128,10 @@ class _Flag:
             self._own.__set__(module, value)
         else:
             module.__dict__["training"] = value
+
+
+def _is_torchs(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__")).startswith(("torch.", "dubio."))
 
 
 def _set_flag(module: nn.Module, training: bool) -> None:

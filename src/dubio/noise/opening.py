@@ -2,24 +2,26 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, final
 
-import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 from dubio.noise import inputs
+from dubio.noise.equality import equal_up_to
 from dubio.noise.inputs import Inputs, Network, Select
-from dubio.noise.modes import all_modules, raising
+from dubio.noise.modes import all_modules, noting_reads, raising
 from dubio.noise.numbers import Numbers
+from dubio.noise.register import is_registered
 from dubio.noise.run import Pass, no_gradients, run_pass
 from dubio.noise.sites import Site, Sites
+from dubio.noise.stochastic import Noisy
 from dubio.noise.threads import Lookout, unmarked
 from dubio.noise.upkeep import Upkeep
 
 _NUMBERS = Numbers(0, range(1), shared=False)
-_ELSEWHERE = frozenset({"random", "numpy.random"})
+ELSEWHERE = frozenset({"random", "numpy.random", "a generator of its own"})
 _Place = tuple[str, str]  # the path of a module and function, and the kind of noise
 
 
@@ -38,6 +40,7 @@ class Trial:
         raised: Whose flags were up.
         output: What the network gave.
         sites: The sites that it reached.
+        read: The modules whose flags somebody reads.
         drawn: Random operations out of sight.
         changed: What it wrote over, all of which was put back.
         error: Why there is no output.
@@ -46,6 +49,7 @@ class Trial:
     raised: frozenset[nn.Module]
     output: Any = None
     sites: Sites = field(default_factory=Sites)
+    read: frozenset[nn.Module] = frozenset()
     drawn: set[str] = field(default_factory=set)
     changed: set[tuple[int, Any]] = field(default_factory=set)
     error: str | None = None
@@ -92,44 +96,59 @@ class Trials:
         self.writes = False
         self.plain = self._first()
 
-    def open(self, suspects: Sequence[nn.Module]) -> tuple[Trial, list[Closed]]:
+    def open(self, known: frozenset[nn.Module]) -> tuple[Trial, list[Closed]]:
         """The trial with the fewest flags up that shows all noise that can be shown; and the rest.
 
         Args:
-            suspects: The modules whose flag somebody reads.
+            known: Flags that have shown noise on other batches, and are harmless there.
         """
+        suspects = self._suspects(self.plain)
         if not suspects or self.plain.error is not None:
             return self.plain, []
         every = self._try(frozenset(suspects))
-        if every.error is None and not every.noise - self.plain.noise:
-            return self.plain, []
+        unseen = [module for module in suspects if module not in every.read]  # another way
+        if every.error is None and not every.noise - self.plain.noise and not unseen:
+            harmless = known <= every.raised and self._differs(every) is None
+            return replace(self.plain, raised=known) if harmless else self.plain, []
         best, blocked = self.plain, []
         waiting = [list(suspects)]
+        if every.error is None:
+            waiting += [[module] for module in unseen]  # to begin with
         while waiting:
             group = waiting.pop()
-            trial = every if len(group) == len(suspects) else self._try(best.raised | {*group})
-            if self._differs(trial) is None:
+            raised = best.raised | {*group}
+            trial = every if raised == every.raised else self._try(raised)
+            if self._differs(trial) is None and not best.noise - trial.noise:
                 best = trial
             elif len(group) == 1:
                 blocked += group
             else:
                 half = len(group) // 2
                 waiting += [group[half:], group[:half]]
+        if known and not known <= best.raised:
+            with_known = self._try(best.raised | known)
+            best = with_known if self._differs(with_known) is None else best
         closed = [place for module in blocked for place in self._hidden(module, best)]
         if not best.noise - self.plain.noise:
             return self.plain, closed
         return self._fewest(best), closed
 
+    def _suspects(self, trial: Trial) -> list[nn.Module]:
+        """Modules whose flags are read, but for those that are known, or are up anyway."""
+        return [
+            module
+            for module in self._modules
+            if module in trial.read
+            and not is_registered(module)
+            and not isinstance(module, Noisy)
+            and not (self._as_it_is and module.training)
+        ]
+
     def _first(self) -> Trial:
         """The network as it is without raised flags; complains about threads of its own."""
         lookout = Lookout()
         trial = self._try(frozenset(), mark=lookout.mark)
-        if lookout.elsewhere is not None:
-            raise NotImplementedError(
-                f"model: expected a network that computes in the thread that calls it, got one "
-                f"that calls {lookout.elsewhere}, a thread that the noise does not reach; call its "
-                f"parts one after the other."
-            )
+        lookout.check()
         return trial if trial.error is None else self._try(frozenset())
 
     def _fewest(self, best: Trial) -> Trial:
@@ -183,7 +202,7 @@ class Trials:
         chosen: Callable[[Site], bool] | None = None,
     ) -> Trial:
         trial = self._pass(raised, mark, chosen)
-        if trial.drawn & _ELSEWHERE:  # perhaps by others meanwhile
+        if trial.drawn & ELSEWHERE:  # perhaps by others meanwhile
             trial.drawn &= self._pass(raised, mark, chosen).drawn
         if raised and trial.changed - self.plain.changed:
             self.writes = True
@@ -202,28 +221,28 @@ class Trials:
             evaluating=not self._as_it_is,
             watching=chosen is None,
         )
-        upkeep = Upkeep(self._modules, rewind=True)
+        upkeep = Upkeep([*self._modules, self._model], rewind=True)
         trial = Trial(raised, sites=running.sites)
         given: Any = tree_map(mark, inputs.copied(self._batch))
+        read: dict[nn.Module, None] = {}
+
+        def network() -> Any:
+            nonlocal read
+            with noting_reads(self._modules) as read:
+                return inputs.apply(self._model, given)
+
         try:
             if self._as_it_is:
-                output = run_pass(
-                    lambda: inputs.apply(self._model, given),
-                    running,
-                    around=[raising(raised), no_gradients(), upkeep],
-                )
+                with no_gradients():
+                    output = run_pass(network, running, around=[raising(raised), upkeep])
             else:
-                output = run_pass(
-                    lambda: inputs.apply(self._model, given),
-                    running,
-                    gates=(self._roots, raised),
-                    around=[upkeep],
-                )
+                output = run_pass(network, running, gates=(self._roots, raised), around=[upkeep])
             if not self._whole and not raised:
                 self._meant(output)  # complains if there is no such thing
             trial.output = output
         except Exception as error:  # whatever it is, a pass that somebody waits for tells it
             trial.error = f"{type(error).__name__}: {error}"
+        trial.read = frozenset(read)
         trial.drawn, trial.changed = set(upkeep.drawn), upkeep.changed
         return trial
 
@@ -262,11 +281,5 @@ def _tensors(output: Any) -> list[Tensor]:
 
 def _close(one: Tensor, other: Tensor) -> bool:
     """Whether tensors differ by no more than rounding."""
-    if one.shape != other.shape or one.dtype != other.dtype:
-        return False
-    if not one.is_floating_point():
-        return torch.equal(one, other)
-    loose = {8: 1e-9, 4: 1e-4}.get(one.dtype.itemsize, 2e-2)
-    finite = other[other.isfinite()]
-    scale = float(finite.abs().amax()) if finite.numel() else 0.0
-    return torch.allclose(one, other, 0.0, loose * scale + 1e-30, equal_nan=True)
+    loose = {8: 1e-9, 4: 1e-4}.get(other.dtype.itemsize, 2e-2)
+    return equal_up_to(loose, *(x[None] if x.dim() == 0 else x for x in (one, other)))

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from dubio.noise.libraries import PYTHON, package
+from dubio.noise.modes import all_modules
 
 _NOTHING_INSIDE = (
     type(None), bool, int, float, complex, str, bytes, type, ModuleType, Tensor, numpy.ndarray,
@@ -21,26 +22,44 @@ _NOTHING_INSIDE = (
 )  # fmt: skip
 _LIBRARIES = PYTHON | {"numpy"}
 _NAMESPACES = (SimpleNamespace, Namespace)
+_CONTAINERS = frozenset({list, tuple, set, deque, dict})
+_OF_ALL_MODULES = frozenset(vars(nn.Module()))
 _MANY = 10_000  # things to look at, and entries of one of them
 
 
 def find_networks(thing: Any) -> list[nn.Module]:
-    """All networks that can be reached from a thing, without a look into networks.
+    """All networks that can be reached from a thing, but for those inside of others.
 
     They are sought in variables around functions, defaults and globals that functions refer to,
-    and in containers, methods, partial functions and objects, as deep as they go.
+    and in containers, methods, partial functions and objects, as deep as they go; in modules of
+    users' classes, in containers among their attributes.
     """
     found: dict[nn.Module, None] = {}
+    inside: set[nn.Module] = set()
     seen: dict[int, Any] = {}
     waiting = [thing]
     while waiting and len(seen) < _MANY:
         part = waiting.pop()
         if isinstance(part, nn.Module):
-            found[part] = None
+            if part not in inside:
+                found[part] = None
+                modules = all_modules([part])
+                inside |= {*modules}
+                waiting += _held_in_containers(modules)
         elif not isinstance(part, _NOTHING_INSIDE) and id(part) not in seen:
             seen[id(part)] = part
             waiting += reversed(list(islice(_inside(part), _MANY)))
     return list(found)
+
+
+def _held_in_containers(modules: Iterable[nn.Module]) -> list[Any]:
+    return [
+        value
+        for module in modules
+        if package(type(module)) not in ("torch", "dubio")
+        for name, value in vars(module).items()
+        if type(value) in _CONTAINERS and name not in _OF_ALL_MODULES
+    ]
 
 
 def _inside(thing: Any) -> Iterable[Any]:

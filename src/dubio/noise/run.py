@@ -17,14 +17,23 @@ from dubio.noise.finding import follow_rows
 from dubio.noise.following import tensors_in
 from dubio.noise.interceptor import Interceptor
 from dubio.noise.layout import Layout, Placement, rows_on
-from dubio.noise.modes import sampling_mode
+from dubio.noise.modes import all_modules, sampling_mode
 from dubio.noise.perturbations import Draw
 from dubio.noise.placing import RowPlaces
 from dubio.noise.plainly import Plainly
 from dubio.noise.protocols import Executor, Perturbation, RandomNumbers
 from dubio.noise.requests import OwnSite, Request, doubled, for_half
-from dubio.noise.sites import Namer, Site, Sites, inside_checkpoint, matches, outermost_call
+from dubio.noise.sites import (
+    Namer,
+    Site,
+    Sites,
+    calls_at_work,
+    inside_checkpoint,
+    matches,
+    outermost_call,
+)
 from dubio.noise.tracking import RowTracker
+from dubio.noise.upkeep import Upkeep
 
 _Result = TypeVar("_Result")
 
@@ -95,6 +104,7 @@ class Pass:
         memory: What modules have computed once for all of their calls in this pass.
         first_input: What the first learnable mask was called with, if there is a gate.
         check: What complains if a site is reached from where it must not be.
+        at_first: What looks at the first network that calls a torch function, and says that it has.
         is_over: Whether its noise was left for good.
     """
 
@@ -135,13 +145,16 @@ class Pass:
         self._tracker = batch if isinstance(batch, RowTracker) else None
         self._batch_axis = batch_axis or {}
         self._executor = Expectation() if watching else executor
+        self._seen_apart: dict[nn.Module, list[tuple[Site, Placement]]] = {}
         self._own_sites: dict[nn.Module, int] = {}
         self._own_calls: dict[nn.Module, int] = {}
         # whether nobody will ask for sites, and so none need be noted
         self._unseen = not intercept and roots is None and chosen is None and not watching
         self._left: list[Callable[[], None]] = []
         self._learning_around = False
+        self._calls_around = 0  # modules that were at work already
         self.check: Callable[[], None] | None = None
+        self.at_first: Callable[[], bool] | None = None
         self.is_over = False
 
     def __enter__(self) -> Self:
@@ -155,6 +168,7 @@ class Pass:
         stack.callback(put_in_charge, outer)
         stack.enter_context(without_compilation())
         if self._tracker is not None and not self._left:
+            self._calls_around = sum(1 for _ in calls_at_work())
             stack.enter_context(self._tracker)
         stack.enter_context(Interceptor(self))
         self._left.append(stack.close)
@@ -193,6 +207,8 @@ class Pass:
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Call a torch function that is not to be intercepted again."""
+        if self.at_first is not None and self.at_first():
+            self.at_first = None
         if self._tracker is not None:
             self._tracker.see(function, args)
         return self._executor.call(function, args, kwargs)
@@ -219,10 +235,12 @@ class Pass:
 
     def layout(self, site: Site, shape: torch.Size, x: Tensor) -> Layout:
         """How noise of this shape, without sharing, is drawn at a site that acts on x."""
-        if not self._numbers.shared or isinstance(x, nn.Parameter) or not shape:
+        if not self._numbers.shared or not shape:
             return Layout(shape)
         assert self._batch is not None
         found, rows = self._batch.at(site.index, x), self._batch.rows
+        if isinstance(x, nn.Parameter) and found.axis is None:  # and not the input
+            return Layout(shape)
         for pattern, axis in self._batch_axis.items():
             if matches(site, pattern):
                 axis = _checked(site, x, axis, rows)
@@ -240,13 +258,26 @@ class Pass:
         return found.layout(shape, x.shape)
 
     def _look_again(self, site: Site, place: Placement) -> Placement:
-        """Run the outermost module out of turn, to see where rows are at a site."""
-        call = outermost_call()
+        """Where rows are at a site, by a run of the outermost module in this pass, out of turn."""
+        call = outermost_call(self._calls_around)
         if self._tracker is None or call is None:
             return place
-        (module, args, kwargs), rows = call, self._tracker.rows
+        if call[0] not in self._seen_apart:  # one such run tells about all sites
+            self._seen_apart[call[0]] = self._run_apart(self._tracker.rows, *call)
+        for other, found in self._seen_apart[call[0]][site.index : site.index + 1]:
+            same = (other.kind, other.shape) == (site.kind, site.shape)
+            if same and other.module is site.module:
+                self._tracker.settle(site.index, found)
+                return found
+        return place
+
+    def _run_apart(
+        self, rows: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> list[tuple[Site, Placement]]:
+        """The sites of a module, and where rows are there; nothing if it does not run again."""
         batch = [x for x in tensors_in(args, kwargs) if x.dim() and len(x) == rows]
         noisy = {part for part in module.modules() if part.training} - set(_norms(module))
+        watched: list[Pass] = []
 
         def watch(order: Tensor | None, places: RowPlaces) -> Pass:
             def some(x: Any) -> Any:
@@ -256,23 +287,21 @@ class Pass:
                 given = tree_map(some, (args, kwargs))
                 module(*given[0], **given[1])
 
-            numbers = self._numbers.alone()
-            running = Pass(numbers, roots=(), batch=places, evaluating=True, watching=True)
-            run_pass(run, running, gates=([module], noisy))
+            roots = None if self._namer is None else ()
+            running = Pass(
+                self._numbers.alone(), roots=roots, batch=places, evaluating=True, watching=True
+            )
+            upkeep = Upkeep(all_modules([module]), rewind=True)
+            run_pass(run, running, gates=([module], noisy), around=[upkeep])
             watched.append(running)
             return running
 
-        watched: list[Pass] = []
         try:
             with outside_of_passes(), _disable_current_modes():
                 known = follow_rows(watch, batch, rows)
         except Exception:  # it does not run again
-            return place
-        there = watched[0].sites[site.index : site.index + 1]
-        same = [(s.kind, s.module, s.shape) for s in there] == [
-            (site.kind, site.module, site.shape)
-        ]
-        return known.places[site.index][1] if same else place
+            return []
+        return [(s, place) for s, (_, place) in zip(watched[0].sites, known.places, strict=True)]
 
     def own_noise(
         self,

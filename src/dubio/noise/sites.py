@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from types import FrameType
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -85,29 +86,46 @@ class Sites(list[Site]):
 
 
 def chooser(where: Where[LocatedT]) -> Callable[[LocatedT], bool]:
-    """Turn ``where=`` into a predicate on sites, or on whatever else has a name and a module."""
+    """Turn ``where=`` into a predicate on sites, or on whatever else has a name and a module.
+
+    It can be copied and pickled, together with the modules that it is about.
+    """
     if where is None:
-        return lambda place: True
+        return _any_place
     if isinstance(where, str):
-        return lambda place: matches(place, where)
+        return partial(matches, pattern=where)
     if isinstance(where, type):
         if not issubclass(where, nn.Module):
             raise TypeError(
                 f"where: expected a module class such as nn.Dropout, got {where.__name__}."
             )
-        return lambda place: isinstance(place.module, where)
+        return partial(_is_of, where)
     if isinstance(where, nn.Module):
-        inside = set(where.modules())
-        return lambda place: place.module in inside
+        return partial(_is_among, set(where.modules()))
     if callable(where):
         return where
     if isinstance(where, Iterable):
-        choices = [chooser(choice) for choice in where]
-        return lambda place: any(choice(place) for choice in choices)
+        return partial(_is_chosen, [chooser(choice) for choice in where])
     raise TypeError(
         f"where: expected a name pattern, a module or module class, a predicate or a list "
         f"of those, got {type(where).__name__}."
     )
+
+
+def _any_place(place: Located) -> bool:
+    return True
+
+
+def _is_of(kind: type[nn.Module], place: Located) -> bool:
+    return isinstance(place.module, kind)
+
+
+def _is_among(modules: set[nn.Module], place: Located) -> bool:
+    return place.module in modules
+
+
+def _is_chosen(choices: list[Callable[[Any], bool]], place: Located) -> bool:
+    return any(choice(place) for choice in choices)
 
 
 def matches(place: Located, pattern: str) -> bool:
@@ -169,12 +187,12 @@ def inside_checkpoint() -> bool:
     return False
 
 
-def outermost_call() -> tuple[nn.Module, tuple[Any, ...], dict[str, Any]] | None:
-    """The outermost module at work, and what it was called with."""
+def outermost_call(around: int = 0) -> tuple[nn.Module, tuple[Any, ...], dict[str, Any]] | None:
+    """The outermost module at work inside of so many others, and what it was called with."""
     calls = list(calls_at_work())
-    if not calls:
+    if len(calls) <= around:
         return None
-    seen = calls[-1].f_locals
+    seen = calls[-1 - around].f_locals
     return seen["self"], seen["args"], seen["kwargs"]
 
 

@@ -44,6 +44,15 @@ class Lookout:
             what = type(working[-1]).__name__ if working else "a function"
             self.elsewhere = f"{what} in {threading.current_thread().name}"
 
+    def check(self) -> None:
+        """Complain about what was found."""
+        if self.elsewhere is not None:
+            raise NotImplementedError(
+                f"model: expected a network that computes in the thread that calls it, got one "
+                f"that calls {self.elsewhere}, a thread that the noise does not reach; call its "
+                f"parts one after the other."
+            )
+
 
 class _Marked(Tensor):
     """A tensor that tells its lookout when something is done to it."""
@@ -55,7 +64,10 @@ class _Marked(Tensor):
     def __torch_function__(
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Call the function; Python reads numbers of plain tensors only."""
+        """Tell, and call the function; Python reads numbers of plain tensors only."""
+        for leaf in args:
+            if isinstance(leaf, _Marked):
+                leaf.lookout.note()  # dropout in eval mode is no operation
         with torch._C.DisableTorchFunctionSubclass():
             return func(*(unmarked(args) if func in _LOOKS else args), **(kwargs or {}))
 

@@ -3,7 +3,7 @@
 Values do not matter, and rows may be equal: what counts is what operations do to places.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
@@ -15,6 +15,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from dubio.noise.following import Operation, labels_of_results, tensors_in
 from dubio.noise.labels import (
+    MANY,
     NOBODY,
     along_one_axis,
     labels_of_nobody,
@@ -32,8 +33,12 @@ _SHAPED_BY_VALUES = frozenset(
     {aten._pack_padded_sequence.default, aten._pad_packed_sequence.default}
 )
 _LOOKS = frozenset({"tolist", "numpy", "__array__", "__dlpack__", "data_ptr"})
+# Operations that give a weight in another form, besides views and those entry by entry.
+_REFORM = frozenset(
+    {aten._to_copy.default, aten._unsafe_view.default, aten._weight_norm_interface.default}
+)
 
-
+Operated: TypeAlias = tuple[Any, Sequence[torch.Size]]  # an operation; the shapes of its results
 _Sites: TypeAlias = dict[int, tuple[torch.Size, Placement]]
 _remembered: WeakKeyDictionary[nn.Module, dict[Hashable, _Sites]] = WeakKeyDictionary()
 _MOST_FORMS = 16  # of inputs that are remembered of a module
@@ -46,16 +51,25 @@ class RowTracker(TorchDispatchMode):
     Args:
         batch: The inputs that have rows, which come first. None if they are what the outermost
             module in this context is called with, or else what noise acts on first.
+        made: The axis of the rows in tensors that are made for them out of other things, by the
+            numbers of the operation and of its result.
 
     Attributes:
         rows: How many rows there are; 0 before the inputs are met.
         grows: Whether shapes may depend on values of rows: whether any were looked at so far.
+        operations: All operations so far, with the shapes of their results.
     """
 
-    def __init__(self, batch: Iterable[Tensor] | None = None) -> None:
+    def __init__(
+        self,
+        batch: Iterable[Tensor] | None = None,
+        made: Mapping[tuple[int, int], int] | None = None,
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.rows = 0
         self.grows = False
+        self.operations: list[Operated] = []
+        self._made = made or {}
         self._waiting = batch is None  # for the inputs
         self._call: tuple[nn.Module, Hashable] | None = None  # the outermost module, and its inputs
         self._asleep: _Sites | None = None  # what is remembered of such a call, which will do
@@ -80,6 +94,11 @@ class RowTracker(TorchDispatchMode):
             self._seen[site] = (x.shape, place)
             return place
 
+    def settle(self, site: int, place: Placement) -> None:
+        """Note where rows are at a site that was reached, as others have found out."""
+        if self._asleep is None:
+            self._seen[site] = (self._seen[site][0], place)
+
     def remember(self) -> None:
         """Spare the next call of this kind, if shapes alone tell where rows are in it."""
         if self._call is None or self._asleep is not None:
@@ -95,22 +114,17 @@ class RowTracker(TorchDispatchMode):
         if self._waiting:  # noise outside of any module
             self._begin(x)
         labels = self._known(x)
-        if labels is None or (self.rows == 1 and bool((labels > NOBODY).any())):
+        if labels is None or (self.rows == 1 and not bool((labels == MANY).any())):
             return Placement(grows=self.grows)
         found = along_one_axis(labels)
-        if found is None:
-            return Placement(grows=self.grows, found=self._has_no_rows(x, labels))
+        if found is None:  # it may have been made for the rows, nevertheless
+            return Placement(grows=self.grows, found=False)
         axis, along = found
         partly = not self.grows and len(along.unique()) < self.rows  # rows come one by one
         if partly or not bool((along > NOBODY).all()):
             return Placement(grows=self.grows, found=False)
         index = ranks(along).cpu()
         return Placement(axis, int(index.max()) + 1, index, self.grows)
-
-    def _has_no_rows(self, x: Tensor, labels: Tensor) -> bool:
-        """Whether a tensor that does not come from the inputs has no axis for the rows."""
-        apart = not bool((labels != NOBODY).any())
-        return apart and (self.rows <= 1 or all(size % self.rows for size in x.shape))
 
     def stands_for(self, result: Tensor, x: Tensor) -> None:
         """Noise was applied to x, out of sight; or has been made for it."""
@@ -155,21 +169,38 @@ class RowTracker(TorchDispatchMode):
                 self._look(x)
         elif func in _SHAPED_BY_VALUES:
             self.grows = True
-        known = [labels for x in operands if (labels := self._known(x)) is not None]
-        if operands and not known:
-            for result in out:
-                self._labels.setdefault(result, None)
-            return
-        operation = Operation(func, args, kwargs, out, self._known)
-        found = labels_of_results(operation) if known else list(map(labels_of_nobody, out))
+        number = len(self.operations)
+        self.operations.append((func, [x.shape if _is_dense(x) else torch.Size() for x in out]))
         written = {id(x) for x in operands}
-        for result, own in zip(out, found, strict=True):
+        for i, (result, own) in enumerate(
+            zip(out, self._labels_of(func, args, kwargs, operands, out), strict=True)
+        ):
+            axis = self._made.get((number, i))
+            if axis is not None and (own is None or not bool((own > NOBODY).any())):
+                own = labels_of_rows(result, axis)
             before = self._known(result) if id(result) in written else None
-            if before is not None and before.shape == own.shape:
+            if own is None:
+                self._labels.setdefault(result, None)
+            elif before is not None and before.shape == own.shape:
                 if before is not own:
                     before.copy_(own)
             else:
                 self._labels[result] = own if func.is_view else laid_out(own, result)
+
+    def _labels_of(
+        self, func: Any, args: Sequence[Any], kwargs: Any, operands: list[Tensor], out: list[Tensor]
+    ) -> list[Tensor | None]:
+        """The labels of each result; None for weights and what is not dense."""
+        dense = list(map(_is_dense, out))
+        if not all(dense):
+            return [
+                labels_of_nobody(x).fill_(MANY) if d else None
+                for x, d in zip(out, dense, strict=True)
+            ]
+        if any(self._known(x) is not None for x in operands):
+            return [*labels_of_results(Operation(func, args, kwargs, out, self._known))]
+        sizes = {x.numel() for x in operands} if _reforms(func) else set()
+        return [None if x.numel() in sizes else labels_of_nobody(x) for x in out]
 
     def _look(self, x: Tensor) -> None:
         """Python sees values; then shapes may depend on them, if they are values of rows."""
@@ -178,7 +209,7 @@ class RowTracker(TorchDispatchMode):
             self.grows = bool((labels != NOBODY).any())
 
     def _known(self, x: Tensor) -> Tensor | None:
-        """The labels of a tensor; None if it is a weight, or computed from weights."""
+        """The labels of a tensor; None if it is a weight, or a weight in another form."""
         if x not in self._labels:
             self._meet(x)
         labels: Tensor | None = self._labels[x]
@@ -186,7 +217,7 @@ class RowTracker(TorchDispatchMode):
 
     def _meet(self, x: Tensor) -> None:
         """A tensor is used that was there before the pass."""
-        weight = isinstance(x, nn.Parameter) or x.layout != torch.strided
+        weight = isinstance(x, nn.Parameter) or not _is_dense(x)
         self._labels[x] = None if weight else labels_of_nobody(x)
 
     def _await_inputs(self) -> None:
@@ -215,6 +246,10 @@ class RowTracker(TorchDispatchMode):
             self._labels[x] = labels_of_rows(x)
 
 
+def _is_dense(x: Tensor) -> bool:
+    return x.layout == torch.strided and not x.is_nested
+
+
 _READS = (torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape)
 
 
@@ -224,6 +259,14 @@ def _is_plain(shape: torch.Size, place: Placement, rows: int) -> bool:
         return False
     there = [axis for axis, size in enumerate(shape) if size == rows]
     return rows == 1 or there == ([] if place.axis is None else [place.axis])
+
+
+@cache
+def _reforms(function: Any) -> bool:
+    """Whether results that have as many entries as a weight have its entries."""
+    if function is aten.slice.Tensor:  # up to the number of rows, maybe
+        return False
+    return function in _REFORM or function.is_view or torch.Tag.pointwise in function.tags
 
 
 @cache

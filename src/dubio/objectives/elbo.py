@@ -1,7 +1,6 @@
 """The evidence lower bound: one objective for every method."""
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from operator import index
 from typing import Any, SupportsIndex, final
 
@@ -12,19 +11,21 @@ from torch.nn.modules.module import _has_any_global_hook
 from dubio.likelihoods import Likelihood
 from dubio.masks.learnable import LearnableBernoulli
 from dubio.noise import inputs
+from dubio.noise.first_call import check_threads
 from dubio.noise.foreign import may_be_noisy
 from dubio.noise.gates import NO_GATES, find_gates
 from dubio.noise.inputs import Inputs, Select
+from dubio.noise.libraries import is_known
 from dubio.noise.modes import all_modules
 from dubio.noise.noise import Noise, noise_is_given
 from dubio.noise.stochastic import Stochastic, check_apart
 from dubio.noise.vectorised import is_vectorised
 from dubio.objectives.divergences import Divergence, add_divergences
 from dubio.objectives.estimators import ESTIMATORS, Estimator, trapezoid_once
+from dubio.objectives.kept import Kept
 from dubio.objectives.meeting import Meetings
 from dubio.objectives.passes import Batch, Passes
 from dubio.objectives.rowwise import has_own_losses, rows_stay_apart
-from dubio.objectives.statistics import Statistics
 
 
 @final
@@ -109,7 +110,7 @@ class ELBO(nn.Module):
         self._generator = generator
         self.select = select
         self._meetings = Meetings()
-        self._statistics = Statistics()
+        self._kept = Kept()
         self._parts = _Parts([])
         self._trunk = False  # whether the last batch had something to compute before its masks
         self.step = 0
@@ -150,25 +151,28 @@ class ELBO(nn.Module):
         noise = Noise(self._draws, shared=self._shared, generator=self._generator)
         modules = all_modules([self.model])
         if modules != self._parts.modules:
-            self._parts = _Parts(modules)
+            self._parts, self._kept = _Parts(modules), Kept()
+            check_threads(self.model, *inputs.as_arguments(inputs.copied(x)))
         batch = self._batch(x, y, modules)
         learns = torch.is_grad_enabled() and any(map(_learns, self._parts.masks))
         estimate = ESTIMATORS[self.estimator] if learns else trapezoid_once
         stochastic = self._parts.stochastic
         if self._draws > 1 or estimate is not trapezoid_once:  # there will be more than one pass
-            self._statistics.note(modules)
+            self._kept.note(modules, batch.unknown)
+        else:
+            self._kept.forget()
         nlls, divergences = [], []
         for k in range(self._draws):
             again = k > 0 and all(module.kl_is_exact for module in stochastic)
             asked = bool(stochastic) and not again
             numbers = noise.numbers if self._draws == 1 else noise[k].numbers
-            passes = Passes(batch, numbers, self._meetings, self._statistics, learning=asked)
-            with self._statistics.as_before() if k > 0 else nullcontext():
-                nlls.append(estimate(passes))
+            passes = Passes(batch, numbers, self._meetings, self._kept, learning=asked)
+            nlls.append(estimate(passes))
             if asked:
                 with passes.recalled():
                     divergences.append(Divergence.of(self._parts.together, nlls[0]))
             trunk = passes.has_trunk
+        self._kept.forget()
         nll = _mean(nlls)
         weight = self._kl_weight(self.step) if callable(self._kl_weight) else self._kl_weight
         loss, kl = add_divergences(nll, weight / self.num_data, divergences)
@@ -191,6 +195,10 @@ class ELBO(nn.Module):
         Noise that is not dubio's is left to torch where nobody could tell the difference.
         """
         suspects = may_be_noisy(modules)
+        unknown = self._parts.unknown
+        if suspects:
+            changed = [m for m in suspects if m not in unknown and not is_known(m)]
+            unknown = [*unknown, *changed]
         own_losses = has_own_losses(self.likelihood)
         evaluating = not all(module.training for module in suspects)
         gates = NO_GATES
@@ -208,6 +216,7 @@ class ELBO(nn.Module):
             losses=self.likelihood.losses,
             rows=inputs.count_rows(x),
             modules=modules,
+            unknown=unknown,
             intercept=intercept,
             foreign=bool(suspects),
             trunk=self._trunk,
@@ -243,6 +252,7 @@ class _Parts:
         self.together: dict[type[Stochastic], list[Stochastic]] = {}
         for module in self.stochastic:
             self.together.setdefault(type(module), []).append(module)
+        self.unknown = [module for module in modules if not is_known(module)]
         self.apart = rows_stay_apart(modules)
         check_apart(self.stochastic)
 

@@ -21,9 +21,9 @@ from dubio.noise.run import Pass, run_pass
 from dubio.noise.stochastic import Stochastic
 from dubio.noise.tracking import RowTracker
 from dubio.noise.vectorised import is_vectorised
+from dubio.objectives.kept import Kept
 from dubio.objectives.meeting import Meetings
 from dubio.objectives.record import Record, recording
-from dubio.objectives.statistics import Statistics
 from dubio.objectives.trunk import TrunkMemory, TrunkReplay, ending
 
 _SMALL = 2**13  # numbers of a batch
@@ -41,6 +41,7 @@ class Batch:
         losses: The loss of every row, of outputs and targets.  # (B,)
         rows: How many rows.
         modules: All modules of the network.
+        unknown: Those of which nobody knows what they do.
         intercept: Whether noise that is not dubio's comes from the numbers of the pass.
         foreign: Whether there may be such noise.
         trunk: Whether there is something to compute before the first learnable mask.
@@ -57,6 +58,7 @@ class Batch:
     losses: Callable[[Tensor, Tensor], Tensor]
     rows: int
     modules: Sequence[nn.Module]
+    unknown: Sequence[nn.Module]
     intercept: bool
     foreign: bool
     trunk: bool
@@ -76,7 +78,7 @@ class Passes:
         batch: The network, and what it is at work on.
         numbers: The random numbers of the draw.
         meetings: Remembers, from batch to batch, whether rows meet.
-        statistics: The buffers of the network before the step.
+        kept: What the network keeps, as it is before the step.
         learning: Whether divergences at the noise of the first pass will be asked for after it.
 
     Attributes:
@@ -89,7 +91,7 @@ class Passes:
         batch: Batch,
         numbers: RandomNumbers,
         meetings: Meetings,
-        statistics: Statistics,
+        kept: Kept,
         *,
         learning: bool = False,
     ) -> None:
@@ -97,10 +99,10 @@ class Passes:
         self._batch = batch
         self._numbers = numbers
         self._meetings = meetings
-        self._statistics = statistics
+        self._kept = kept
         self._learning = learning
         self.has_trunk = batch.trunk
-        self._trunk = TrunkMemory() if batch.trunk else None
+        self._trunk = TrunkMemory() if batch.trunk and not kept.deep else None
         self._first: Pass | None = None
         self._start: list[Tensor] = []
         self._twice = False
@@ -140,7 +142,7 @@ class Passes:
     def again(self, gate: Gate) -> Tensor:  # (B,)
         """Losses of all rows when masks are made of the same noise by another rule."""
         replay = None if self._trunk is None else TrunkReplay(self._trunk)
-        with self._statistics.as_before(), _restarted(self._start):
+        with _restarted(self._start):
             return self._run(gate, replay)
 
     def pair(self, gate: Gate, other: Gate, *, learn: bool) -> tuple[Tensor, Tensor]:  # (B,) each
@@ -223,6 +225,9 @@ class Passes:
         return self._apart and rows is not None and noise.shape[rows] == self._batch.rows
 
     def _run(self, gate: Gate | None, executor: TrunkMemory | TrunkReplay | None) -> Tensor:
+        return self._kept.run(lambda: self._pass(gate, executor))
+
+    def _pass(self, gate: Gate | None, executor: TrunkMemory | TrunkReplay | None) -> Tensor:
         batch = self._batch
         if executor is not None and gate is not None:
             gate = ending(executor, gate)
@@ -230,6 +235,8 @@ class Passes:
         if self._twice:
             assert isinstance(given, Tensor)
             given, y = torch.cat([given, given]), torch.cat([y, y])
+        if isinstance(executor, TrunkMemory):
+            executor.begin([*inputs.tensors(given), *self._kept.tensors()])
         intercept = batch.intercept or executor is not None
         followed = batch.intercept and self._numbers.shared
         running = Pass(

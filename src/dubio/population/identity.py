@@ -2,7 +2,8 @@
 
 import zlib
 from collections.abc import Mapping
-from types import FunctionType
+from functools import partial
+from types import FunctionType, MethodType
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from torch import Tensor
 from torch.nn.utils.parametrize import type_before_parametrizations
 
 from dubio.objectives.elbo import ELBO
+from dubio.population.sameness import bound_in, values_of
 from dubio.population.settings import settings_of, shown
 from dubio.population.stack import Stack
 
@@ -45,8 +47,9 @@ def described(value: Any) -> str:
     if isinstance(value, Mapping):
         return described(list(value.items()))
     if isinstance(value, FunctionType):
-        cells = [cell.cell_contents for cell in value.__closure__ or ()]
-        return f"{value.__module__}.{value.__qualname__}{described(cells)}"
+        return f"{value.__module__}.{value.__qualname__}{described(values_of(value))}"
+    if isinstance(value, MethodType | partial):
+        return described(bound_in(value))
     if isinstance(value, type):
         return _class(value)
     return repr(value) if isinstance(value, _IN_WORDS) else _class(type(value))

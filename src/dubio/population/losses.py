@@ -33,7 +33,11 @@ def gradients(
 
 def noise_of_loss(stack: Stack, x: Tensor, y: Tensor) -> NoiseRequests:
     """Which noise the loss of a batch needs."""
-    return watch(stack, x, lambda member, source: _loss(member, x, y, source), training=True)
+
+    def one_pass(member: nn.Module, source: Source) -> Tensor:
+        return _loss(member, x.clone(), y.clone(), source)  # which a pass may write over
+
+    return watch(stack, x, one_pass, training=True)
 
 
 def _loss(member: nn.Module, x: Tensor, y: Tensor, source: Source) -> Tensor:

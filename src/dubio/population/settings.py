@@ -7,28 +7,57 @@ import copy
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
-from types import FunctionType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from dubio.objectives.elbo import ELBO
+from dubio.population.sameness import Sameness
 
 # What modules keep about themselves, beside their settings.
 _OF_MODULES = set(vars(nn.Module()))
 _OF_OBJECTIVES = {
-    "nll", "kl", "log_prior", "step", "_meetings", "_statistics", "_parts", "_trunk", "_generator",
+    "nll", "kl", "log_prior", "step", "_meetings", "_kept", "_parts", "_trunk", "_generator",
 }  # fmt: skip
 
 
+class _Missing:
+    """What a setting is in members that have none of that name."""
+
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+MISSING = _Missing()
+
+
 def settings_of(modules: Mapping[str, nn.Module]) -> Iterator[tuple[str, Any]]:
-    """Attributes of modules that are no tensors of theirs, and of plain values in them."""
+    """Attributes of modules that are no tensors of theirs, and of plain values in them; hooks."""
+    own = set(modules.values())
     for name, module in modules.items():
         skipped = _OF_MODULES | _OF_OBJECTIVES if isinstance(module, ELBO) else _OF_MODULES
         for attribute, value in vars(module).items():
             if attribute not in skipped:
-                yield from _inside(f"{name}:{attribute}", value)
+                for path, setting in _inside(f"{name}:{attribute}", value):
+                    if not isinstance(setting, nn.Module) or setting not in own:
+                        yield path, setting
+        if module._forward_pre_hooks:
+            yield (
+                f"{name}:forward_pre_hooks",
+                [
+                    (hook, key in module._forward_pre_hooks_with_kwargs)
+                    for key, hook in module._forward_pre_hooks.items()
+                ],
+            )
+        if module._forward_hooks:
+            yield (
+                f"{name}:forward_hooks",
+                [
+                    (hook, key in module._forward_hooks_with_kwargs)
+                    for key, hook in module._forward_hooks.items()
+                ],
+            )
 
 
 def shown(path: str) -> str:
@@ -41,7 +70,7 @@ def _inside(path: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield path, type(value)
         for field in fields(value):
             yield from _inside(f"{path}.{field.name}", getattr(value, field.name))
-    elif not isinstance(value, nn.Module):
+    else:
         yield path, value
 
 
@@ -76,8 +105,13 @@ def _with(number: Tensor, inside: Sequence[str], value: Any) -> Any:
     return changed
 
 
-def differ(path: str, values: list[Any]) -> bool:
+def differ(path: str, values: Sequence[Any], same: Sequence[Sameness]) -> bool:
     """Whether a setting is a number, or a tensor, that members differ in.
+
+    Args:
+        path: Where it is.
+        values: Its value in each member.
+        same: Compares the first member with each.
 
     Raises:
         ValueError: If they differ in anything else.
@@ -85,29 +119,18 @@ def differ(path: str, values: list[Any]) -> bool:
     first = values[0]
     if all(value is first for value in values):
         return False
-    if all(isinstance(value, Tensor) and value.shape == first.shape for value in values):
+    if all(
+        isinstance(value, Tensor) and (value.shape, value.dtype) == (first.shape, first.dtype)
+        for value in values
+    ):
         return any(not torch.equal(value, first) for value in values)
     if all(isinstance(v, float | int) and not isinstance(v, bool) for v in values):
         return any(value != first for value in values)
-    for index, value in enumerate(values):
-        if not _same(first, value):
+    for index, (value, agree) in enumerate(zip(values, same, strict=True)):
+        if not agree(first, value):
             raise ValueError(
                 f"members: expected settings that are the same but for numbers, got "
                 f"{shown(path)} as {first!r} in member 0 and {value!r} in member {index}; put them "
                 f"into populations of their own."
             )
     return False
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Whether two settings mean the same; functions do if they have the same code and values."""
-    if isinstance(one, FunctionType) and isinstance(other, FunctionType):
-        cells = ([c.cell_contents for c in f.__closure__ or ()] for f in (one, other))
-        return one.__code__ is other.__code__ and next(cells) == next(cells)
-    if isinstance(one, list | tuple) and type(one) is type(other):
-        return len(one) == len(other) and all(map(_same, one, other))
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
-    if isinstance(one, Tensor) and isinstance(other, Tensor):
-        return torch.equal(one, other)
-    return type(one) is type(other) and (isinstance(one, torch.Generator) or bool(one == other))

@@ -14,7 +14,8 @@ from torch.nn.modules.rnn import RNNBase, RNNCellBase
 from torch.nn.utils.parametrize import type_before_parametrizations
 
 from dubio.objectives.elbo import ELBO
-from dubio.population.settings import differ, settings_of, with_numbers
+from dubio.population.sameness import Sameness, behind_functions
+from dubio.population.settings import MISSING, differ, settings_of, shown, with_numbers
 
 _Result = TypeVar("_Result")
 Tensors = dict[str, Tensor]
@@ -60,14 +61,19 @@ class Stack:
             _check_same(layout, _layout(own, parts), index)
         _check_apart(tensors)
         settings = [dict(settings_of(own)) for own in modules]
+        _check_functions(modules, tensors, settings)
+        same = [Sameness(modules[0], own) for own in modules]
         like = next(first.parameters())
-        numbers = {
-            path: torch.tensor([s[path] for s in settings], dtype=like.dtype, device=like.device)
-            if not isinstance(value, Tensor)
-            else torch.stack([s[path] for s in settings]).to(like)
-            for path, value in settings[0].items()
-            if differ(path, [s.get(path) for s in settings])
-        }
+        numbers: Tensors = {}
+        for path in dict.fromkeys(path for own in settings for path in own):
+            values = [own.get(path, MISSING) for own in settings]
+            if not differ(path, values, same):
+                continue
+            numbers[path] = (
+                torch.stack(values)
+                if isinstance(values[0], Tensor)
+                else torch.tensor(values, dtype=like.dtype, device=like.device)
+            )
         learned: Tensors = {}
         fixed: Tensors = {}
         for name, tensor in tensors[0].items():
@@ -170,8 +176,14 @@ def _layout(modules: Mapping[str, nn.Module], tensors: Tensors) -> dict[str, Any
 
 
 def _check_same(expected: dict[str, Any], got: dict[str, Any], index: int) -> None:
-    if expected == got:
+    if list(expected.items()) == list(got.items()):
         return
+    if expected == got:
+        name, other = next((a, b) for a, b in zip(expected, got, strict=True) if a != b)
+        raise ValueError(
+            f"members: expected modules in one order, got {name} in member 0 where {other} is in "
+            f"member {index}; put each order into a population of its own."
+        )
     name = next(n for n in (*expected, *got) if expected.get(n) != got.get(n))
     raise ValueError(
         f"members: expected modules of one structure, got {name} as {expected.get(name)} in member "
@@ -190,6 +202,26 @@ def _check_apart(members: Sequence[Tensors]) -> None:
                     f"members: expected parameters of their own, got {name} of member {index} in "
                     f"member {other} too; make a copy of it with copy.deepcopy."
                 )
+
+
+def _check_functions(
+    modules: Sequence[Mapping[str, nn.Module]],
+    tensors: Sequence[Tensors],
+    settings: Sequence[Mapping[str, Any]],
+) -> None:
+    """Complain about functions that refer to parts of a member: those of its copy would, too."""
+    parts: list[Mapping[str, Any]] = [*modules, *tensors]
+    names = {id(part): name for named in parts for name, part in named.items()}
+    for index, own in enumerate(settings):
+        for path, value in own.items():
+            for thing in behind_functions(value):
+                if id(thing) in names:
+                    raise ValueError(
+                        f"members: expected functions that are given what they compute with, got "
+                        f"{shown(path)} in member {index}, which refers to "
+                        f"{names[id(thing)] or 'the member'} by itself and would go on to do so in "
+                        f"a copy; make it a method, or use the module that a hook is given."
+                    )
 
 
 def _check_supported(member: nn.Module) -> None:

@@ -7,6 +7,9 @@ from typing import TypeAlias
 import torch
 from torch import Tensor, nn
 
+from dubio.noise.libraries import is_known
+from dubio.noise.upkeep import Upkeep
+from dubio.objectives.elbo import ELBO
 from dubio.population.given import NoiseRequests, Source
 from dubio.population.identity import checksum
 from dubio.population.settings import shown
@@ -29,6 +32,8 @@ def watch(stack: Stack, x: Tensor, one_pass: MemberPass, *, training: bool) -> N
         training: Whether in train mode, where buffers must not change.
     """
     _call_alone(stack.take(torch.arange(1)).skeleton.train(training), x, one_pass)
+    if training and not all(map(is_known, stack.skeleton.modules())):
+        _check_state(stack, one_pass)
     requests = NoiseRequests()
     few = stack.take(torch.arange(min(len(stack), 2)))
     few.skeleton.train(training)
@@ -65,6 +70,40 @@ def _call_alone(member: nn.Module, x: Tensor, one_pass: MemberPass) -> None:
         raise ValueError(
             f"members: expected buffers that stay as they are in training, got {changed[0]}, which "
             f"a pass has changed; leave it out, or train members one by one with dubio.fit."
+        )
+
+
+def _check_state(stack: Stack, one_pass: MemberPass) -> None:
+    """Complain about a network that computes with what it has kept of the pass before.
+
+    Numbers that are attributes of modules go on from step to step, the same in all members. Tensors
+    do not, nor does what lies in lists and objects. So a second pass must give the same without.
+    """
+    losses = []
+    for only_numbers in (False, True):
+        member = stack.take(torch.arange(1)).skeleton.train()
+        upkeep = Upkeep(member.modules(), stay=True)
+        with upkeep:
+            one_pass(member, NoiseRequests().note)
+        if only_numbers:
+            kept = [(vars(module), dict(vars(module))) for module in member.modules()]
+            upkeep.undo()
+            for live, after in kept:
+                live.update({name: v for name, v in after.items() if isinstance(v, int | float)})
+        losses.append(one_pass(member, NoiseRequests().note))
+    natural, without = losses
+    if not torch.allclose(natural, without, rtol=0, atol=0, equal_nan=True):
+        names = {
+            id(vars(module)): name
+            for name, module in member.named_modules()
+            if not isinstance(module, ELBO)
+        }
+        found = [f"{names[i]}.{key}".lstrip(".") for i, key in upkeep.changed if i in names]
+        raise ValueError(
+            f"members: expected networks whose passes depend on no tensor, list or object that an "
+            f"earlier one has left, got another loss in a second pass, which has changed "
+            f"{', '.join(sorted(found)) or 'something inside of an attribute'}; train such "
+            f"networks one by one with dubio.fit."
         )
 
 
