@@ -103,7 +103,7 @@ COMPUTATION = Computation(
             source="tastes", restarts=1, rounds=4, n=2, draws=4, hidden=12, latent=6, epochs=3,
             batch_size=60,
         ),
-        "small": Config(epochs=60, patience=12, batch_size=250, learning_rate=2e-3),
+        "small": Config(restarts=1, epochs=60, patience=12, batch_size=250, learning_rate=2e-3),
         "paper": Config(),
     },
     pieces=pieces,
