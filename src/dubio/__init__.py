@@ -46,6 +46,7 @@ from dubio.training.history import History
 
 if TYPE_CHECKING:
     from dubio import metrics as metrics
+    from dubio import recommend as recommend
     from dubio.regression import BayesianDropoutRegression as BayesianDropoutRegression
     from dubio.regression import BayesianDropoutRegressionCV as BayesianDropoutRegressionCV
 
@@ -105,7 +106,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 _EXTRAS = ("BayesianDropoutRegression", "BayesianDropoutRegressionCV")  # need dubio[regression]
-_EXTRA_MODULES = ("metrics",)  # need the extra of their name
+_EXTRA_MODULES = ("metrics", "recommend")  # need the extra of their name
 
 
 def __getattr__(name: str) -> Any:

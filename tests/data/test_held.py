@@ -35,16 +35,11 @@ REVIEWS = {  # words, test documents
     "kitchen": (93_474, 5945),
 }
 NOT_READ = {  # at hand, but no loader reads them
-    "citeulike-a/citeulike_a.npz",
-    "gowalla/gowalla.npz",
     "imagenet-weights/efficientnet_lite0_imagenet_fp16.safetensors",
     "imagenet-weights/vgg16_features_imagenet_fp16.safetensors",
-    "movielens-1m-diffrec/ml1m_diffrec_clean.npz",
-    "movielens-1m-infinite-ae/ml1m_part.npz",
     "movielens-1m/ml1m_interactions.npz",  # these three are parts of ml-1m.zip
     "movielens-1m/movies.dat.gz",
     "movielens-1m/users.dat.gz",
-    "yelp2018/yelp2018.npz",
 }
 
 camvid = cache(data.camvid)

@@ -206,7 +206,13 @@ def test_the_inventory_of_the_data_at_hand() -> None:
     by_status: dict[str, set[str]] = {}
     for holding in holdings.values():
         by_status.setdefault(holding.status, set()).add(holding.name)
-    assert by_status["missing"] == {"uci-YearPredictionMSD", "amazon-unlabeled", "movielens-20m"}
+    assert by_status["missing"] == {
+        "uci-YearPredictionMSD",
+        "amazon-unlabeled",
+        "movielens-20m",
+        "netflix",
+        "million-song-taste",
+    }
     assert by_status["lesser copy"] == {"cifar10", "cifar10-small", "camvid", "solar-yearly"}
     assert "damaged" not in by_status
     assert holdings["mnist"].size == 9912422 + 28881 + 1648877 + 4542

@@ -19,7 +19,17 @@ from dubio.data.curves import (
 )
 from dubio.data.digits import Images, fashion_mnist, mnist, notmnist
 from dubio.data.errors import DataError
+from dubio.data.interactions import (
+    UserItems,
+    UserItemSplit,
+    citeulike_a,
+    gowalla,
+    movielens_diffrec,
+    movielens_infinite_ae,
+    yelp2018,
+)
 from dubio.data.inventory import Holding, Inventory, available, fetch_original
+from dubio.data.large_ratings import Plays, million_song, netflix
 from dubio.data.mushrooms import Categories, mushroom
 from dubio.data.ratings import (
     HeldOutUsers,
@@ -48,12 +58,15 @@ __all__ = [
     "Inventory",
     "MonthlyCO2",
     "Movie",
+    "Plays",
     "Ratings",
     "Regression",
     "Reviews",
     "Scenes",
     "Split",
     "User",
+    "UserItemSplit",
+    "UserItems",
     "YearlyIrradiance",
     "amazon",
     "amazon_selected",
@@ -63,19 +76,26 @@ __all__ = [
     "camvid_sample",
     "cifar10",
     "cifar10_small",
+    "citeulike_a",
     "co2",
     "co2_monthly",
     "fashion_mnist",
     "fetch_original",
+    "gowalla",
+    "million_song",
     "mnist",
     "movielens",
+    "movielens_diffrec",
+    "movielens_infinite_ae",
     "movielens_movies",
     "movielens_split",
     "movielens_users",
     "mushroom",
+    "netflix",
     "notmnist",
     "qspr",
     "solar",
     "solar_yearly",
     "uci",
+    "yelp2018",
 ]

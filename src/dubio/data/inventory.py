@@ -9,6 +9,8 @@ from dubio.data import (
     cifar,
     curves,
     digits,
+    interactions,
+    large_ratings,
     mushrooms,
     ratings,
     reviews,
@@ -23,7 +25,8 @@ Status: TypeAlias = Literal["here", "lesser copy", "damaged", "missing"]
 DATASETS: dict[str, Dataset] = {
     dataset.name: dataset
     for family in (
-        tables, curves, digits, cifar, mushrooms, reviews, amino_acids, ratings, scenes,
+        tables, curves, digits, cifar, mushrooms, reviews, amino_acids, ratings,
+        interactions, large_ratings, scenes,
     )
     for dataset in family.DATASETS
 }  # fmt: skip

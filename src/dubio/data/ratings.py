@@ -17,7 +17,7 @@ from dubio.data.registry import published
 @final
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Ratings(Loaded):
-    """Pairs of a user and an item, by the numbers of GroupLens and in its order.
+    """Pairs of a user and an item, by the numbers of their owner and in its order.
 
     Attributes:
         user: (N,).

@@ -22,6 +22,7 @@ from dubio.metrics.counts import check_count
 from dubio.metrics.reading import check_numbers, check_shape
 from dubio.metrics.states import Average, average
 from dubio.predictive.predictive import Predictive
+from dubio.ranks import ndcg, recall
 
 Scores = Predictive | Tensor
 
@@ -104,16 +105,12 @@ def _found(
         scores = scores.masked_fill(seen, -torch.inf)
     users = wanted.any(1)
     best = scores[users].topk(min(cutoff, scores.shape[1])).indices
-    return wanted[users].gather(1, best).double(), wanted[users].sum(1)
+    return wanted[users].gather(1, best), wanted[users].sum(1)
 
 
 def _recalls(prediction: Scores, held_out: Tensor, cutoff: int, fold_in: Tensor | None) -> Tensor:
-    found, wanted = _found(prediction, held_out, cutoff, fold_in)
-    return found.sum(1) / wanted.clamp(max=cutoff)
+    return recall(*_found(prediction, held_out, cutoff, fold_in), cutoff)
 
 
 def _gains(prediction: Scores, held_out: Tensor, cutoff: int, fold_in: Tensor | None) -> Tensor:
-    found, wanted = _found(prediction, held_out, cutoff, fold_in)
-    rank = torch.arange(1, found.shape[1] + 1, dtype=torch.float64, device=found.device)
-    gain = 1 / torch.log2(rank + 1)
-    return (found * gain).sum(1) / gain.cumsum(0)[wanted.clamp(max=cutoff) - 1]
+    return ndcg(*_found(prediction, held_out, cutoff, fold_in), cutoff)

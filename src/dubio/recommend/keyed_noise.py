@@ -1,0 +1,95 @@
+"""Noise that is a function of keys, not of the order in which it is drawn.
+
+A user has a seed, and every number that is drawn for the user is a hash of the seed and of the
+number's place, such as an item. So the numbers are the same in whatever batch the user stands, and
+entries that nobody needs cost nothing. The hash is splitmix64 (Steele, Lea & Flood 2014), which
+turns a counter into 64 random bits.
+"""
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+Seeds: TypeAlias = npt.NDArray[np.uint64]
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_FIRST = np.uint64(0xBF58476D1CE4E5B9)
+_SECOND = np.uint64(0x94D049BB133111EB)
+
+
+def hashed(seeds: Seeds, places: npt.ArrayLike) -> Seeds:
+    """64 random bits for each pair of a seed and a place, an integer; both are broadcast."""
+    with np.errstate(over="ignore"):  # arithmetic is modulo 2⁶⁴
+        place = np.asarray(places).astype(np.uint64)
+        bits = np.asarray(_mixed(seeds) + _GOLDEN * (place + np.uint64(1)))
+        return _mixed(bits)
+
+
+def uniform(seeds: Seeds, places: npt.ArrayLike) -> Tensor:
+    """Numbers from U[0, 1), float32, a function of seed and place.
+
+    Args:
+        seeds: One for each user, (B, 1), or for each stored entry of a CSR matrix.
+        places: Integers, such as items. Two uses of one seed need different places.
+    """
+    bits = hashed(seeds, places) >> np.uint64(40)
+    return torch.from_numpy(np.multiply(bits, 2.0**-24, dtype=np.float32))
+
+
+def normal(seeds: Seeds, places: npt.ArrayLike) -> Tensor:
+    """Numbers from N(0, 1), float32, a function of seed and place as in `uniform`."""
+    bits = hashed(seeds, places) >> np.uint64(12)
+    numbers: Tensor = torch.special.ndtri(torch.from_numpy((bits + 0.5) * 2.0**-52))
+    return numbers.float()
+
+
+def user_keys(users: Sequence[Any] | npt.NDArray[Any]) -> Seeds:
+    """A key for each user that is the same in every process: integers, strings or bytes."""
+    array = np.asarray(users)
+    if array.dtype.kind in "iu":
+        return array.astype(np.uint64)
+    return np.array([_key(user) for user in users], np.uint64)
+
+
+def draw_seeds(seed: int, keys: Seeds, draw: int) -> Seeds:
+    """The seeds of one draw, by user."""
+    return hashed(hashed(np.full(len(keys), seed % 2**64, np.uint64), keys), draw)
+
+
+def seed_of(generator: torch.Generator | int | None) -> int:
+    """A seed: the integer itself, the next number of a generator, or 0."""
+    if generator is None:
+        return 0
+    if isinstance(generator, torch.Generator):
+        return int(torch.randint(2**63 - 1, (), generator=generator, device=generator.device))
+    if isinstance(generator, bool) or not isinstance(generator, int | np.integer):
+        raise TypeError(
+            f"generator: expected a torch.Generator, an integer or None, got "
+            f"{type(generator).__name__}; an integer gives the same draws every time"
+        )
+    return int(generator)
+
+
+def _key(user: Any) -> int:
+    if isinstance(user, int | np.integer):
+        return int(user) % 2**64
+    if not isinstance(user, str | bytes):
+        raise TypeError(
+            f"users: expected integers, strings or bytes, got {type(user).__name__}; give a name "
+            "that stays the same, such as str(user)"
+        )
+    content = b"s" + user.encode() if isinstance(user, str) else b"b" + user
+    return int.from_bytes(blake2b(content, digest_size=8).digest(), "little")
+
+
+def _mixed(bits: Seeds) -> Seeds:
+    """The finaliser of splitmix64: every bit of the output depends on every bit of the input."""
+    with np.errstate(over="ignore"):
+        bits = (bits ^ (bits >> np.uint64(30))) * _FIRST
+        bits = (bits ^ (bits >> np.uint64(27))) * _SECOND
+        return np.asarray(bits ^ (bits >> np.uint64(31)))

@@ -1,0 +1,40 @@
+"""The most popular items, for everybody the same: what every other model has to beat."""
+
+from typing import Any, Self, final
+
+import numpy as np
+import torch
+from scipy.sparse import csr_array
+from torch import Tensor
+
+from dubio.recommend.histories import histories
+from dubio.recommend.keyed_noise import Seeds
+from dubio.recommend.recommender import Recommender
+from dubio.recommend.storage import take
+
+
+@final
+class Popular(Recommender):
+    """Scores items by the share of training users who had to do with them."""
+
+    def fit(self, user_items: Any, validation: tuple[Any, Any] | None = None) -> Self:
+        """Count. The validation users are not needed."""
+        given = histories(user_items)
+        self._items = given.shape[1]
+        self._shares = popularity(given)
+        return self
+
+    def _scores(self, histories: csr_array, seeds: Seeds | None) -> Tensor:
+        return self._shares.repeat(histories.shape[0], 1)
+
+    def _state(self) -> dict[str, Tensor]:
+        return {"shares": self._shares}
+
+    def _set_state(self, tensors: dict[str, Tensor]) -> None:
+        self._shares = take(tensors, "shares", (self._items,))
+
+
+def popularity(histories: csr_array) -> Tensor:
+    """The share of users with each item, (I,) float32."""
+    users, items = histories.shape
+    return torch.from_numpy(np.bincount(histories.indices, minlength=items) / max(users, 1)).float()
