@@ -8,7 +8,7 @@ import torch
 from scipy.sparse import csr_array, hstack
 
 from dubio import masks, recommend
-from dubio.recommend import CDAE, DAE, VAE
+from dubio.recommend import CDAE, DAE, VAE, evaluate
 from dubio.recommend.keyed_noise import draw_seeds, user_keys
 from dubio.recommend.sparse import SparseRows
 from taste_groups import ITEMS, taste_groups
@@ -165,6 +165,23 @@ class TestCDAE:
         np.testing.assert_allclose(
             found.scores, np.take_along_axis(expected, found.ids, 1), rtol=1e-5
         )
+
+    def test_it_must_be_told_who_is_evaluated(self):
+        held_out = DATA.train[5:8]
+        with pytest.raises(ValueError, match="expected the rows of these users"):
+            evaluate(self.model, DATA.train[5:8], held_out)
+        with pytest.raises(ValueError, match="an id for each of the 3 rows"):
+            evaluate(self.model, DATA.train[5:8], held_out, users=[5, 6])
+        nothing = csr_array(held_out.shape, dtype=np.float32)
+        known, other = (
+            evaluate(self.model, nothing, held_out, ["ndcg@10"], users=users, draws=0)["ndcg@10"]
+            for users in ([5, 6, 7], [-1, -1, -1])
+        )
+        assert known != other
+
+    def test_others_than_the_users_of_the_training_cannot_validate(self):
+        with pytest.raises(ValueError, match="cannot be validated on others"):
+            CDAE(24).fit(DATA.train, (DATA.fold_in, DATA.held_out), **QUICK)
 
     def test_similar_items_and_files(self, tmp_path):
         found = self.model.similar_items([15], 3)

@@ -95,6 +95,12 @@ class Autoencoder(Recommender, ABC):
                 "how it was filtered"
             )
         checked = None if validation is None else check_validation(given, *validation)
+        if checked is not None and self.knows_users and checked[0].shape[0] != users:
+            raise ValueError(
+                f"validation: expected the {users} users of user_items in the same order, got "
+                f"{checked[0].shape[0]} rows; {type(self).__name__} has a vector for each user and "
+                "cannot be validated on others: hold back items instead (recommend.split.by_ratio)"
+            )
         plan = TrainingPlan(
             epochs=epochs,
             batch_size=batch_size,
@@ -142,7 +148,8 @@ class Autoencoder(Recommender, ABC):
         return self.beta
 
     def _validate(self, fold_in: csr_array, held_out: csr_array) -> float:
-        return evaluate(self, fold_in, held_out, [_METRIC], draws=0)[_METRIC]
+        users = np.arange(fold_in.shape[0])
+        return evaluate(self, fold_in, held_out, [_METRIC], draws=0, users=users)[_METRIC]
 
     def _scores(self, histories: csr_array, seeds: Seeds | None) -> Tensor:
         return self._scores_of(SparseRows.of(histories), seeds)

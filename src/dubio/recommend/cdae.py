@@ -41,6 +41,7 @@ class CDAE(Autoencoder):
     """
 
     probabilities = False
+    knows_users = True
 
     def __init__(
         self,

@@ -119,6 +119,7 @@ def evaluate(
     n: int = 20,
     draws: int | None = None,
     generator: torch.Generator | int | None = None,
+    users: Sequence[Any] | npt.NDArray[Any] | None = None,
     batch: int = 500,
 ) -> RankingEvaluation:
     """Show a model the fold-in items of users, and see which held-out items it finds.
@@ -137,6 +138,8 @@ def evaluate(
         n: How many recommendations of a user coverage, popularity and calibration are about.
         draws: Of the noise; 0 is one pass without noise. Default: ``draws`` of the model.
         generator: As in `Recommender.recommend`.
+        users: Ids of the users, as in `Recommender.recommend`. Default: the numbers of the rows,
+            but for models that know their users (`CDAE`), which must be told who they are.
         batch: How many users to go through at once.
     """
     shown = histories(fold_in, model.num_items, "fold_in")
@@ -151,20 +154,21 @@ def evaluate(
     if by_user:
         exclude = histories(exclude, model.num_items, "exclude")
         _check_pair(exclude, wanted, "exclude")
-    users = np.flatnonzero(np.diff(wanted.indptr))
-    if not len(users):
+    ids = _ids(model, users, shown.shape[0])
+    tested = np.flatnonzero(np.diff(wanted.indptr))
+    if not len(tested):
         raise ValueError("held_out: expected users with held-out items, got none; split anew")
     sums = _Sums(model.num_items, n)
     popularity = np.bincount(shown.indices, minlength=model.num_items) / shown.shape[0]
-    with Progress("evaluate", len(users)) as progress:
-        for some in _chunks(users, batch):
+    with Progress("evaluate", len(tested)) as progress:
+        for some in _chunks(tested, batch):
             given = model.recommend(
                 shown[some],
                 depth,
                 exclude=exclude[some] if by_user else exclude,
                 draws=draws,
                 generator=seed,
-                users=some,
+                users=ids[some],
             )
             counts = np.diff(wanted.indptr)[some]
             found = _found(given.ids, wanted[some])
@@ -181,13 +185,31 @@ def evaluate(
             progress.advance(len(some))
     return RankingEvaluation(
         scores=sums.scores(),
-        users=len(users),
-        left_out=wanted.shape[0] - len(users),
+        users=len(tested),
+        left_out=wanted.shape[0] - len(tested),
         n=n,
         coverage=float(sums.covered.mean()),
         popularity=sums.popularity / max(sums.items, 1),
         calibration=sums.calibration() if model.probabilities else None,
     )
+
+
+def _ids(
+    model: Recommender, users: Sequence[Any] | npt.NDArray[Any] | None, rows: int
+) -> npt.NDArray[Any]:
+    if users is None:
+        if model.knows_users:
+            raise ValueError(
+                f"users: expected the rows of these users in the training matrix, got none; "
+                f"{type(model).__name__} has a vector for each of them: give −1 for new users"
+            )
+        return np.arange(rows)
+    if len(users) != rows:
+        raise ValueError(
+            f"users: expected an id for each of the {rows} rows, got {len(users)}; give them in "
+            "the order of the rows"
+        )
+    return np.asarray(users)
 
 
 class _Sums:

@@ -55,12 +55,15 @@ class Recommender(ABC):
         stochastic: Whether the scores have noise, so that draws differ.
         probabilities: Whether the scores of a user are probabilities of the next item, which sum
             to 1 over all items.
+        knows_users: Whether it has learnt something about each user of the training, beside what is
+            in histories.
         draws: How many draws `recommend` averages unless it is told otherwise.
         catalogue: External ids of users and items, if you have set it.
     """
 
     stochastic: bool = False
     probabilities: bool = False
+    knows_users: bool = False
     draws: int = 20
     _items: int = 0
     _catalogue: Catalogue | None = None
