@@ -117,8 +117,8 @@ CLAIMS = (
         f"predicting as its authors do, and the NDCG is above that of VAE+Drop {TWO}.",
         best_of_vaes,
         otherwise=Undecided(
-            "one restart on one small data set: the nine VAEs lie within 2.3 points of NDCG@100, "
-            "and the errors of their differences, over users alone, are 0.3"
+            "One restart on one small data set: the nine VAEs lie within 2.3 points of NDCG@100, "
+            "and the errors of their differences, over users alone, are 0.3."
         ),
     ),
     Claim(
@@ -129,8 +129,8 @@ CLAIMS = (
             [(in_table(f"{kind}-drop"), in_table(kind)) for kind in ("vae", "vamp", "iaf")]
         ),
         otherwise=Undecided(
-            "all three are better with dropout, the plain VAE by less than two errors, with one "
-            "restart; the gain is a tenth to a half of the published one"
+            "All three are better with dropout, the plain VAE by less than two errors, with one "
+            "restart; the gain is a tenth to a half of the published one."
         ),
     ),
     Claim(
@@ -142,7 +142,7 @@ CLAIMS = (
         ),
         otherwise=Undecided(
             "Gaussian dropout is above VAE+Drop and Concrete dropout as good, with one restart on "
-            "one small data set"
+            "one small data set."
         ),
     ),
     Claim(
@@ -152,8 +152,8 @@ CLAIMS = (
         f"On no data set is EASE better {TWO}.",
         not_behind_ease,
         otherwise=Refuted(
-            "EASE, a linear model in closed form, is better on MovieLens 1M, as it is by published "
-            "numbers on Netflix and MSD"
+            "EASE, a linear model in closed form, is better on MovieLens 1M, as it is by published"
+            " numbers on Netflix and MSD."
         ),
     ),
     Claim(
@@ -162,7 +162,9 @@ CLAIMS = (
         "On every data set SIVAE+LBDrop with draws is better than rates fixed at 0.5 with the same "
         f"mixture and draws, {TWO}.",
         clearly_better([((OURS, "draws"), (FIXED_MIXTURE, "draws"))]),
-        otherwise=Undecided("learned rates are not above fixed ones, with one restart"),
+        otherwise=Undecided(
+            "Learned rates are not above fixed ones, with one restart."
+        ),
         ours=True,
     ),
     Claim(
@@ -171,7 +173,9 @@ CLAIMS = (
         "On every data set rates fixed at 0.5 with a mixture of three masks are better than with "
         f"one, both without noise at the test, {TWO}.",
         clearly_better([((FIXED_MIXTURE, "mean"), ("vae-drop", "mean"))]),
-        otherwise=Undecided("it is above, by less than two errors, with one restart"),
+        otherwise=Undecided(
+            "It is above, by less than two errors, with one restart."
+        ),
         ours=True,
     ),
     Claim(
@@ -181,7 +185,8 @@ CLAIMS = (
         f"without noise, {TWO}.",
         clearly_better([((method, "draws"), (method, "mean")) for method in ABLATION]),
         otherwise=Undecided(
-            "all four are better with draws, one of them by less than two errors, with one restart"
+            "All four are better with draws, one of them by less than two errors, with one "
+            "restart."
         ),
         ours=True,
     ),
@@ -200,8 +205,8 @@ CLAIMS = (
         "The same in blocks of equal 1 − (1 − p)ᵐ, for a score p and m held-out items of the user.",
         low_spread_hits_more("predicted hits"),
         otherwise=Undecided(
-            "there is no difference within the errors: what the spread tells at an equal score is "
-            "mostly the length of the history and the number of items to be found"
+            "There is no difference within the errors: what the spread tells at an equal score is "
+            "mostly the length of the history and the number of items to be found."
         ),
         ours=True,
     ),

@@ -132,9 +132,9 @@ PAGE = Page(
             "higher by more than two standard errors, over users and restarts together.",
             exploring_pays,
             otherwise=Refuted(
-                "the model is not fitted again, so that only the user's own history gains from "
-                "what is explored: over all films that costs more than it brings, over rated films "
-                "it makes no difference"
+                "The model is not fitted again, so that only the user's own history gains from "
+                "what is explored: over all films that costs more than it brings, over rated films"
+                " it makes no difference."
             ),
         ),
     ),
