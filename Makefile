@@ -23,7 +23,9 @@ demo: $(READY)
 report: $(READY)
 	@$(BIN)/dubio report
 
-test: lint types imports unit
+# Types are checked while tests run.
+test: $(READY)
+	$(MAKE) --jobs 2 lint types imports unit
 
 lint: $(READY)
 	$(BIN)/ruff check .
