@@ -13,9 +13,8 @@ from dubio.masks import Bernoulli
 from dubio.recommend.autoencoder import Autoencoder
 from dubio.recommend.candidates import Items, item_positions
 from dubio.recommend.denoising import DenoisingNetwork
-from dubio.recommend.keyed_noise import Seeds, draw_seeds
+from dubio.recommend.keyed_noise import Seeds
 from dubio.recommend.masks_by_name import MakeMask, make_mask
-from dubio.recommend.over_draws import mean_and_spread
 from dubio.recommend.rates import RateEstimator
 from dubio.recommend.recommendations import Recommendations
 from dubio.recommend.sparse import SparseRows
@@ -112,18 +111,8 @@ class CDAE(Autoencoder):
         assert self._network.users is not None
         return len(self._network.users)
 
-    def _summary(
-        self, seen: csr_array, seed: int, keys: Seeds, count: int
-    ) -> tuple[Tensor, Tensor]:
-        rows = SparseRows.of(seen, torch.from_numpy(keys.astype(np.int64)))
-        with torch.no_grad():
-            if count == 0:
-                scores = self._scores_of(rows, None)
-                spread = torch.tensor(torch.nan if self.stochastic else 0.0)
-                return scores, spread.expand_as(scores)
-            return mean_and_spread(
-                self._scores_of(rows, draw_seeds(seed, keys, draw)) for draw in range(count)
-            )
+    def _scores_of_users(self, seen: csr_array, keys: Seeds, seeds: Seeds | None) -> Tensor:
+        return self._scores_of(SparseRows.of(seen, torch.from_numpy(keys.astype(np.int64))), seeds)
 
     def _embed(self, histories: csr_array) -> Tensor:
         users = torch.full((histories.shape[0],), NEW_USER)

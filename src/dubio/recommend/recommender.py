@@ -262,12 +262,17 @@ class Recommender(ABC):
         """Mean and spread of the scores of a batch, (B, I)."""
         with torch.no_grad():
             if count == 0:
-                scores = self._scores(seen, None)
+                scores = self._scores_of_users(seen, keys, None)
                 spread = torch.nan if self.stochastic else 0.0
                 return scores, torch.tensor(spread).expand_as(scores)
             return mean_and_spread(
-                self._scores(seen, draw_seeds(seed, keys, draw)) for draw in range(count)
+                self._scores_of_users(seen, keys, draw_seeds(seed, keys, draw))
+                for draw in range(count)
             )
+
+    def _scores_of_users(self, seen: csr_array, keys: Seeds, seeds: Seeds | None) -> Tensor:
+        """The scores of one draw; the keys say who the users are, for models that know them."""
+        return self._scores(seen, seeds)
 
     def _batches(self, users: int) -> Iterator[slice]:
         size = max(1, min(_USERS, _SCORES // self.num_items))
