@@ -74,7 +74,9 @@ class NoiseFeed:
         """What was drawn for the steps to come, and where the streams are."""
         return {
             "at": dict(self._at),
-            "lines": {name: line[:, self._at[name] :].clone() for name, line in self._lines.items()},
+            "lines": {
+                name: line[:, self._at[name] :].clone() for name, line in self._lines.items()
+            },
             "streams": self._streams.state_dict(),
         }
 
