@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import dubio
-from alone import MEMBERS, NETWORKS, N, FromStream, assert_same, data, objectives
+from alone import MEMBERS, NETWORKS, FromStream, N, assert_same, data, objectives
 from dubio.noise.noise import noise_from
 from dubio.population import recording
 from dubio.population.recording import Steps
@@ -258,7 +258,8 @@ def test_members_that_are_not_finite_are_frozen() -> None:
     last = session.steps(x[:2], y[:2])
     assert session.failed.tolist() == [False, True, False]
     assert session.done.tolist() == [STEPS + 2, 6, STEPS + 2]
-    assert bool(losses[6:, 1].isnan().all()) and bool(last[:, 1].isnan().all())
+    assert bool(losses[6:, 1].isnan().all())
+    assert bool(last[:, 1].isnan().all())
     session.write()
     rates = [1e-2] * STEPS + [0.1] * 2
     for m, twin in enumerate(alone):
@@ -282,12 +283,14 @@ def test_sessions_and_fits_have_other_noise() -> None:
 def test_members_are_written_after_an_error() -> None:
     x, y = batches()
     members = objectives("plain")
-    with (
-        pytest.raises(RuntimeError, match="on purpose"),
-        dubio.Population(members, range(MEMBERS)).session() as session,
-    ):
-        session.steps(x[:3], y[:3])
-        raise RuntimeError("on purpose")
+
+    def interrupted() -> None:
+        with dubio.Population(members, range(MEMBERS)).session() as session:
+            session.steps(x[:3], y[:3])
+            raise RuntimeError("on purpose")
+
+    with pytest.raises(RuntimeError, match="on purpose"):
+        interrupted()
     assert [member.step for member in members] == [3] * MEMBERS
 
 

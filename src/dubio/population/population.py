@@ -31,14 +31,13 @@ from dubio.population.losses import noise_of_loss
 from dubio.population.prediction import MemberDraws, outputs_of_members
 from dubio.population.run import Outcome, PopulationRun
 from dubio.population.scores import Scores, by_length, score
-from dubio.population.stack import Stack
 from dubio.population.session import Session
+from dubio.population.stack import Stack
 from dubio.population.streams import Stream, Streams, Use, seeds_of_predictions
 from dubio.predictive.predictive import Predictive, StoredDraws
 from dubio.report.progress import Progress
 from dubio.training.checkpoint import Checkpoint
 from dubio.training.interrupt import Interrupt
-
 
 _FORMAT = 2  # of checkpoints
 
