@@ -69,11 +69,11 @@ class Session:
         self._identity = {k: v for k, v in identity_of(stack).items() if k not in _MAY_DIFFER}
         self._is_elbo = isinstance(stack.skeleton, ELBO)
         elbos = [member for member in members if isinstance(member, ELBO)] if self._is_elbo else []
-        self._num_data: Tensor | None = None  # unless it was given
+        self._num_data = torch.tensor([elbo.num_data for elbo in elbos])
+        self._started = torch.tensor([elbo.step for elbo in elbos])
         self._changing = [_NUM_DATA] if elbos else []
         if elbos:
-            stack.numbers[_NUM_DATA] = self._like.new_tensor([elbo.num_data for elbo in elbos])
-        self._started = torch.tensor([elbo.step for elbo in elbos])
+            stack.numbers[_NUM_DATA] = self._num_data.to(self._like)
         self._rates = rates_of_members(learning_rate, len(members)).to(self._like.device)
         self._learning = Learning(stack, self._rates, self._changing)
         streams = Streams([Stream(seed, Use.TRAINING, number) for seed in seeds])
@@ -182,13 +182,12 @@ class Session:
         return outputs_of_members(member_draws, x, rows, seeds, counted("draws", draws))
 
     def write(self) -> None:
-        """Give members the weights, the number of their steps, and ``num_data`` if it was given."""
+        """Give members their weights, the number of their steps, and ``num_data``."""
         self._learning.stack.write(self._members)
         for index, member in enumerate(self._members):
             if isinstance(member, ELBO):
                 member.step = int(self._started[index] + self.done[index])
-                if self._num_data is not None:
-                    member.num_data = int(self._num_data[index])
+                member.num_data = int(self._num_data[index])
 
     def state_dict(self) -> dict[str, Any]:
         """Everything, in types that ``torch.load(weights_only=True)`` takes."""
@@ -212,7 +211,7 @@ class Session:
         Args:
             state: What `state_dict` gave.
         """
-        there, here = state["identity"], self._identity
+        there, here = state.get("identity", {}), self._identity
         if there != here:
             name = next(n for n in (*here, *there) if here.get(n) != there.get(n))
             raise ValueError(
@@ -228,9 +227,9 @@ class Session:
         self._member_draws.clear()
         self._rates, self._started = state["rates"], state["started"]
         self.done, self.failed = state["done"], state["failed"]
-        if state["num_data"] is not None:
+        if isinstance(stack.skeleton, ELBO):
             self._use_num_data(state["num_data"])
-        if isinstance(stack.skeleton, ELBO):  # whose schedule goes on, the same for all members
+            # a schedule goes on, the same for all members
             stack.skeleton.step = int(self._started[0] + self.done.max())
 
     def _step(self, x: Tensor, y: Tensor, requests: NoiseRequests) -> Tensor:  # (M,)
