@@ -11,7 +11,7 @@ from dubio.population.given import Continuous, NoisePlace, NoiseRequests
 from dubio.population.streams import Streams
 
 _STEPS_AHEAD = 64
-_NUMBERS_AT_A_TIME = 2**24  # of noise, drawn for several steps
+_NUMBERS_AT_A_TIME = 2**22  # of noise, drawn for several steps: what caches hold
 
 
 class StepBatch(NamedTuple):
