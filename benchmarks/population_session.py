@@ -1,6 +1,6 @@
 """Steps of a population's session, against the same networks trained one by one, as a ratio.
 
-The protocol of the mushrooms (Clark et al. 2022): networks 97-100-100-1, 64 steps of Adam a call, on
+The protocol of the mushrooms (Clark et al. 2022): networks 97-100-100-1, 64 steps of Adam a call on
 batches of 64 rows. One by one is a loop over `dubio.ELBO` with torch's Adam, fused and foreach;
 for networks other than Bayes by Backprop also a bare loop of torch with fused Adam. All take turns.
 One thread: CPU time. More threads: wall time. See README.md in this folder.
