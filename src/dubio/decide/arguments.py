@@ -3,6 +3,7 @@
 import math
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,6 +16,8 @@ def as_tensor(name: str, values: Array) -> Tensor:
         return values.detach()
     if hasattr(values, "to_numpy"):
         values = values.to_numpy()
+    if isinstance(values, np.ndarray) and not values.flags.writeable:
+        values = values.copy()  # torch warns of others
     try:
         return torch.as_tensor(values)
     except (TypeError, ValueError, RuntimeError) as error:

@@ -168,6 +168,11 @@ class Bandit:
         return self._learner.interactions
 
     @property
+    def choices(self) -> int:
+        """How many choices there were, one a context: the next has this id."""
+        return self._pending.count
+
+    @property
     def remembered(self) -> int:
         """How many rewards are learnt from: ``num_data`` of the ELBO."""
         return len(self._learner.experience)
@@ -208,12 +213,11 @@ class Bandit:
         before = self._choosing.get_state()
         try:
             odds = self._probabilities(rows, mask, self._settings.functions, self._choosing)
-            action = torch.multinomial(odds, 1, generator=self._choosing)  # (B, 1)
+            action = rules.drawn(odds, self._choosing)  # (B,)
         except BaseException:
             self._choosing.set_state(before)
             raise
-        probability = odds.gather(1, action).squeeze(1)
-        action = action.squeeze(1)
+        probability = odds.gather(1, action[:, None]).squeeze(1)
         self._shape = rows.shape[1:]
         could = _ALL.expand(odds.shape) if mask is None else mask.cpu()
         ids = self._pending.enter(Chosen(rows, action, odds, could))

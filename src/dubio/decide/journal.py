@@ -81,6 +81,6 @@ def decode(body: bytes) -> Event:
         if isinstance(value, dict):
             kind, shape = np.dtype(value["dtype"]), tuple(value["shape"])
             count = int(np.prod(shape, dtype=np.int64))
-            event[name] = np.frombuffer(body, kind, count, place).reshape(shape).copy()
+            event[name] = np.frombuffer(body, kind, count, place).reshape(shape)
             place += count * kind.itemsize
     return event

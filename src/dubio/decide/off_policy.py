@@ -176,8 +176,10 @@ def _warn_of_support(log: Log, odds: Tensor, weights: Tensor) -> None:
                 stacklevel=4,
             )
         return
+    if len(log) == 1:
+        return
     mean, error = float(weights.mean()), float(weights.std() / math.sqrt(len(log)))
-    if len(log) > 1 and abs(mean - 1) > _FAR * error + 1e-6:
+    if abs(mean - 1) > _FAR * error + 1e-6:
         warnings.warn(
             f"policy: expected weights of mean 1, got {mean:.3g} ± {error:.2g}; the logged "
             "probabilities are wrong, or the log lacks actions that the policy takes",

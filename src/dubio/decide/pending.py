@@ -43,6 +43,11 @@ class Pending:
         return len(self._rows)
 
     @property
+    def count(self) -> int:
+        """How many ids were given out."""
+        return self._next
+
+    @property
     def ids(self) -> Tensor:
         """All that wait, in the order in which they were made."""
         return torch.tensor(list(self._rows), dtype=torch.int64)

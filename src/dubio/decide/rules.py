@@ -45,6 +45,15 @@ def with_floor(probabilities: Tensor, allowed: Tensor | None, floor: float) -> T
     return probabilities * (1 - count * floor) + uniform * count * floor
 
 
+def drawn(probabilities: Tensor, generator: torch.Generator) -> Tensor:  # (B, A) -> (B,)
+    """An action for each row: the first in a race of exponential clocks with these rates.
+
+    As `torch.multinomial`, without its checks, which take most of its time. A rate of zero loses.
+    """
+    clocks = torch.empty_like(probabilities).exponential_(generator=generator)
+    return probabilities.div(clocks).argmax(-1)
+
+
 def _winners(scores: Tensor) -> Tensor:  # (..., A), float64
     best = scores == scores.amax(-1, keepdim=True)
     return best.double().div_(best.sum(-1, keepdim=True))
