@@ -17,16 +17,14 @@ import torch
 from bandit_runs import made, result, run
 from dubio import decide
 
-STEPS = 40
+STEPS = 30
 
 
 def attempt(folder: Path, kind: str) -> None:
     """Go on from what is there, to the end."""
     kept = folder / "agent"
-    if (kept / "agent.pt").exists():
-        agent = decide.Bandit.load(kept)
-    else:
-        agent = made(kind, keep_log=True)
+    there = (kept / "agent.pt").exists()
+    agent = decide.Bandit.load(kept) if there else made(kind, keep_log=True)
     agent.keep_in(kept, save_every=0.1)
     temporary = folder / "result.tmp"
     temporary.write_text(json.dumps(result(run(agent, STEPS))))
@@ -54,8 +52,9 @@ def main() -> None:
                     print(repr(error), file=sys.stderr, flush=True)
                     os._exit(1)
                 os._exit(0)
-            time.sleep(chance.uniform(0.0, 0.5 * duration))
-            os.kill(child, signal.SIGKILL)
+            if kills < wanted:
+                time.sleep(chance.uniform(0.0, 0.5 * duration))
+                os.kill(child, signal.SIGKILL)
             status = os.waitpid(child, 0)[1]
             if os.WIFEXITED(status) and os.WEXITSTATUS(status):
                 sys.exit("an attempt failed")

@@ -14,17 +14,13 @@ def as_tensor(name: str, values: Array) -> Tensor:
     """A tensor of these values."""
     if isinstance(values, Tensor):
         return values.detach()
-    if hasattr(values, "to_numpy"):
-        values = values.to_numpy()
-    if isinstance(values, np.ndarray) and not values.flags.writeable:
-        values = values.copy()  # torch warns of others
-    try:
-        return torch.as_tensor(values)
-    except (TypeError, ValueError, RuntimeError) as error:
+    array = np.asarray(values)  # numbers of Python become float64
+    if array.dtype.kind not in "fiub":
         raise TypeError(
-            f"{name}: expected numbers, got {type(values).__name__} ({error}); pass a tensor or an "
-            "array of numbers"
-        ) from error
+            f"{name}: expected numbers, got {type(values).__name__} of {array.dtype}; pass a tensor "
+            "or an array of numbers"
+        )
+    return torch.as_tensor(array if array.flags.writeable else array.copy())
 
 
 def read_contexts(values: Array, like: Tensor, shape: torch.Size | None, *, flat: bool) -> Tensor:

@@ -26,14 +26,16 @@ class Experience:
 
     def add(self, x: Tensor, y: Tensor) -> None:
         """Keep further rows."""
-        x, y = x[-self._size :], y[-self._size :]
+        skipped = max(0, len(x) - self._size)  # more than can be kept
+        x, y = x[skipped:], y[skipped:]
         if self._x is None or self._y is None:
             self._x = x.new_zeros((self._size, *x.shape[1:]))
             self._y = y.new_zeros((self._size, *y.shape[1:]))
-        places = (torch.arange(len(x), device=x.device) + self._next) % self._size
+        first = self._next + skipped
+        places = torch.arange(first, first + len(x), device=x.device) % self._size
         self._x[places] = x
         self._y[places] = y
-        self._next = (self._next + len(x)) % self._size
+        self._next = (first + len(x)) % self._size
         self._count = min(self._count + len(x), self._size)
 
     def take(self, rows: Tensor) -> tuple[Tensor, Tensor]:

@@ -107,8 +107,9 @@ class Learner:
             loss = elbo(*self.experience.take(rows))
             if not math.isfinite(loss.detach()):
                 raise FloatingPointError(
-                    f"loss: expected a finite one, got {float(loss)}; the weights are those before "
-                    "the step: use a smaller learning rate, or scale contexts and rewards"
+                    f"loss: expected a finite one, got {float(loss.detach())}; the weights are "
+                    "those before the step: use a smaller learning rate, or scale contexts and "
+                    "rewards"
                 )
             loss.backward()
         self._optimizer.step()
