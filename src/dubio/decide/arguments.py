@@ -17,8 +17,8 @@ def as_tensor(name: str, values: Array) -> Tensor:
     array = np.asarray(values)  # numbers of Python become float64
     if array.dtype.kind not in "fiub":
         raise TypeError(
-            f"{name}: expected numbers, got {type(values).__name__} of {array.dtype}; pass a tensor "
-            "or an array of numbers"
+            f"{name}: expected numbers, got {type(values).__name__} of {array.dtype}; pass a "
+            "tensor or an array of numbers"
         )
     return torch.as_tensor(array if array.flags.writeable else array.copy())
 
