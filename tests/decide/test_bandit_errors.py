@@ -175,13 +175,16 @@ class TestNetworks:
             agent.choose(X)
 
     def test_that_are_broken(self) -> None:
-        net = nn.Linear(WIDTH, ACTIONS)
-        agent = decide.Bandit(net, ACTIONS, likelihood=Gaussian(1.0), rule="greedy")
+        net = nn.Sequential(nn.Dropout(0.5), nn.Linear(WIDTH, ACTIONS))
+        agent = decide.Bandit(net, ACTIONS, likelihood=Gaussian(1.0))
         agent.choose(X)
         state = agent._choosing.get_state()
         with torch.no_grad():
-            net.bias.fill_(math.nan)
-        with pytest.raises(FloatingPointError, match="net: expected finite rewards, got NaN"):
+            net[1].bias.fill_(math.nan)
+        with (
+            pytest.warns(RuntimeWarning, match="NaN"),
+            pytest.raises(FloatingPointError, match="net: expected finite rewards, got NaN"),
+        ):
             agent.choose(X)
         assert torch.equal(agent._choosing.get_state(), state)
         assert agent.choices == 2

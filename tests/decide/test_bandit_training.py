@@ -154,7 +154,6 @@ def test_late_batched_and_partial_rewards() -> None:
     assert agent.pending.tolist() == []
     # one call for all, or the same rows as the second form
     whole, other = answered([0, 1, 2, 3, 4, 5]), made("plain", memory=100)
-    choices = [made("plain").choose(context(2))]
     twin = made("plain")
     choices = twin.choose(context(2)), twin.choose(context(2))
     other.update(
