@@ -19,7 +19,7 @@ from dubio import decide, likelihoods
 
 FEATURES, ACTIONS, HIDDEN = 95, 2, 100
 BATCH, STEPS, MEMORY = 64, 64, 4096
-AGENTS = (1,)  # a population of 16 belongs here, once agents train together
+AGENTS = 16
 
 
 def network(method: str) -> nn.Module:
@@ -49,6 +49,24 @@ def bandit(method: str, net: nn.Module) -> decide.Bandit:
     actions = torch.randint(ACTIONS, (MEMORY,), generator=draw)
     agent.update(contexts, actions, 5.0 * actions, steps=0)
     return agent
+
+
+def together(method: str) -> decide.BanditPopulation:
+    agents = decide.BanditPopulation(
+        [network(method) for _ in range(AGENTS)],
+        ACTIONS,
+        likelihood=likelihoods.Gaussian(1.0),
+        rule="greedy" if method == "plain" else "thompson",
+        action_features="one-hot",
+        steps=STEPS,
+        batch_size=BATCH,
+        memory=MEMORY,
+    )
+    draw = torch.Generator().manual_seed(0)
+    contexts = torch.rand(MEMORY, FEATURES, generator=draw).round()
+    actions = torch.randint(ACTIONS, (AGENTS, MEMORY), generator=draw)
+    agents.update(contexts, actions, 5.0 * actions, steps=0)
+    return agents
 
 
 def seconds(call: Callable[[], object], rounds: int, least: float = 0.2) -> float:
@@ -101,17 +119,22 @@ def choices(method: str, rounds: int) -> list[dict[str, object]]:
 
 
 def protocol(method: str, rounds: int) -> list[dict[str, object]]:
-    agent = bandit(method, network(method))
+    agent, agents = bandit(method, network(method)), together(method)
     x = torch.rand(1, FEATURES)
 
     def interaction() -> None:
         agent.update(agent.choose(x).id, [5.0])
 
+    def interactions() -> None:
+        agents.update(x, agents.choose(x).action, torch.full((AGENTS, 1), 5.0))
+
     took, step = seconds(interaction, rounds), seconds(bare_step(network(method)), rounds)
+    each = seconds(interactions, rounds) / AGENTS
     return [
-        {"method": method, "agents": agents, "interactions": agents / took,
-         "over bare steps": took / (STEPS * step)}
-        for agents in AGENTS
+        {"method": method, "agents": 1, "interactions": 1 / took,
+         "over bare steps": took / (STEPS * step), "× one by one": None},
+        {"method": method, "agents": AGENTS, "interactions": 1 / each,
+         "over bare steps": each / (STEPS * step), "× one by one": took / each},
     ]  # fmt: skip
 
 

@@ -63,7 +63,7 @@ class ActionValues:
                 without noise have one each.
             generator: Source of the functions.
         """
-        x = self._all_inputs(contexts)
+        x = contexts if self._features is None else all_pairs(contexts, self._features)
         noisy = self._which_are_noisy(x)
         each = -(-functions // len(self._nets)) if any(noisy) else 1
         values = [
@@ -78,15 +78,6 @@ class ActionValues:
     def is_one_function(self) -> bool:
         """Whether there is a single network, and it was found to have no noise."""
         return self._noisy == [False]
-
-    def _all_inputs(self, contexts: Tensor) -> Tensor:
-        if self._features is None:
-            return contexts
-        rows, (actions, width) = len(contexts), self._features.shape
-        x = contexts.new_empty(rows, actions, contexts.shape[1] + width)
-        x[..., : contexts.shape[1]] = contexts[:, None]
-        x[..., contexts.shape[1] :] = self._features
-        return x.flatten(0, 1)  # (B · A, D + F)
 
     def _which_are_noisy(self, x: Tensor) -> list[bool]:
         if self._noisy is None:
@@ -112,21 +103,8 @@ class ActionValues:
         return self._values(outputs[None], len(x))
 
     def _values(self, outputs: Tensor, rows: int) -> Tensor:  # (S, B, A)
-        means = self._likelihood.mean(outputs)
-        if self._features is None:
-            if means.shape[1:] != (rows, self._actions):
-                raise ValueError(
-                    f"net: expected outputs that give one reward for each of {self._actions} "
-                    f"actions, got rewards of shape {tuple(means.shape[1:])} for {rows} contexts; "
-                    "change the last layer, or pass action_features if the network takes actions"
-                )
-            return means
-        if means.shape[1:] not in ((rows, 1), (rows,)):
-            raise ValueError(
-                f"net: expected outputs that give one reward for each of {rows} pairs of context "
-                f"and action, got rewards of shape {tuple(means.shape[1:])}; change the last layer"
-            )
-        return means.reshape(len(means), -1, self._actions)
+        joint = self._features is not None
+        return values_of_actions(self._likelihood.mean(outputs), rows, self._actions, joint=joint)
 
     def _predictor(self, member: int, draws: int) -> Predictor:
         key = member, draws
@@ -135,3 +113,38 @@ class ActionValues:
                 del self._predictors[next(iter(self._predictors))]
             self._predictors[key] = Predictor(self._nets[member], draws=draws, shared=True)
         return self._predictors[key]
+
+
+def all_pairs(contexts: Tensor, features: Tensor) -> Tensor:  # (B, D), (A, F) -> (B · A, D + F)
+    """Every context with the features of every action."""
+    rows, (actions, width) = len(contexts), features.shape
+    x = contexts.new_empty(rows, actions, contexts.shape[1] + width)
+    x[..., : contexts.shape[1]] = contexts[:, None]
+    x[..., contexts.shape[1] :] = features
+    return x.flatten(0, 1)
+
+
+def values_of_actions(means: Tensor, rows: int, actions: int, *, joint: bool) -> Tensor:
+    """The mean reward of every action, `(S, B, A)`.
+
+    Args:
+        means: Of all outputs: `(S, B, A)`; or `(S, B · A)` or `(S, B · A, 1)` of pairs.
+        rows: How many inputs the network was given.
+        actions: A.
+        joint: Whether the inputs were pairs of context and action.
+    """
+    shape = tuple(means.shape[1:])
+    if not joint:
+        if shape != (rows, actions):
+            raise ValueError(
+                f"net: expected outputs that give one reward for each of {actions} actions, got "
+                f"rewards of shape {shape} for {rows} contexts; change the last layer, or pass "
+                "action_features if the network takes actions"
+            )
+        return means
+    if shape not in ((rows, 1), (rows,)):
+        raise ValueError(
+            f"net: expected outputs that give one reward for each of {rows} pairs of context and "
+            f"action, got rewards of shape {shape}; change the last layer"
+        )
+    return means.reshape(len(means), -1, actions)

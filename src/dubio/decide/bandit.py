@@ -15,8 +15,9 @@ from dubio.decide import rules
 from dubio.decide.action_values import ActionValues
 from dubio.decide.arguments import (
     Array,
+    action_features_of,
     all_finite,
-    as_tensor,
+    members_of,
     read_actions,
     read_allowed,
     read_contexts,
@@ -134,12 +135,12 @@ class Bandit:
                 f"likelihood: expected an instance from dubio.likelihoods, such as Gaussian(1.0) "
                 f"or Bernoulli(), got {likelihood!r}"
             )
-        nets = _members(net)
+        nets = members_of(net)
         self._like = next(
             (p.detach() for one in nets for p in one.parameters() if p.is_floating_point()),
             torch.empty(()),
         )
-        self._features = _features(action_features, actions, self._like)
+        self._features = action_features_of(action_features, actions, self._like)
         self._parts = {
             "net": nets, "likelihood": likelihood, "optimizer": optimizer, "schedule": schedule,
         }  # fmt: skip
@@ -462,16 +463,7 @@ class Bandit:
                 "network without noise; give it dropout or dubio.BayesLinear, pass an ensemble, or "
                 "use rule='epsilon'"
             )
-        match settings.rule:
-            case "thompson":
-                odds = rules.thompson(scores, allowed)
-            case "greedy":
-                odds = rules.greedy(scores, allowed)
-            case "epsilon":
-                odds = rules.epsilon_greedy(scores, allowed, settings.epsilon)
-            case "upper":
-                odds = rules.upper(scores, allowed, settings.bonus)
-        return rules.with_floor(odds, allowed, settings.floor).cpu()
+        return settings.probabilities(scores, allowed).cpu()
 
     def _asking(self) -> torch.Generator:
         return torch.Generator().manual_seed(_stream(self._settings.seed, _ASKING))
@@ -535,40 +527,6 @@ class Bandit:
                 self.train(event["steps"])
             case "forget":
                 self.forget(event["ids"])
-
-
-def _members(net: nn.Module | Sequence[nn.Module]) -> list[nn.Module]:
-    """The networks, one or several."""
-    several = isinstance(net, nn.ModuleList) or not isinstance(net, nn.Module)
-    nets: list[nn.Module] = list(net) if several else [net]  # type: ignore[arg-type, list-item]
-    if not nets or not all(isinstance(one, nn.Module) for one in nets):
-        raise TypeError(f"net: expected an nn.Module or several, got {net!r}")
-    if len(set(nets)) != len(nets):
-        raise ValueError(
-            f"net: expected different networks, got {len(nets)} of which {len(set(nets))} are; "
-            "build each member anew, or copy.deepcopy it and give it new weights"
-        )
-    return nets
-
-
-def _features(
-    given: Literal["one-hot"] | Tensor | None, actions: int, like: Tensor
-) -> Tensor | None:  # (A, F)
-    if given is None:
-        return None
-    if isinstance(given, str):
-        if given != "one-hot":
-            raise ValueError(
-                f"action_features: expected 'one-hot', a tensor or None, got {given!r}"
-            )
-        return torch.eye(actions, dtype=like.dtype, device=like.device)
-    features = as_tensor("action_features", given)
-    if features.ndim != 2 or len(features) != actions or not bool(features.isfinite().all()):
-        raise ValueError(
-            f"action_features: expected finite numbers of shape ({actions}, F), a row for each "
-            f"action, got shape {tuple(features.shape)}"
-        )
-    return features.to(like.device, like.dtype).clone()
 
 
 def _joined(answered: list[tuple[Chosen, Tensor]]) -> tuple[Chosen, Tensor]:

@@ -4,6 +4,9 @@ from dataclasses import dataclass
 from operator import index
 from typing import SupportsIndex, final
 
+from torch import Tensor
+
+from dubio.decide import rules
 from dubio.decide.rules import RULES, Rule
 
 
@@ -53,6 +56,19 @@ class Settings:
             )
         if self.rule == "upper" and self.functions < 2:
             raise ValueError("functions: expected at least 2 for the rule upper, got 1")
+
+    def probabilities(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
+        """Those of all actions by the rule: `(S, B, A)` to `(B, A)`."""
+        match self.rule:
+            case "thompson":
+                found = rules.thompson(scores, allowed)
+            case "greedy":
+                found = rules.greedy(scores, allowed)
+            case "epsilon":
+                found = rules.epsilon_greedy(scores, allowed, self.epsilon)
+            case "upper":
+                found = rules.upper(scores, allowed, self.bonus)
+        return rules.with_floor(found, allowed, self.floor)
 
 
 def whole_number(name: str, value: object, least: int) -> int:
