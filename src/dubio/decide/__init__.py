@@ -6,6 +6,7 @@ from dubio.decide.log import Log
 from dubio.decide.off_policy import Estimate, doubly_robust, ips, replay, snips
 from dubio.decide.population import BanditPopulation, Choices
 from dubio.decide.prior_function import PriorFunction
+from dubio.decide.rules import Rule
 
 __all__ = [
     "Bandit",
@@ -17,6 +18,7 @@ __all__ = [
     "Estimate",
     "Log",
     "PriorFunction",
+    "Rule",
     "doubly_robust",
     "ips",
     "replay",

@@ -16,17 +16,18 @@ class PriorFunction(nn.Module):
 
     Osband, Aslanides and Cassirer 2018, algorithm 1. Only ``net`` is trained. Where there are data
     it makes up for the prior, elsewhere the priors of different members differ: pass a list of
-    these, each with its own seed, as the ensemble of a `Bandit`.
+    these as the ensemble of a `Bandit`.
 
     Args:
         net: The network to be trained.
         scale: How much the prior counts, β in the paper.
         prior: The fixed network; by default a copy of ``net`` with new weights.
-        seed: Of the new weights. Torch's global generator is left alone.
+        seed: Of the new weights; by default drawn from torch's global generator, as the weights of
+            layers are.
     """
 
     def __init__(
-        self, net: nn.Module, scale: float = 1.0, *, prior: nn.Module | None = None, seed: int = 0
+        self, net: nn.Module, scale: float = 1.0, *, prior: nn.Module | None = None, seed: int | None = None
     ) -> None:
         super().__init__()
         if not scale > 0:
@@ -58,10 +59,11 @@ class PriorFunction(nn.Module):
         return self
 
 
-def _restarted(net: nn.Module, seed: int) -> nn.Module:
+def _restarted(net: nn.Module, seed: int | None) -> nn.Module:
     """A copy with weights as at the start of training."""
     device = next((parameter.device for parameter in net.parameters()), None)
     copy = deepcopy(net).cpu()
+    seed = int(torch.randint(2**62, ())) if seed is None else seed
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         for name, module in copy.named_modules():

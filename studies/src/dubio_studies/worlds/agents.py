@@ -1,0 +1,190 @@
+"""Agents of several kinds that play bandits, many at a time."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, final
+
+import torch
+from torch import Tensor, nn
+
+import dubio
+from dubio import decide, masks
+from dubio.likelihoods import Gaussian
+from dubio.priors import ScaleMixture
+from dubio_studies.worlds.bandits import Stream
+
+Kind = Literal["bayes", "plain", "dropout", "concrete", "bernoulli", "ensemble"]
+"""Bayes by Backprop; no noise; dropout with fixed, Concrete and learnable rates; an ensemble with
+randomised prior functions."""
+
+
+@dataclass(frozen=True)
+class Learning:
+    """How agents learn.
+
+    Attributes:
+        hidden: Units of each of two hidden layers.
+        memory: How many of the last rewards are learnt from.
+        every: Contexts between updates.
+        steps: Gradient steps of an update.
+        batch_size: Rows of a step.
+        learning_rate: Of Adam.
+        halve_every: Updates after which the learning rate is halved, again and again; 0 for never.
+        noise: Standard deviation of rewards, that of the likelihood.
+        drop: Of fixed dropout, and where learned rates start.
+        slab_sigma: The wide deviation of the mixture prior of Bayes by Backprop.
+        spike_sigma: Its narrow one.
+        members: Of an ensemble.
+        prior_scale: Of its prior functions.
+        functions: Functions that are drawn for a choice.
+        average: Draws that are averaged to a function.
+    """
+
+    hidden: int = 100
+    memory: int = 4096
+    every: int = 1
+    steps: int = 64
+    batch_size: int = 64
+    learning_rate: float = 1e-4
+    halve_every: int = 5000
+    noise: float = 1.0
+    drop: float = 0.1
+    slab_sigma: float = 1.0
+    spike_sigma: float = math.exp(-6)
+    members: int = 5
+    prior_scale: float = 1.0
+    functions: int = 1
+    average: int = 1
+
+
+@final
+@dataclass(frozen=True)
+class Halving:
+    """A schedule: half the learning rate after every so many updates."""
+
+    every: int
+
+    def __call__(self, update: int) -> float:
+        """The factor of the learning rate."""
+        return 0.5 ** (update // self.every) if self.every else 1.0
+
+
+def network(kind: Kind, inputs: int, outputs: int, learning: Learning) -> nn.Module:
+    """Two hidden layers with rectifiers."""
+    hidden = learning.hidden
+    if kind == "bayes":
+        prior = ScaleMixture(sigma1=learning.slab_sigma, sigma2=learning.spike_sigma, pi=0.5)
+        layers = [
+            dubio.BayesLinear(*sizes, prior=prior)
+            for sizes in ((inputs, hidden), (hidden, hidden), (hidden, outputs))
+        ]
+        for layer in layers:
+            start_as_published(layer)
+        return nn.Sequential(layers[0], nn.ReLU(), layers[1], nn.ReLU(), layers[2])
+    make: dict[str, Callable[[], masks.Mask]] = {
+        "concrete": lambda: masks.Concrete(drop=learning.drop),
+        "bernoulli": lambda: masks.LearnableBernoulli(drop=learning.drop),
+    }
+
+    def linear(features: int, units: int) -> nn.Module:
+        plain = nn.Linear(features, units)
+        return dubio.Masked(plain, make[kind]()) if kind in make else plain
+
+    def dropped() -> list[nn.Module]:
+        return [nn.Dropout(learning.drop)] if kind == "dropout" else []
+
+    return nn.Sequential(
+        nn.Linear(inputs, hidden), nn.ReLU(), *dropped(), linear(hidden, hidden), nn.ReLU(),
+        *dropped(), linear(hidden, outputs),
+    )  # fmt: skip
+
+
+def start_as_published(layer: dubio.Bayesian) -> None:
+    """μ ~ U(−0.2, 0.2) and ρ ~ U(−5, −4) (Clark et al. 2022, section 3)."""
+    with torch.no_grad():
+        for mean in layer.layer.parameters():
+            mean.uniform_(-0.2, 0.2)
+        layer.rho.uniform_(-5.0, -4.0)
+
+
+def agents(
+    kind: Kind,
+    stream: Stream,
+    learning: Learning,
+    rules: list[decide.Rule],
+    epsilon: list[float],
+    seeds: list[int],
+    *,
+    joint: bool,
+) -> decide.BanditPopulation:
+    """Agents with networks of one kind.
+
+    Args:
+        kind: Of networks.
+        stream: What they will meet.
+        learning: How they learn.
+        rules: Of each agent.
+        epsilon: Of each agent.
+        seeds: Of each agent.
+        joint: Whether the network takes context and action, as that of the paper, or gives one
+            reward for each action.
+    """
+    width = stream.contexts.shape[1]
+    sizes = (width + stream.actions, 1) if joint else (width, stream.actions)
+
+    def one(seed: int) -> nn.Module | list[nn.Module]:
+        torch.manual_seed(seed)
+        if kind != "ensemble":
+            return network(kind, *sizes, learning)
+        return [
+            decide.PriorFunction(network("plain", *sizes, learning), learning.prior_scale)
+            for _ in range(learning.members)
+        ]
+
+    return decide.BanditPopulation(
+        [one(seed) for seed in seeds],
+        stream.actions,
+        likelihood=Gaussian(learning.noise**-2),
+        rule=rules,
+        epsilon=epsilon,
+        action_features="one-hot" if joint else None,
+        memory=learning.memory,
+        steps=learning.steps,
+        batch_size=learning.batch_size,
+        learning_rate=learning.learning_rate,
+        schedule=Halving(learning.halve_every),
+        functions=learning.functions,
+        average=learning.average,
+        seeds=seeds,
+    )
+
+
+def play(
+    players: decide.BanditPopulation, stream: Stream, steps: range, every: int
+) -> Tensor:  # (M, T)
+    """Let agents act and learn along a stream; what they have done.
+
+    Args:
+        players: The agents.
+        stream: Contexts and rewards.
+        steps: Which part of the stream.
+        every: Contexts between updates; they choose for so many at a time.
+    """
+    done = []
+    for start in range(steps.start, steps.stop, every):
+        here = slice(start, min(start + every, steps.stop))
+        contexts = stream.contexts[here]
+        actions = players.choose(contexts).action
+        players.update(contexts, actions, stream.rewards(here, actions))
+        done.append(actions)
+    return torch.cat(done, 1)
+
+
+def begin(players: decide.BanditPopulation, stream: Stream, count: int, seed: int) -> None:
+    """Random actions in the first contexts of a stream, the same for all agents."""
+    here = slice(0, count)
+    generator = torch.Generator().manual_seed(seed)
+    actions = torch.randint(stream.actions, (count,), generator=generator)
+    actions = actions.expand(len(players), -1)
+    players.update(stream.contexts[here], actions, stream.rewards(here, actions), steps=0)
