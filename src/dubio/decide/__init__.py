@@ -1,6 +1,7 @@
 """Decisions that take the uncertainty of a prediction into account."""
 
-from dubio.decide.bandit import Bandit, Choice
+from dubio.decide.bandit import Bandit
+from dubio.decide.choosing import Choice
 from dubio.decide.deferral import Decision, Deferral
 from dubio.decide.log import Log
 from dubio.decide.off_policy import Estimate, doubly_robust, ips, replay, snips
