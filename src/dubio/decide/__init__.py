@@ -6,6 +6,7 @@ from dubio.decide.deferral import Decision, Deferral
 from dubio.decide.log import Log
 from dubio.decide.off_policy import Estimate, doubly_robust, ips, replay, snips
 from dubio.decide.prior_function import PriorFunction
+from dubio.layers.exact_linear import ExactLinear
 
 __all__ = [
     "Bandit",
@@ -13,6 +14,7 @@ __all__ = [
     "Decision",
     "Deferral",
     "Estimate",
+    "ExactLinear",
     "Log",
     "PriorFunction",
     "doubly_robust",

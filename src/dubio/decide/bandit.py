@@ -53,7 +53,8 @@ class Bandit(KeptAgent):
     Args:
         net: A network with noise (dropout, masks, `dubio.BayesLinear`, …), or several: an ensemble,
             one function each if they have no noise. A single network without noise is for the
-            rules greedy and epsilon.
+            rules greedy and epsilon. An `ExactLinear` as its last layer, or as the whole network,
+            is conditioned in closed form after the gradient steps of an update.
         actions: A, how many actions there are.
         likelihood: What outputs say about a reward: its mean and its density.
         rule: ``"thompson"``: the share of functions in which an action is the best. ``"greedy"``:
@@ -78,6 +79,7 @@ class Bandit(KeptAgent):
         bonus: For the rule ``"upper"``.
         keep_log: Whether all answered choices are kept, as ``agent.log``.
         seed: Of choices and of training.
+        condition_every: After how many updates an `ExactLinear` is conditioned on the memory anew.
     """
 
     def __init__(
@@ -102,11 +104,12 @@ class Bandit(KeptAgent):
         bonus: float = 1.0,
         keep_log: bool = False,
         seed: int = 0,
+        condition_every: int = 1,
     ) -> None:
         super().__init__()
         self._settings = Settings(
             actions, rule, memory, steps, batch_size, learning_rate, kl_weight, functions,
-            average, floor, epsilon, bonus, keep_log, seed,
+            average, floor, epsilon, bonus, keep_log, seed, condition_every,
         )  # fmt: skip
         if not isinstance(likelihood, Likelihood):
             raise TypeError(
