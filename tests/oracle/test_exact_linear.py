@@ -93,6 +93,9 @@ def test_variances_are_quantiles(shape: float) -> None:
     law = stats.gamma(shape)
     expected = 1.7 / np.where(z.numpy() < 0, law.ppf(tails), law.isf(tails))
     np.testing.assert_allclose(found, expected, rtol=1e-7)  # 1.7 is a float32
+    shapes, rates = torch.tensor([shape, 2 * shape]), torch.tensor([1.7, 1.7])
+    together = torch.vmap(inverse_gamma, (None, 0, 0))(z, shapes, rates)  # as populations do
+    np.testing.assert_allclose(together[0], expected, rtol=1e-4)  # shapes are float32
 
 
 class TestDraws:

@@ -1,5 +1,7 @@
 """Inverse-gamma variances as a function of standard normal noise."""
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -25,13 +27,14 @@ def inverse_gamma(normal: Tensor, shape: Tensor, rate: Tensor) -> Tensor:
     """
     z, a = normal.double(), shape.double()
     below = z < 0
-    log_tail = torch.special.log_ndtr(-z.abs())
+    tail = torch.erfc(z.abs() / math.sqrt(2)) / 2  # Φ(−|z|)
     cube = a * (1 - 1 / (9 * a) + z / (3 * a.sqrt())).clamp(min=0.0) ** 3
-    bound = torch.exp((torch.special.log_ndtr(z) + torch.lgamma(a + 1)) / a)
+    log_cdf = torch.where(below, tail.log(), torch.log1p(-tail))
+    bound = torch.exp((log_cdf + torch.lgamma(a + 1)) / a)
     x = torch.maximum(cube, bound)
     for _ in range(_NEWTON_STEPS):
-        tail = torch.where(below, torch.special.gammainc(a, x), torch.special.gammaincc(a, x)).log()
-        slope = torch.exp(a * x.log() - x - torch.lgamma(a) - tail)
-        step = (log_tail - tail) / slope
+        found = torch.where(below, torch.special.gammainc(a, x), torch.special.gammaincc(a, x))
+        slope = torch.exp(a * x.log() - x - torch.lgamma(a)) / found
+        step = (tail / found).log() / slope
         x = x * torch.exp(torch.where(below, step, -step))
     return rate.double() / x
