@@ -89,7 +89,7 @@ class ExactLinear(Stochastic):
         self.register_buffer("shape", torch.full((actions,), self.noise_shape))
         self.register_buffer("rate", torch.full((actions,), self.noise_rate))
 
-    def forward(self, h: Tensor) -> Tensor:  # (..., features) -> (..., A)
+    def forward(self, h: Tensor, /) -> Tensor:  # (..., features) -> (..., A)
         """Rewards: of weights of this draw, of their mean, or of the trainable weights."""
         running = current_pass()
         trains = self.training if running is None else running.trains
