@@ -60,13 +60,22 @@ def made(kind: str, **options: Any) -> decide.Bandit:
                 )  # fmt: skip
             case "ensemble":
                 return decide.Bandit(ensemble(), ACTIONS, likelihood=gaussian, **options)
+            case "exact":
+                trunk = nn.Linear(WIDTH, 8), nn.ReLU()
+                net = nn.Sequential(*trunk, decide.ExactLinear(8, ACTIONS))
+                likelihood = dubio.likelihoods.LearnedGaussian()
+                options = {"condition_every": 2} | options
+                return decide.Bandit(net, ACTIONS, likelihood=likelihood, **options)
+            case "linear":
+                net = decide.ExactLinear(WIDTH, ACTIONS)
+                return decide.Bandit(net, ACTIONS, likelihood=gaussian, **options)
             case "plain":
                 net = nn.Linear(WIDTH, ACTIONS)
                 return decide.Bandit(net, ACTIONS, likelihood=gaussian, rule="epsilon", **options)
     raise ValueError(kind)
 
 
-KINDS = ("dropout", "concrete", "learnable", "bayes", "ensemble", "plain")
+KINDS = ("dropout", "concrete", "learnable", "bayes", "ensemble", "exact", "linear", "plain")
 
 
 def halved(interaction: int) -> float:

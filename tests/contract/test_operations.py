@@ -46,6 +46,24 @@ class Behind(nn.Module):
         return self.function(x, self.drop(x))
 
 
+# Products of matrices
+
+
+@operation(5, 4)
+def product_with_fixed_matrices(x: Tensor, h: Tensor) -> Tensor:
+    return torch.bmm(h, x.mT)
+
+
+@operation(5, 4)
+def product_of_fixed_matrices(x: Tensor, h: Tensor) -> Tensor:
+    return torch.bmm(x, h.mT)
+
+
+@operation(5, 4)
+def product_of_both(x: Tensor, h: Tensor) -> Tensor:
+    return torch.bmm(h, h.mT)
+
+
 # Reading values
 
 

@@ -415,6 +415,7 @@ OWN: dict[str, Callable[[], nn.Module]] = {
     "gaussian": lambda: dubio.Masked(nn.Linear(6, 3), dubio.masks.Gaussian(6)),
     "bayesian": lambda: dubio.BayesLinear(6, 3),
     "drop connect": lambda: dubio.DropConnect(nn.Linear(6, 3), dubio.masks.Bernoulli(1, drop=0.3)),
+    "exact linear": lambda: dubio.decide.ExactLinear(6, 3),
 }
 
 

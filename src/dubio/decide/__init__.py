@@ -1,12 +1,14 @@
 """Decisions that take the uncertainty of a prediction into account."""
 
-from dubio.decide.bandit import Bandit, Choice
+from dubio.decide.bandit import Bandit
+from dubio.decide.choosing import Choice
 from dubio.decide.deferral import Decision, Deferral
 from dubio.decide.log import Log
 from dubio.decide.off_policy import Estimate, doubly_robust, ips, replay, snips
 from dubio.decide.population import BanditPopulation, Choices
 from dubio.decide.prior_function import PriorFunction
 from dubio.decide.rules import Rule
+from dubio.layers.exact_linear import ExactLinear
 
 __all__ = [
     "Bandit",
@@ -16,6 +18,7 @@ __all__ = [
     "Decision",
     "Deferral",
     "Estimate",
+    "ExactLinear",
     "Log",
     "PriorFunction",
     "Rule",

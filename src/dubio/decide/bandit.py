@@ -1,10 +1,7 @@
 """A contextual bandit: an agent that chooses, and learns from what comes of it."""
 
-import weakref
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any, Literal, Self, final
 
 import torch
@@ -13,10 +10,10 @@ from torch import Tensor, nn
 from dubio.decide import folder as folders
 from dubio.decide import rules
 from dubio.decide.action_values import ActionValues
+from dubio.decide.answers import Answers
 from dubio.decide.arguments import (
     Array,
     action_features_of,
-    all_finite,
     members_of,
     read_actions,
     read_allowed,
@@ -24,8 +21,9 @@ from dubio.decide.arguments import (
     read_ids,
     read_numbers,
 )
-from dubio.decide.folder import KeptFolder
+from dubio.decide.choosing import Choice, Policy
 from dubio.decide.journal import Event
+from dubio.decide.keeping import KeptAgent
 from dubio.decide.learner import Learner, OptimizerFactory, Schedule
 from dubio.decide.log import Log
 from dubio.decide.pending import Chosen, Pending
@@ -41,28 +39,7 @@ _ALL = torch.ones((), dtype=torch.bool)
 
 
 @final
-@dataclass(frozen=True, eq=False)
-class Choice:
-    """What an agent has chosen, a row for each context.
-
-    Attributes:
-        action: `(B,)` int64.
-        probability: Of that action, `(B,)` float64: exactly the one it was drawn with.
-        probabilities: Of all actions, `(B, A)` float64.
-        id: What to answer with: `(B,)` int64.
-    """
-
-    action: Tensor
-    probability: Tensor
-    probabilities: Tensor
-    id: Tensor
-
-    def __len__(self) -> int:
-        return len(self.action)
-
-
-@final
-class Bandit:
+class Bandit(KeptAgent):
     """An agent around networks: it meets contexts, chooses actions and learns from rewards.
 
     ``choose`` draws some functions from the network, turns the rewards that they expect into
@@ -76,7 +53,8 @@ class Bandit:
     Args:
         net: A network with noise (dropout, masks, `dubio.BayesLinear`, …), or several: an ensemble,
             one function each if they have no noise. A single network without noise is for the
-            rules greedy and epsilon.
+            rules greedy and epsilon. An `ExactLinear` as its last layer, or as the whole network,
+            is conditioned in closed form after the gradient steps of an update.
         actions: A, how many actions there are.
         likelihood: What outputs say about a reward: its mean and its density.
         rule: ``"thompson"``: the share of functions in which an action is the best. ``"greedy"``:
@@ -101,6 +79,7 @@ class Bandit:
         bonus: For the rule ``"upper"``.
         keep_log: Whether all answered choices are kept, as ``agent.log``.
         seed: Of choices and of training.
+        condition_every: After how many updates an `ExactLinear` is conditioned on the memory anew.
     """
 
     def __init__(
@@ -125,10 +104,12 @@ class Bandit:
         bonus: float = 1.0,
         keep_log: bool = False,
         seed: int = 0,
+        condition_every: int = 1,
     ) -> None:
+        super().__init__()
         self._settings = Settings(
             actions, rule, memory, steps, batch_size, learning_rate, kl_weight, functions,
-            average, floor, epsilon, bonus, keep_log, seed,
+            average, floor, epsilon, bonus, keep_log, seed, condition_every,
         )  # fmt: skip
         if not isinstance(likelihood, Likelihood):
             raise TypeError(
@@ -147,14 +128,13 @@ class Bandit:
         self._choosing = torch.Generator().manual_seed(_stream(seed, _CHOOSING))
         self._training = torch.Generator().manual_seed(_stream(seed, _TRAINING))
         self._values = ActionValues(nets, actions, self._features, likelihood, average)
+        self._policy = Policy(self._values, self._settings)
         reward = RewardOfAction(likelihood, actions if self._features is None else None)
         self._likelihood = likelihood
         self._learner = Learner(nets, reward, self._settings, optimizer, schedule, self._training)
         self._pending = Pending()
-        self._answered: list[tuple[Chosen, Tensor]] = []
+        self._answers = Answers()
         self._shape: torch.Size | None = None  # of one context
-        self._kept: KeptFolder | None = None
-        self._home: Path | None = None
 
     def __repr__(self) -> str:
         return (
@@ -188,12 +168,7 @@ class Bandit:
         """All answered choices, in the order of the answers."""
         if not self._settings.keep_log:
             raise ValueError("log: expected an agent that keeps one; pass keep_log=True to Bandit")
-        if not self._answered:
-            raise ValueError("log: expected answered choices, got none yet; call update first")
-        if len(self._answered) > 1:
-            self._answered = [_joined(self._answered)]
-        chosen, rewards = self._answered[0]
-        return Log(chosen.contexts, chosen.actions, rewards, chosen.probabilities, chosen.allowed)
+        return self._answers.log()
 
     @torch.inference_mode(False)
     def choose(self, contexts: Array, allowed: Array | None = None) -> Choice:
@@ -213,7 +188,7 @@ class Bandit:
         mask = self._read_allowed(allowed, len(rows))
         before = self._choosing.get_state()
         try:
-            odds = self._probabilities(rows, mask, self._settings.functions, self._choosing)
+            odds = self._policy.probabilities(rows, mask, self._settings.functions, self._choosing)
             action = rules.drawn(odds, self._choosing)  # (B,)
         except BaseException:
             self._choosing.set_state(before)
@@ -222,9 +197,7 @@ class Bandit:
         self._shape = rows.shape[1:]
         could = _ALL.expand(odds.shape) if mask is None else mask.cpu()
         ids = self._pending.enter(Chosen(rows, action, odds, could))
-        if self._kept is not None:
-            event = {"call": "choose", "contexts": rows, "allowed": mask, "action": action}
-            self._kept.append(event, self._state)
+        self._keep({"call": "choose", "contexts": rows, "allowed": mask, "action": action})
         return Choice(action.clone(), probability, odds.clone(), ids)
 
     @torch.inference_mode(False)
@@ -288,7 +261,7 @@ class Bandit:
         """
         rows = self._read_contexts(contexts)
         count = self._settings.functions if draws is None else whole_number("draws", draws, 1)
-        return self._scores(rows, count, self._asking()).double().mean(0).cpu()
+        return self._policy.scores(rows, count, self._asking()).double().mean(0).cpu()
 
     def probabilities(
         self, contexts: Array, draws: int | None = None, allowed: Array | None = None
@@ -306,85 +279,7 @@ class Bandit:
         rows = self._read_contexts(contexts)
         mask = self._read_allowed(allowed, len(rows))
         count = self._settings.functions if draws is None else whole_number("draws", draws, 1)
-        return self._probabilities(rows, mask, count, self._asking())
-
-    def save(self, folder: str | Path) -> None:
-        """Save everything to a folder, in one go: a crash leaves the former state or the new one.
-
-        Networks, likelihood, optimiser and schedule are pickled with their state. What cannot be
-        pickled is to be passed to `load`.
-        """
-        place = Path(folder)
-        if self._kept is not None and self._home == place.resolve():
-            self._kept.snapshot(self._state())
-        else:
-            folders.write(place, self._state())
-
-    def keep_in(self, folder: str | Path, save_every: float = 60.0) -> Self:
-        """From now on, be safe in a folder: nothing is lost that a call has returned.
-
-        Every call that changes the agent is written to a journal before it returns. `load` takes
-        the last snapshot and makes these calls again, so that the agent goes on to the same choices
-        and weights, also if the process was killed at any moment. After a power cut the last calls
-        may be missing.
-
-        Args:
-            folder: For this agent alone. If an agent was saved there, it must be this one.
-            save_every: Seconds between snapshots.
-        """
-        place = Path(folder)
-        if folders.holds_agent(place) and self._home != place.resolve():
-            raise CheckpointError(
-                f"folder: expected an empty one, got {folder} with another agent in it; go on with "
-                "that one by Bandit.load(folder), or pass another folder"
-            )
-        self.close()
-        self._kept = KeptFolder(place, self._state(), save_every)
-        weakref.finalize(self, self._kept.close)
-        self._home = place.resolve()
-        return self
-
-    def close(self) -> None:
-        """End `keep_in`, with a last snapshot."""
-        if self._kept is not None:
-            self._kept.snapshot(self._state())
-            self._kept.close()
-            self._kept = None
-
-    @classmethod
-    def load(
-        cls,
-        folder: str | Path,
-        *,
-        net: nn.Module | Sequence[nn.Module] | None = None,
-        likelihood: Likelihood | None = None,
-        optimizer: OptimizerFactory | None = None,
-        schedule: Schedule | None = None,
-    ) -> Self:
-        """The agent of a folder, which goes on bit for bit on the same machine.
-
-        Pickles run code: load only what you trust. A part that is passed is not unpickled.
-
-        Args:
-            folder: That of `save` or `keep_in`.
-            net: The network, if it could not be pickled; it gets the saved weights.
-            likelihood: The likelihood, likewise.
-            optimizer: The function that makes the optimiser, likewise.
-            schedule: The schedule, likewise.
-        """
-        place = Path(folder)
-        state, events = folders.read(place)
-        given = {"net": net, "likelihood": likelihood, "optimizer": optimizer, "schedule": schedule}
-        parts: dict[str, Any] = {
-            name: folders.unpickled(name, state["parts"][name]) if part is None else part
-            for name, part in given.items()
-        }
-        agent = cls(**parts, action_features=state["features"], **state["settings"])
-        agent._restore(state)
-        for event in events:
-            agent._again(event)
-        agent._home = place.resolve()
-        return agent
+        return self._policy.probabilities(rows, mask, count, self._asking())
 
     def _answer(self, ids: list[int], values: Array, steps: int) -> None:
         rewards = read_numbers("rewards", values, len(ids))
@@ -396,7 +291,7 @@ class Bandit:
         with self._keeping({"call": "answer", "ids": ids, "rewards": rewards, "steps": steps}):
             self._pending.remove(ids)
             if self._settings.keep_log:
-                self._answered.append((chosen, rewards))
+                self._answers.add(chosen, rewards)
             self._learn(chosen.contexts, chosen.actions.to(self._like.device), y, steps)
 
     def _take(
@@ -443,73 +338,34 @@ class Bandit:
         mask = read_allowed(values, rows, self._settings.actions, self._like.device)
         return None if bool(mask.all()) else mask
 
-    def _scores(self, contexts: Tensor, functions: int, generator: torch.Generator) -> Tensor:
-        scores = self._values(contexts, functions, generator)  # (S, B, A)
-        if not all_finite(scores):
-            raise FloatingPointError(
-                "net: expected finite rewards, got NaN or infinite ones; look at its weights: "
-                "use a smaller learning rate, or scale contexts and rewards"
-            )
-        return scores
-
-    def _probabilities(
-        self, contexts: Tensor, allowed: Tensor | None, functions: int, generator: torch.Generator
-    ) -> Tensor:  # (B, A)
-        settings = self._settings
-        scores = self._scores(contexts, functions, generator)
-        if settings.rule in ("thompson", "upper") and self._values.is_one_function:
-            raise ValueError(
-                f"net: expected noise, or several networks, for the rule {settings.rule}, got one "
-                "network without noise; give it dropout or dubio.BayesLinear, pass an ensemble, or "
-                "use rule='epsilon'"
-            )
-        return settings.probabilities(scores, allowed).cpu()
-
     def _asking(self) -> torch.Generator:
         return torch.Generator().manual_seed(_stream(self._settings.seed, _ASKING))
 
-    @contextmanager
-    def _keeping(self, event: Event) -> Iterator[None]:
-        """Keep the event that the block makes happen; if it fails, the state that it leaves."""
-        try:
-            yield
-        except BaseException:
-            if self._kept is not None:
-                self._kept.snapshot(self._state())
-            raise
-        if self._kept is not None:
-            self._kept.append(event, self._state)
-
     def _state(self) -> dict[str, Any]:
-        answered = None
-        if self._answered:
-            self._answered = [_joined(self._answered)]
-            answered = {**vars(self._answered[0][0]), "rewards": self._answered[0][1]}
         return {
             "settings": asdict(self._settings),
             "features": self._features,
             "shape": None if self._shape is None else list(self._shape),
             "learner": self._learner.state(),
             "pending": self._pending.state(),
-            "answered": answered,
+            "answered": self._answers.state(),
             "choosing": self._choosing.get_state(),
             "training": self._training.get_state(),
             "parts": folders.pickled(self._parts),
         }
 
-    def _restore(self, state: dict[str, Any]) -> None:
-        self._shape = None if state["shape"] is None else torch.Size(state["shape"])
-        self._learner.load(state["learner"])
-        self._pending.load(state["pending"])
-        if state["answered"] is not None:
-            kept = dict(state["answered"])
-            rewards = kept.pop("rewards")
-            self._answered = [(Chosen(**kept), rewards)]
-        self._choosing.set_state(state["choosing"])
-        self._training.set_state(state["training"])
+    @classmethod
+    def _restored(cls, parts: dict[str, Any], state: dict[str, Any]) -> Self:
+        agent = cls(**parts, action_features=state["features"], **state["settings"])
+        agent._shape = None if state["shape"] is None else torch.Size(state["shape"])
+        agent._learner.load(state["learner"])
+        agent._pending.load(state["pending"])
+        agent._answers.load(state["answered"])
+        agent._choosing.set_state(state["choosing"])
+        agent._training.set_state(state["training"])
+        return agent
 
     def _again(self, event: Event) -> None:
-        """Make a call of the journal once more."""
         match event["call"]:
             case "choose":
                 action = self.choose(event["contexts"], event["allowed"]).action
@@ -527,12 +383,6 @@ class Bandit:
                 self.train(event["steps"])
             case "forget":
                 self.forget(event["ids"])
-
-
-def _joined(answered: list[tuple[Chosen, Tensor]]) -> tuple[Chosen, Tensor]:
-    """All answers as one."""
-    columns = zip(*(vars(chosen).values() for chosen, _ in answered), strict=True)
-    return Chosen(*map(torch.cat, columns)), torch.cat([rewards for _, rewards in answered])
 
 
 def _stream(seed: int, purpose: int) -> int:

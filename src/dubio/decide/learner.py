@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.optim import Adam, Optimizer
 
 from dubio.decide.experience import Experience
+from dubio.decide.last_layer import LastLayer
 from dubio.decide.settings import Settings
 from dubio.likelihoods.reward import RewardOfAction
 from dubio.objectives.elbo import ELBO
@@ -22,7 +23,9 @@ class Learner:
     """Trains networks on the last interactions; the optimiser lives as long as it does.
 
     Each member of an ensemble has its own ELBO and its own minibatches, drawn with replacement.
-    ``num_data`` is the number of rows that are remembered.
+    ``num_data`` is the number of rows that are remembered. An `ExactLinear` at the end of a member
+    is conditioned after the gradient steps on all that is remembered. Where nothing else is to be
+    trained there are no gradient steps.
 
     Args:
         nets: The members.
@@ -50,6 +53,7 @@ class Learner:
         self.interactions = 0
         self._likelihood = likelihood
         self._batch_size = settings.batch_size
+        self._condition_every = settings.condition_every
         self._schedule = schedule
         self._generator = generator
         self._elbos = [
@@ -60,6 +64,10 @@ class Learner:
         parameters = [p for p in every if p.requires_grad]
         if not parameters:
             raise ValueError("net: expected parameters that can be trained, got none")
+        ends = [LastLayer.of(net, likelihood) for net in nets]
+        self._last_layers = [end for end in ends if end is not None]
+        exact = {p for end in self._last_layers for p in end.layer.parameters()}
+        self._descends = any(p not in exact for p in parameters)
         if optimizer is None:
             fused = all(p.is_floating_point() for p in parameters)
             self._optimizer: Optimizer = Adam(parameters, lr=settings.learning_rate, fused=fused)
@@ -85,13 +93,24 @@ class Learner:
             for group, rate in zip(self._optimizer.param_groups, self._rates, strict=True):
                 group["lr"] = rate * factor
         self.interactions += 1
-        self.train(steps)
+        self._descend(steps)
+        if self.interactions % self._condition_every == 0:
+            self._condition()
 
     def train(self, steps: int) -> None:
-        """Some gradient steps."""
-        rows = len(self.experience)
-        if rows == 0 or steps == 0:
+        """Some gradient steps, and what follows them."""
+        if len(self.experience) and steps:
+            self._descend(steps)
+            self._condition()
+
+    def _condition(self) -> None:
+        for end in self._last_layers:
+            end.condition(self.experience)
+
+    def _descend(self, steps: int) -> None:
+        if not self._descends:
             return
+        rows = len(self.experience)
         device = self._generator.device
         shape = (steps, len(self._elbos), self._batch_size)
         places = torch.randint(rows, shape, generator=self._generator, device=device)

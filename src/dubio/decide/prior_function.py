@@ -27,7 +27,12 @@ class PriorFunction(nn.Module):
     """
 
     def __init__(
-        self, net: nn.Module, scale: float = 1.0, *, prior: nn.Module | None = None, seed: int | None = None
+        self,
+        net: nn.Module,
+        scale: float = 1.0,
+        *,
+        prior: nn.Module | None = None,
+        seed: int | None = None,
     ) -> None:
         super().__init__()
         if not scale > 0:

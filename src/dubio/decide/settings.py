@@ -32,13 +32,14 @@ class Settings:
     bonus: float
     keep_log: bool
     seed: int
+    condition_every: int = 1
 
     def __post_init__(self) -> None:
         if self.rule not in RULES:
             raise ValueError(f"rule: expected one of {', '.join(RULES)}, got {self.rule!r}")
         for name, least in (
             ("actions", 2), ("memory", 1), ("steps", 0), ("batch_size", 1), ("functions", 1),
-            ("average", 1),
+            ("average", 1), ("condition_every", 1),
         ):  # fmt: skip
             whole_number(name, getattr(self, name), least)
         for name in ("learning_rate", "kl_weight", "bonus"):

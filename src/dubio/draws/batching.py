@@ -197,6 +197,15 @@ def _rows(operation: Operation, values: Values) -> list[Tensor]:
     return [result.unflatten(0, x.shape[:2]) for result in results]
 
 
+@_rule(aten.bmm.default)
+def _products(operation: Operation, values: Values) -> Tensor:
+    """Matrices that all draws share: draws become rows of the others."""
+    (x, shared), _ = operation.arguments.filled(values)  # (S, N, B, D), (N, D, K)
+    products = operation.function(x.transpose(0, 1).flatten(1, 2), shared)
+    result: Tensor = products.unflatten(1, (len(x), -1)).transpose(0, 1)  # (S, N, B, K)
+    return result
+
+
 @_rule(aten.native_batch_norm.default)
 def _batch_norm(operation: Operation, values: Values) -> list[Tensor]:
     (x, *others), kwargs = operation.arguments.filled(values)

@@ -93,6 +93,7 @@ class Pass:
         watching: Whether the pass is only to be looked at, and no site noisy: random numbers that
             the network draws itself are replaced by their means.
         learning: Whether divergences at the noise of this pass will be asked for after it.
+        trains: Whether it is a pass of an objective, after which weights are trained.
         gate: How learnable masks make zeros and ones of their noise; None for their own way.
         again: A pass whose own noise this one has, too.
         twice: Whether the batch holds all rows twice, which have the same noise both times.
@@ -121,6 +122,7 @@ class Pass:
         evaluating: bool = False,
         watching: bool = False,
         learning: bool = False,
+        trains: bool = False,
         gate: Any = None,
         again: Self | None = None,
         twice: bool = False,
@@ -128,6 +130,7 @@ class Pass:
         self.evaluating = evaluating
         self.watching = watching
         self.learning = learning
+        self.trains = trains
         self.gate = gate
         self.first_input: Tensor | None = None
         self.sites = Sites()

@@ -246,6 +246,7 @@ class Passes:
             batch=RowTracker(inputs.with_rows(given)) if followed else KnownRows(batch.rows),
             executor=executor or Plainly(),
             learning=self._learning and self._first is None,
+            trains=True,
             gate=gate,
             again=self._first,
             twice=self._twice,
