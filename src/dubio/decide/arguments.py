@@ -159,41 +159,6 @@ def read_ids(values: Array) -> list[int]:
     return [int(one) for one in ids.reshape(-1).tolist()]
 
 
-def members_of(net: nn.Module | Sequence[nn.Module]) -> list[nn.Module]:
-    """The networks, one or several."""
-    several = isinstance(net, nn.ModuleList) or not isinstance(net, nn.Module)
-    nets: list[nn.Module] = list(net) if several else [net]  # type: ignore[arg-type, list-item]
-    if not nets or not all(isinstance(one, nn.Module) for one in nets):
-        raise TypeError(f"net: expected an nn.Module or several, got {net!r}")
-    if len(set(nets)) != len(nets):
-        raise ValueError(
-            f"net: expected different networks, got {len(nets)} of which {len(set(nets))} are; "
-            "build each member anew, or copy.deepcopy it and give it new weights"
-        )
-    return nets
-
-
-def action_features_of(
-    given: Literal["one-hot"] | Tensor | None, actions: int, like: Tensor
-) -> Tensor | None:  # (A, F)
-    """What stands for each action beside a context; None if the network is not told the action."""
-    if given is None:
-        return None
-    if isinstance(given, str):
-        if given != "one-hot":
-            raise ValueError(
-                f"action_features: expected 'one-hot', a tensor or None, got {given!r}"
-            )
-        return torch.eye(actions, dtype=like.dtype, device=like.device)
-    features = as_tensor("action_features", given)
-    if features.ndim != 2 or len(features) != actions or not bool(features.isfinite().all()):
-        raise ValueError(
-            f"action_features: expected finite numbers of shape ({actions}, F), a row for each "
-            f"action, got shape {tuple(features.shape)}"
-        )
-    return features.to(like.device, like.dtype).clone()
-
-
 def all_finite(values: Tensor) -> bool:
     """Whether no number is NaN or infinite. A sum tells it soonest, unless it is too large."""
     return math.isfinite(values.sum()) or bool(values.isfinite().all())
