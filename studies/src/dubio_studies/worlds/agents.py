@@ -1,9 +1,9 @@
 """Agents of several kinds that play bandits, many at a time."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, final
+from typing import Literal, Protocol, final
 
 import torch
 from torch import Tensor, nn
@@ -14,9 +14,76 @@ from dubio.likelihoods import Gaussian
 from dubio.priors import ScaleMixture
 from dubio_studies.worlds.bandits import Stream
 
-Kind = Literal["bayes", "plain", "dropout", "concrete", "bernoulli", "ensemble"]
+Kind = Literal[
+    "bayes", "plain", "dropout", "concrete", "bernoulli", "ensemble", "linear", "neural linear"
+]  # fmt: skip
 """Bayes by Backprop; no noise; dropout with fixed, Concrete and learnable rates; an ensemble with
-randomised prior functions."""
+randomised prior functions; exact Bayesian regression on the context, or on what a network makes of
+it."""
+
+
+class Players(Protocol):
+    """Agents that meet the same contexts."""
+
+    def __len__(self) -> int: ...
+
+    def choose(self, contexts: Tensor) -> Tensor:
+        """Actions `(M, B)`."""
+        ...
+
+    def update(
+        self, contexts: Tensor, actions: Tensor, rewards: Tensor, *, steps: int | None = None
+    ) -> None:
+        """Learn from rewards `(M, B)`."""
+        ...
+
+
+@final
+class Together:
+    """Agents whose networks train as one batched computation."""
+
+    def __init__(self, agents: decide.BanditPopulation) -> None:
+        self._agents = agents
+
+    def __len__(self) -> int:
+        return len(self._agents)
+
+    def choose(self, contexts: Tensor) -> Tensor:
+        """Actions of all."""
+        return self._agents.choose(contexts).action
+
+    def update(
+        self, contexts: Tensor, actions: Tensor, rewards: Tensor, *, steps: int | None = None
+    ) -> None:
+        """Learn, all at once."""
+        self._agents.update(contexts, actions, rewards, steps=steps)
+        if bool(self._agents.failed.any()):
+            raise FloatingPointError("agents: expected finite losses; use a smaller learning rate.")
+
+
+@final
+class OneByOne:
+    """Agents that learn for themselves."""
+
+    def __init__(self, agents: Sequence[decide.Bandit]) -> None:
+        self._agents = agents
+
+    def __len__(self) -> int:
+        return len(self._agents)
+
+    def choose(self, contexts: Tensor) -> Tensor:
+        """Actions of all."""
+        chosen = [agent.choose(contexts) for agent in self._agents]
+        for agent, choice in zip(self._agents, chosen, strict=True):
+            agent.forget(choice.id)
+        return torch.stack([choice.action for choice in chosen])
+
+    def update(
+        self, contexts: Tensor, actions: Tensor, rewards: Tensor, *, steps: int | None = None
+    ) -> None:
+        """Learn, one after the other."""
+        for agent, own, gains in zip(self._agents, actions, rewards, strict=True):
+            agent.update(contexts, own, gains, steps=steps)
 
 
 @dataclass(frozen=True)
@@ -117,7 +184,7 @@ def agents(
     seeds: list[int],
     *,
     joint: bool,
-) -> decide.BanditPopulation:
+) -> Players:
     """Agents with networks of one kind.
 
     Args:
@@ -131,6 +198,10 @@ def agents(
             reward for each action.
     """
     width = stream.contexts.shape[1]
+    if kind in ("linear", "neural linear"):
+        return OneByOne(
+            [_regression(kind, width, stream.actions, learning, seed) for seed in seeds]
+        )
     sizes = (width + stream.actions, 1) if joint else (width, stream.actions)
 
     def one(seed: int) -> nn.Module | list[nn.Module]:
@@ -142,7 +213,7 @@ def agents(
             for _ in range(learning.members)
         ]
 
-    return decide.BanditPopulation(
+    population = decide.BanditPopulation(
         [one(seed) for seed in seeds],
         stream.actions,
         likelihood=Gaussian(learning.noise**-2),
@@ -158,11 +229,32 @@ def agents(
         average=learning.average,
         seeds=seeds,
     )
+    return Together(population)
 
 
-def play(
-    players: decide.BanditPopulation, stream: Stream, steps: range, every: int
-) -> Tensor:  # (M, T)
+def _regression(
+    kind: Kind, inputs: int, actions: int, learning: Learning, seed: int
+) -> decide.Bandit:
+    """An agent with an exact posterior of its last layer, or of its only one."""
+    torch.manual_seed(seed)
+    hidden = learning.hidden
+    last = decide.ExactLinear(inputs if kind == "linear" else hidden, actions)
+    trunk = [nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU()]
+    return decide.Bandit(
+        nn.Sequential(*([] if kind == "linear" else trunk), last),
+        actions,
+        likelihood=Gaussian(learning.noise**-2),
+        memory=learning.memory,
+        steps=learning.steps,
+        batch_size=learning.batch_size,
+        learning_rate=learning.learning_rate,
+        schedule=Halving(learning.halve_every),
+        functions=learning.functions,
+        seed=seed,
+    )
+
+
+def play(players: Players, stream: Stream, steps: range, every: int) -> Tensor:  # (M, T)
     """Let agents act and learn along a stream; what they have done.
 
     Args:
@@ -175,13 +267,13 @@ def play(
     for start in range(steps.start, steps.stop, every):
         here = slice(start, min(start + every, steps.stop))
         contexts = stream.contexts[here]
-        actions = players.choose(contexts).action
+        actions = players.choose(contexts)
         players.update(contexts, actions, stream.rewards(here, actions))
         done.append(actions)
     return torch.cat(done, 1)
 
 
-def begin(players: decide.BanditPopulation, stream: Stream, count: int, seed: int) -> None:
+def begin(players: Players, stream: Stream, count: int, seed: int) -> None:
     """Random actions in the first contexts of a stream, the same for all agents."""
     here = slice(0, count)
     generator = torch.Generator().manual_seed(seed)
