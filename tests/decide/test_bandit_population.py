@@ -51,6 +51,37 @@ def test_an_agent_is_the_same_whoever_is_beside_it(features):
     torch.testing.assert_close(alone.expected(x)[0], beside.expected(x)[1])
 
 
+@pytest.mark.parametrize("features", [None, "one-hot"])
+def test_agents_may_meet_contexts_of_their_own(features):
+    shape = {} if features is None else {"outputs": 1, "inputs": 6}
+    options = {**QUICK, "steps": 3, "functions": 6, "action_features": features}
+
+    def ensembles():
+        torch.manual_seed(2)
+        return [
+            [decide.PriorFunction(network(0.0, **shape), 2.0) for _ in range(3)] for _ in range(2)
+        ]
+
+    own = decide.BanditPopulation(ensembles(), 2, seeds=[3, 7], own_contexts=True, **options)
+    alone = [
+        decide.BanditPopulation([nets], 2, seeds=[seed], **options)
+        for nets, seed in zip(ensembles(), (3, 7), strict=True)
+    ]
+    stream = torch.Generator().manual_seed(0)
+    for _ in range(15):
+        x = torch.randn(2, 3, 4, generator=stream)
+        actions = own.choose(x).action
+        rewards = (x @ MEANS.T).gather(2, actions[..., None]).squeeze(2)
+        own.update(x, actions, rewards)
+        for agent, one in enumerate(alone):
+            assert torch.equal(one.choose(x[agent]).action[0], actions[agent])
+            one.update(x[agent], actions[agent : agent + 1], rewards[agent : agent + 1])
+    for agent, one in enumerate(alone):
+        torch.testing.assert_close(own.expected(x)[agent], one.expected(x[agent])[0])
+    with pytest.raises(ValueError, match=r"contexts: expected shape \(2, B, D\)"):
+        own.choose(x[0])
+
+
 def test_training_is_that_of_a_naive_loop():
     net = some(1, drop=0.0)[0]
     twin = copy.deepcopy(net)

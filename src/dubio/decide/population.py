@@ -81,6 +81,7 @@ class BanditPopulation:
         epsilon: For the rule of that name. May differ.
         bonus: For the rule ``"upper"``. May differ.
         seeds: Of choices and of training, one for each agent; 0, 1, 2, … if None.
+        own_contexts: Whether each agent meets contexts of its own: these are `(M, B, D)` then.
     """
 
     def __init__(
@@ -103,6 +104,7 @@ class BanditPopulation:
         epsilon: float | Sequence[float] = 0.05,
         bonus: float | Sequence[float] = 1.0,
         seeds: Sequence[int] | None = None,
+        own_contexts: bool = False,
     ) -> None:
         ensembles = [members_of(one) for one in nets]
         count = len(ensembles)
@@ -154,6 +156,7 @@ class BanditPopulation:
         self._experience = Experience(memory)  # contexts, then actions and rewards of all agents
         self._choosing = [_generator(s.seed, _CHOOSING) for s in self._settings]
         self._training = [_generator(s.seed, _TRAINING) for s in self._settings]
+        self._own = own_contexts
         self._shape: torch.Size | None = None
         self._choices = 0
         self.interactions = 0
@@ -176,7 +179,7 @@ class BanditPopulation:
         """Let each agent choose an action for each context.
 
         Args:
-            contexts: `(B, D)`, or what the networks take.
+            contexts: `(B, D)`, or what the networks take; `(M, B, D)` with ``own_contexts``.
         """
         rows = self._read_contexts(contexts)
         scores = self._scores(rows, self._choices)
@@ -185,7 +188,7 @@ class BanditPopulation:
         ).cpu()  # (M, B, A)
         drawn = [rules.drawn(*pair) for pair in zip(odds, self._choosing, strict=True)]
         self._choices += 1
-        self._shape = rows.shape[1:]
+        self._shape = self._shape_of(rows)
         action = torch.stack(drawn)  # (M, B)
         return Choices(action, odds.gather(-1, action[..., None]).squeeze(-1), odds)
 
@@ -202,14 +205,15 @@ class BanditPopulation:
                 only, and it does not count as an interaction.
         """
         x = self._read_contexts(contexts)
-        taken = _of_agents("actions", actions, len(self), len(x))
-        gains = _of_agents("rewards", rewards, len(self), len(x)).to(self._like)
+        count = x.shape[1] if self._own else len(x)
+        taken = _of_agents("actions", actions, len(self), count)
+        gains = _of_agents("rewards", rewards, len(self), count).to(self._like)
         if taken.is_floating_point() or taken.dtype == torch.bool:
             raise ValueError(f"actions: expected whole numbers, got {taken.dtype}")
-        count = self._settings[0].actions
-        if not 0 <= int(taken.min()) <= int(taken.max()) < count:
+        most = self._settings[0].actions - 1
+        if not 0 <= int(taken.min()) <= int(taken.max()) <= most:
             raise ValueError(
-                f"actions: expected numbers from 0 to {count - 1}, got some from "
+                f"actions: expected numbers from 0 to {most}, got some from "
                 f"{int(taken.min())} to {int(taken.max())}; number the actions from 0"
             )
         if not all_finite(gains):
@@ -219,8 +223,9 @@ class BanditPopulation:
             )
         for likelihood, own in zip(self._likelihoods, gains, strict=True):
             likelihood.check_targets(own[:, None], own.new_zeros(1, len(own), 1))
-        self._shape = x.shape[1:]
-        self._experience.add(x, torch.stack([taken.to(gains), gains], -1).transpose(0, 1))
+        self._shape = self._shape_of(x)
+        results = torch.stack([taken.to(gains), gains], -1).transpose(0, 1)  # (B, M, 2)
+        self._experience.add(x.transpose(0, 1) if self._own else x, results)
         steps = self._settings[0].steps if steps is None else steps
         if steps:
             self._learn(steps)
@@ -281,7 +286,9 @@ class BanditPopulation:
     def _batch(self, places: Tensor, agents: Tensor) -> tuple[Tensor, Tensor]:
         """Inputs and targets of each network."""
         x, results = self._experience.take(places.flatten())
-        results = results[torch.arange(len(results)), agents.flatten()]  # (M · members · B, 2)
+        each, own = torch.arange(len(results)), agents.flatten()
+        results = results[each, own]  # (M · members · B, 2)
+        x = x[each, own] if self._own else x
         y = torch.cat([results, torch.ones_like(results[:, :1])], 1)  # action, reward, weight
         if self._features is not None:
             x = torch.cat([x, self._features[results[:, 0].long()]], 1)
@@ -291,9 +298,15 @@ class BanditPopulation:
     def _scores(self, contexts: Tensor, number: int) -> list[Tensor]:  # (S, B, A) of each agent
         settings = self._settings[0]
         each = -(-settings.functions // self._members)
-        x = contexts if self._features is None else all_pairs(contexts, self._features)
+        x = contexts
+        if self._features is not None:
+            x = all_pairs(x.flatten(0, -2), self._features)
+            x = x.unflatten(0, (len(self), -1)) if self._own else x
+        if self._own:
+            x = x.repeat_interleave(self._members, 0)  # members of an ensemble have the same
         outputs = self._session.outputs(
             x,
+            own_rows=self._own,
             draws=each * settings.average,
             shared=True,
             generator=torch.Generator().manual_seed(number + 1),
@@ -307,7 +320,8 @@ class BanditPopulation:
         for agent, likelihood in enumerate(self._likelihoods):
             own = outputs[agent * self._members : (agent + 1) * self._members]
             means = values_of_actions(
-                likelihood.mean(own.flatten(0, 1)), len(x), settings.actions,
+                likelihood.mean(own.flatten(0, 1)), x.shape[1] if self._own else len(x),
+                settings.actions,
                 joint=self._features is not None,
             )  # fmt: skip
             if outputs.shape[1] > 1:
@@ -321,8 +335,22 @@ class BanditPopulation:
             found.append(means.detach())
         return found
 
+    def _shape_of(self, contexts: Tensor) -> torch.Size:
+        """What one context looks like."""
+        return contexts.shape[2 if self._own else 1 :]
+
     def _read_contexts(self, values: Array) -> Tensor:
-        return read_contexts(values, self._like, self._shape, flat=self._features is not None)
+        flat = self._features is not None
+        if not self._own:
+            return read_contexts(values, self._like, self._shape, flat=flat)
+        given = as_tensor("contexts", values)
+        if given.dim() < 3 or len(given) != len(self):
+            raise ValueError(
+                f"contexts: expected shape ({len(self)}, B, D), rows of its own for each agent, "
+                f"got {tuple(given.shape)}"
+            )
+        rows = read_contexts(given.flatten(0, 1), self._like, self._shape, flat=flat)
+        return rows.view(len(self), -1, *rows.shape[1:])
 
 
 def _of_agents(name: str, values: Array, agents: int, rows: int) -> Tensor:

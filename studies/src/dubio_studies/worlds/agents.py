@@ -23,7 +23,7 @@ it."""
 
 
 class Players(Protocol):
-    """Agents that meet the same contexts."""
+    """Agents; contexts are `(B, D)`, the same for all, or `(M, B, D)`, of their own."""
 
     def __len__(self) -> int: ...
 
@@ -73,7 +73,8 @@ class OneByOne:
 
     def choose(self, contexts: Tensor) -> Tensor:
         """Actions of all."""
-        chosen = [agent.choose(contexts) for agent in self._agents]
+        own = contexts.expand(len(self), *contexts.shape[-2:])
+        chosen = [agent.choose(x) for agent, x in zip(self._agents, own, strict=True)]
         for agent, choice in zip(self._agents, chosen, strict=True):
             agent.forget(choice.id)
         return torch.stack([choice.action for choice in chosen])
@@ -82,8 +83,9 @@ class OneByOne:
         self, contexts: Tensor, actions: Tensor, rewards: Tensor, *, steps: int | None = None
     ) -> None:
         """Learn, one after the other."""
-        for agent, own, gains in zip(self._agents, actions, rewards, strict=True):
-            agent.update(contexts, own, gains, steps=steps)
+        own = contexts.expand(len(self), *contexts.shape[-2:])
+        for agent, *given in zip(self._agents, own, actions, rewards, strict=True):
+            agent.update(*given, steps=steps)
 
 
 @dataclass(frozen=True)
@@ -184,6 +186,7 @@ def agents(
     seeds: list[int],
     *,
     joint: bool,
+    own_contexts: bool = False,
 ) -> Players:
     """Agents with networks of one kind.
 
@@ -196,8 +199,9 @@ def agents(
         seeds: Of each agent.
         joint: Whether the network takes context and action, as that of the paper, or gives one
             reward for each action.
+        own_contexts: Whether each agent meets a stream of its own.
     """
-    width = stream.contexts.shape[1]
+    width = stream.contexts.shape[-1]
     if kind in ("linear", "neural linear"):
         return OneByOne(
             [_regression(kind, width, stream.actions, learning, seed) for seed in seeds]
@@ -228,6 +232,7 @@ def agents(
         functions=learning.functions,
         average=learning.average,
         seeds=seeds,
+        own_contexts=own_contexts,
     )
     return Together(population)
 
@@ -266,7 +271,7 @@ def play(players: Players, stream: Stream, steps: range, every: int) -> Tensor: 
     done = []
     for start in range(steps.start, steps.stop, every):
         here = slice(start, min(start + every, steps.stop))
-        contexts = stream.contexts[here]
+        contexts = stream.contexts[..., here, :]
         actions = players.choose(contexts)
         players.update(contexts, actions, stream.rewards(here, actions))
         done.append(actions)
@@ -279,4 +284,4 @@ def begin(players: Players, stream: Stream, count: int, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     actions = torch.randint(stream.actions, (count,), generator=generator)
     actions = actions.expand(len(players), -1)
-    players.update(stream.contexts[here], actions, stream.rewards(here, actions), steps=0)
+    players.update(stream.contexts[..., here, :], actions, stream.rewards(here, actions), steps=0)

@@ -1,6 +1,7 @@
 """Bandits whose expected rewards are known, so that regret is exact."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -20,8 +21,8 @@ class Stream(ABC):
     """A stream of contexts that all agents meet alike.
 
     Attributes:
-        contexts: `(T, D)` float32.
-        means: The expected reward of every action, `(T, A)` float64.
+        contexts: `(…, T, D)` float32.
+        means: The expected reward of every action, `(…, T, A)` float64.
     """
 
     contexts: Tensor
@@ -33,12 +34,12 @@ class Stream(ABC):
     @property
     def actions(self) -> int:
         """How many there are."""
-        return self.means.shape[1]
+        return self.means.shape[-1]
 
     @property
-    def regrets(self) -> Tensor:  # (T, A)
+    def regrets(self) -> Tensor:  # (…, T, A)
         """What every action is expected to lose against the best one."""
-        return self.means.amax(1, keepdim=True) - self.means
+        return self.means.amax(-1, keepdim=True) - self.means
 
     @abstractmethod
     def rewards(self, steps: slice, actions: Tensor) -> Tensor:
@@ -134,3 +135,30 @@ class Wheel(Stream):
         """The mean of the action with its luck."""
         found = (self.means + self.luck)[steps].expand(*actions.shape, -1)
         return found.gather(-1, actions[..., None]).squeeze(-1).float()
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SideBySide(Stream):
+    """Streams of one bandit, one for each agent; contexts and means have agents first.
+
+    Attributes:
+        streams: Of equal lengths.
+    """
+
+    streams: tuple[Stream, ...]
+
+    @staticmethod
+    def of(streams: Sequence[Stream]) -> "SideBySide":
+        """Streams of equal lengths."""
+        contexts = torch.stack([stream.contexts for stream in streams])
+        means = torch.stack([stream.means for stream in streams])
+        return SideBySide(contexts, means, tuple(streams))
+
+    def __len__(self) -> int:
+        return self.contexts.shape[1]
+
+    def rewards(self, steps: slice, actions: Tensor) -> Tensor:
+        """Each agent's own."""
+        pairs = zip(self.streams, actions, strict=True)
+        return torch.stack([stream.rewards(steps, own) for stream, own in pairs])

@@ -1,0 +1,128 @@
+"""Regrets of agents on mushrooms and wheels, relative to uniform actions."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+
+from dubio.decide import Rule
+from dubio_studies.framework.study import Computation, Measurement, Piece, Seed
+from dubio_studies.uncertainty.bandits.published import METHODS, PROBLEMS
+from dubio_studies.worlds.agents import Kind, Learning, agents, begin, play
+from dubio_studies.worlds.bandits import Mushrooms, SideBySide, Stream, Wheel
+
+KINDS: dict[str, Kind] = {
+    "bayes": "bayes",
+    "dropout": "dropout",
+    "concrete": "concrete",
+    "bernoulli": "bernoulli",
+    "ensemble": "ensemble",
+    "linear": "linear",
+    "neural linear": "neural linear",
+    "greedy": "plain",
+}
+
+
+@dataclass(frozen=True)
+class Config(Learning):
+    """Settings of the comparison.
+
+    Attributes:
+        problems: Which bandits.
+        methods: Which agents.
+        trials: Streams of contexts; every method meets each of them with agents of its own.
+        interactions: Contexts of a stream.
+        pulls: Random actions before, for each action.
+    """
+
+    problems: tuple[str, ...] = tuple(PROBLEMS)
+    methods: tuple[str, ...] = tuple(METHODS)
+    trials: int = 20
+    interactions: int = 2000
+    pulls: int = 3
+    every: int = 20
+    steps: int = 100
+    learning_rate: float = 3e-3
+    halve_every: int = 0
+    slab_sigma: float = 1.0
+    spike_sigma: float = 0.1
+    functions: int = 32
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be computed."""
+        if unknown := set(self.problems) - set(PROBLEMS):
+            raise ValueError(f"problems: expected some of {', '.join(PROBLEMS)}, got {unknown}.")
+        if unknown := set(self.methods) - set(METHODS):
+            raise ValueError(f"methods: expected some of {', '.join(METHODS)}, got {unknown}.")
+        if min(self.trials, self.interactions, self.pulls) < 1:
+            raise ValueError("trials, interactions, pulls: expected at least 1.")
+
+
+def pieces(config: Config) -> list[Piece]:
+    """A piece for each problem and method."""
+    return [
+        {"problem": problem, "method": method}
+        for problem in config.problems
+        for method in config.methods
+    ]
+
+
+def stream(problem: str, steps: int, seed: int) -> Stream:
+    """The contexts of a problem."""
+    name, _, delta = problem.partition(" ")
+    return (
+        Wheel.drawn(steps, float(delta), seed) if name == "wheel" else Mushrooms.drawn(steps, seed)
+    )
+
+
+def run(config: Config, piece: Piece, seed: Seed) -> Iterator[Measurement]:
+    """Let the agents of a method play all trials of a problem, side by side."""
+    problem, method = str(piece["problem"]), str(piece["method"])
+    learning = Learning(**{f.name: getattr(config, f.name) for f in fields(Learning)})
+    rule: Rule = "greedy" if method == "greedy" else "thompson"
+    trials = range(1, config.trials + 1)
+    length = config.interactions + 5 * config.pulls
+    world = SideBySide.of(
+        [stream(problem, length, (seed.common + trial) % 2**62) for trial in trials]
+    )
+    players = agents(
+        KINDS[method], world, learning, [rule] * len(trials), [0.0] * len(trials),
+        [(seed.own + trial) % 2**62 for trial in trials], joint=False, own_contexts=True,
+    )  # fmt: skip
+    start = world.actions * config.pulls
+    steps = range(start, start + config.interactions)
+    begin(players, world, start, seed.common % 2**62)
+    actions = play(players, world, steps, config.every)  # (M, T)
+    regrets = world.regrets[:, start : steps.stop]
+    regret = regrets.gather(2, actions[..., None]).sum((1, 2))
+    uniform = regrets.mean(2).sum(1)
+    for trial, own, other in zip(trials, regret.tolist(), uniform.tolist(), strict=True):
+        yield {
+            "metric": "relative regret", "trial": trial, "value": 100 * own / other,
+            "regret": own, "uniform": other,
+        }  # fmt: skip
+
+
+COMPUTATION = Computation(
+    protocol="The bandits of Riquelme et al. 2018: mushrooms (117 columns, one-hot) and the wheel. "
+    "An agent begins with three times as many random actions as there are, and meets 2,000 contexts. "
+    "Its network has two hidden layers of 100 rectifiers and gives one reward for each action; "
+    "after every 20 contexts it does some steps of Adam on what it has seen. Thompson sampling "
+    "draws 32 functions for 20 contexts and takes actions by the shares that win. NeuralLinear has "
+    "an exact posterior of its last layer, the linear agent one of its only layer. Settings are "
+    "the same for all methods and problems and were not tuned. Every trial has a stream and an "
+    "agent of its own; regret is against expected rewards, in percent of that of uniform actions.",
+    scales={
+        "smoke": Config(
+            problems=("mushroom", "wheel 0.5"), trials=2, interactions=40, steps=2, hidden=8,
+            members=2, functions=4,
+        ),
+        "small": Config(steps=40),
+        "paper": Config(trials=50),
+    },
+    pieces=pieces,
+    run=run,
+    deviations=(
+        "Riquelme et al. train by RMSProp on batches of 512 with settings of their own for each "
+        "method and problem; here all methods have the same ones.",
+        "What is published is from several papers, whose numbers of steps and trials differ.",
+    ),
+)  # fmt: skip
