@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook
 
 import dubio
-from alone import BATCH, MEMBERS, N, assert_same, data, objectives, train_alone
+from alone import BATCH, MEMBERS, NETWORKS, N, assert_same, data, objectives, train_alone
 from dubio.noise import register as registry
 from dubio.population import recording
 from dubio.population.recording import Steps
@@ -54,6 +54,18 @@ def test_the_same_bits_as_without(
     for one, other in zip(played, computed, strict=True):
         for p, q in zip(one.parameters(), other.parameters(), strict=True):
             assert torch.equal(p, q)
+
+
+@pytest.mark.parametrize("kind", ["plain", "dropout", "bayes mixture"])
+def test_members_that_differ_in_no_number_are_recorded(kind: str, made: list[bool]) -> None:
+    likelihood = dubio.likelihoods.Gaussian(2.0)  # whose precision becomes a tensor in every step
+    members = [dubio.ELBO(NETWORKS[kind](0), likelihood, N) for _ in range(MEMBERS)]
+    alone = copy.deepcopy(members)
+    _fit(members)
+    assert made == [True]
+    for m, twin in enumerate(alone):
+        train_alone(twin, m, np.arange(N), 1e-2, 6)
+        assert_same(twin, members[m])
 
 
 def test_those_who_stay_are_recorded_anew(

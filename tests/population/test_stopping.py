@@ -78,7 +78,7 @@ def test_early_stopping_equals_that_of_networks_alone(steps: int) -> None:
 
 def test_noisy_members_stop_as_they_would_beside_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rest goes on with its own rows and noise when others have left."""
-    monkeypatch.setattr("dubio.population.feed._STEPS_OF_ORDER", 7)  # drawn anew many times
+    monkeypatch.setattr("dubio.population.feed._STEPS_AHEAD", 7)  # drawn anew many times
     x, y = data()
     rates = [0.2, 1e-3, 0.05]
 

@@ -51,6 +51,21 @@ def test_value_and_gradients_are_those_of_the_dense_likelihood(likelihood, toget
     )
 
 
+def test_narrow_factors_change_values_and_gradients_by_their_rounding():
+    rows, x = some_rows()
+    last, h = made()
+    wanted = [h, *last.parameters()]
+    dense = dense_loss("multinomial", last(h), x)
+    exact = torch.autograd.grad(dense.sum(), wanted)
+    last.precision = "bfloat16"
+    ours = last.negative_log_likelihood(h, rows)
+    found = torch.autograd.grad(ours.sum(), wanted)
+    for a, b in zip((ours, *found), (dense, *exact), strict=True):
+        assert a.dtype == b.dtype
+        error = (a - b).norm() / b.norm()
+        assert 1e-6 < error < 2**-6  # bfloat16 has 8 bits
+
+
 def test_it_is_the_multinomial_of_the_library():
     rows, x = some_rows()
     last, h = made()

@@ -43,6 +43,43 @@ def assert_same(one, other):
         assert torch.equal(one[name], other[name]), name
 
 
+def test_learning_rates_fall_along_a_cosine(monkeypatch):
+    seen = []
+    step = torch.optim.Adam.step
+
+    def noted(self, *given, **named):
+        seen.append([group["lr"] for group in self.param_groups])
+        return step(self, *given, **named)
+
+    monkeypatch.setattr(torch.optim.Adam, "step", noted)
+    sivae().fit(DATA.train, epochs=3, schedule="cosine", learning_rate=0.1, **QUICK)
+    oracle = torch.optim.SGD(
+        [{"params": [torch.nn.Parameter(torch.zeros(1))], "lr": rate} for rate in (0.1, 1e-2)]
+    )
+    falling = torch.optim.lr_scheduler.CosineAnnealingLR(oracle, len(seen))
+    for main, biases, rates in seen:
+        now = falling.get_last_lr()
+        assert (main, biases, rates) == pytest.approx((now[0], now[0], now[1]), abs=1e-12)
+        oracle.step()
+        falling.step()
+
+
+def test_a_narrow_product_is_close_to_the_wide_one():
+    wide, narrow = (
+        sivae().fit(DATA.train, epochs=4, precision=precision, learning_rate=1e-2, **QUICK)
+        for precision in ("float32", "bfloat16")
+    )
+    assert narrow._network.output.weight.dtype == torch.float32
+    assert narrow.history[-1].loss == pytest.approx(wide.history[-1].loss, rel=0.01)
+    assert not torch.equal(narrow._network.output.weight, wide._network.output.weight)
+
+
+@pytest.mark.parametrize(("name", "value"), [("schedule", "linear"), ("precision", "float16")])
+def test_only_known_words_are_taken(name, value):
+    with pytest.raises(ValueError, match=f"{name}: expected .* or .*, got '{value}'"):
+        sivae().fit(DATA.train, epochs=1, **{name: value}, **QUICK)
+
+
 def test_the_same_seed_gives_the_same_bits():
     one, two, other = (
         state_of(sivae().fit(DATA.train, epochs=2, seed=seed, **QUICK)) for seed in (3, 3, 4)

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, final
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from dubio.draws.arguments import Arguments, Slot
 from dubio.draws.tape import Tape
@@ -53,12 +54,26 @@ def _recorded(
     tape = Tape()
     course = _Course(tape, inputs, merging=merging)
     try:
-        with Recorder(tape, course):
+        with Recorder(tape, course) as recorder, _Calls(recorder):
             outputs = function(inputs)
         tape.finish(*map(course.output, outputs))
     except Exception:  # of an operation that cannot be recorded
         return None
     return tape.outcome if tape.doubt is None and tape.obstacle is None else None
+
+
+@final
+class _Calls(TorchFunctionMode):
+    """Shows the recorder what torch is called with: numbers that become tensors, above all."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()
+        self._recorder = recorder
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        return self._recorder.call(func, args, kwargs or {})
 
 
 @final

@@ -60,6 +60,18 @@ def rates_of_members(learning_rate: float | Tensor | Sequence[float], members: i
     return rates.expand(members).clone()
 
 
+def num_data_of_members(num_data: int | Sequence[int] | Tensor, members: int) -> Tensor:  # (M,)
+    """How many rows each member learns from."""
+    counts = torch.as_tensor(num_data).detach().cpu()
+    whole = not counts.is_floating_point() and counts.dtype != torch.bool
+    if not whole or counts.shape not in ((), (members,)) or not bool((counts >= 1).all()):
+        raise ValueError(
+            f"num_data: expected the number of training rows, or one for each of {members} "
+            f"members, got {num_data!r}."
+        )
+    return counts.long().expand(members).clone()
+
+
 def check_estimators(members: Sequence[nn.Module]) -> None:
     """Complain about gradients that need passes of one network at a time."""
     for module in members[0].modules():
@@ -135,6 +147,28 @@ def check_data(like: Tensor, **tensors: Tensor) -> None:
     for name, data in others:
         if len(data) != len(first):
             raise ValueError(f"{name}: expected {len(first)} rows, as x has, got {len(data)}.")
+
+
+def check_batches(axes: Sequence[str], members: int, **tensors: Tensor) -> None:
+    """Complain about batches that do not have these axes first, or not as many members."""
+    (_, first), *_ = tensors.items()
+    for name, data in tensors.items():
+        if not isinstance(data, Tensor):
+            raise TypeError(
+                f"{name}: expected a tensor, got {type(data).__name__}; make one with "
+                f"torch.as_tensor."
+            )
+        shape = data.shape[: len(axes)]
+        if len(shape) < len(axes) or shape[axes.index("members")] != members:
+            raise ValueError(
+                f"{name}: expected axes ({', '.join(axes)}, …) with {members} members, got "
+                f"{tuple(data.shape)}; stack the rows of each member."
+            )
+        if shape != first.shape[: len(axes)] or 0 in shape:
+            raise ValueError(
+                f"{name}: expected at least one of ({', '.join(axes)}), as many as x has, "
+                f"{tuple(first.shape[: len(axes)])}, got {tuple(shape)}."
+            )
 
 
 def seeds_of_members(seeds: Sequence[SupportsIndex], members: int) -> list[int]:

@@ -68,6 +68,16 @@ class Descent:
         torch._foreach_addcmul_(self._parameters, self._moves, self._rates)
         return finite
 
+    @property
+    def rate(self) -> Tensor:  # (M,)
+        """The learning rate of each member."""
+        return self._rate
+
+    @rate.setter
+    def rate(self, rate: Tensor) -> None:
+        self._rate = rate
+        self.__dict__.pop("_rates", None)
+
     @cached_property
     def _rates(self) -> list[Tensor]:
         """The learning rates in the shape of each stack: (M, 1, …)."""
@@ -75,8 +85,7 @@ class Descent:
 
     def halt(self, members: Tensor) -> None:
         """Let some members stay where they are from now on."""
-        self._rate[members] = 0
-        self.__dict__.pop("_rates", None)
+        self.rate = self._rate.masked_fill(members.to(self._rate.device), 0)
 
     def state_dict(self) -> dict[str, Any]:
         """Learning rates, and the moments of Adam."""
@@ -89,9 +98,8 @@ class Descent:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there, with the same members."""
-        self._rate, self._steps = state["rate"], state["steps"]
+        self.rate, self._steps = state["rate"], state["steps"]
         self._means, self._squares = state["means"], state["squares"]
-        self.__dict__.pop("_rates", None)
 
     def take(self, parameters: Sequence[Tensor], members: Tensor) -> "Descent":
         """Go on with some members, whose parameters these are."""

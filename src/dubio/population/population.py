@@ -28,17 +28,18 @@ from dubio.population.arguments import (
 from dubio.population.feed import MemberFeed
 from dubio.population.identity import checksum, identity_of
 from dubio.population.losses import noise_of_loss
-from dubio.population.prediction import MemberDraws
+from dubio.population.prediction import MemberDraws, outputs_of_members
 from dubio.population.run import Outcome, PopulationRun
 from dubio.population.scores import Scores, by_length, score
+from dubio.population.session import Session
 from dubio.population.stack import Stack
-from dubio.population.streams import Stream, Streams
+from dubio.population.streams import Stream, Streams, Use, seeds_of_predictions
 from dubio.predictive.predictive import Predictive, StoredDraws
 from dubio.report.progress import Progress
 from dubio.training.checkpoint import Checkpoint
 from dubio.training.interrupt import Interrupt
 
-_TRAINING, _VALIDATION, _PREDICTION = range(3)  # tell the streams of one seed apart
+_FORMAT = 2  # of checkpoints
 
 
 @final
@@ -154,10 +155,11 @@ class Population:
         stack = Stack.of(self.members)
         first = torch.as_tensor(own[0][np.arange(batch_size) % len(own[0])], device=x.device)
         requests = noise_of_loss(stack, x[first], y[first])
-        streams = Streams([Stream(seed, _TRAINING, self._fits) for seed in self.seeds])
+        streams = Streams([Stream(seed, Use.TRAINING, self._fits) for seed in self.seeds])
         feed = MemberFeed(streams, own, batch_size, requests, next(iter(stack.learned.values())))
         run = PopulationRun(stack, feed, x, y, rates, budget, patience)
         identity = {
+            "format of populations": _FORMAT,
             "members": len(self),
             "batch_size": batch_size,
             "patience": patience,
@@ -203,6 +205,22 @@ class Population:
                 member.step += done
         self._fits += 1
         return run.outcome
+
+    def session(self, learning_rate: float | Tensor | Sequence[float] = 1e-3) -> Session:
+        """Training that goes on from batch to batch, with data that comes bit by bit.
+
+        The weights live in the session until it writes them to the members::
+
+            with population.session(learning_rate=1e-4) as session:
+                for x, y in batches:  # (M, B, …): own rows of each member
+                    losses = session.step(x, y)  # (M,)
+
+        Args:
+            learning_rate: One for all, or one for each member.
+        """
+        session = Session(self.members, self.seeds, self._fits, learning_rate)
+        self._fits += 1
+        return session
 
     def predict(
         self,
@@ -286,10 +304,9 @@ class Population:
             generator: Source of a seed, which is joined with those of the members.
         """
         check_data(next(self.members[0].parameters()), x=x, y=y)
-        seed = _seed(generator)
         return score(
             Stack.of(self.members),
-            [(own, _PREDICTION, seed) for own in self.seeds],
+            seeds_of_predictions(self.seeds, generator),
             x,
             y,
             rows_of_members("rows", rows, len(self), len(x)),
@@ -314,14 +331,9 @@ class Population:
                 "them one population at a time, or score them with evaluate."
             )
         chosen = torch.from_numpy(np.stack(own)).to(x.device)
-        seed = _seed(generator)
-        seeds = [(own, _PREDICTION, seed) for own in self.seeds]
-        member_draws = MemberDraws(Stack.of(self.members), seeds, shared=shared)
-        pieces = member_draws.pieces(x, chosen, draws, lambda elbo, outputs, y: outputs)
-        found: dict[int, list[Tensor]] = {}
-        for piece in pieces:
-            found.setdefault(piece.members.start, []).append(piece.result)
-        return torch.cat([torch.cat(own, dim=1) for own in found.values()])
+        member_draws = MemberDraws(Stack.of(self.members), shared=shared)
+        seeds = seeds_of_predictions(self.seeds, generator)
+        return outputs_of_members(member_draws, x, chosen, seeds, draws)
 
     def _validate(
         self,
@@ -337,7 +349,7 @@ class Population:
         members = run.members[which].tolist()
         chosen = [rows[m] for m in members]
         if isinstance(stack.skeleton, ELBO):
-            seeds = [(self.seeds[m], _VALIDATION, self._fits) for m in members]
+            seeds = [(self.seeds[m], Use.VALIDATION, self._fits) for m in members]
             return -score(stack, seeds, x, y, chosen, draws, shared=False).log_prob
         stack.skeleton.eval()
         found = torch.empty(len(members))
@@ -349,11 +361,6 @@ class Population:
                     lambda member, x, y: member(x, y), x[own], y[own], in_dims=(0, 0)
                 ).cpu()
         return found
-
-
-def _seed(generator: torch.Generator | None) -> int:
-    device = None if generator is None else generator.device
-    return int(torch.randint(2**63 - 1, (), generator=generator, device=device))
 
 
 def _elbo(member: nn.Module) -> ELBO:

@@ -15,7 +15,14 @@ from dubio.noise.numbers import Numbers
 from dubio.noise.placing import KnownRows, RowPlaces
 from dubio.noise.run import Pass, run_pass
 from dubio.objectives.elbo import ELBO
-from dubio.population.given import NoisePlace, Origin, Source, SourcedNumbers, answers
+from dubio.population.given import (
+    NoisePlace,
+    NoiseRequests,
+    Origin,
+    Source,
+    SourcedNumbers,
+    answers,
+)
 from dubio.population.stack import Stack
 from dubio.population.streams import Stream, Streams
 from dubio.population.watching import watch
@@ -37,28 +44,33 @@ class Piece(NamedTuple, Generic[_Result]):
 class MemberDraws:
     """Runs the networks of a stack of `ELBO` objectives under noise.
 
+    What a pass needs is found at the first one for as many rows, and kept.
+
     Args:
-        stack: The members.
-        seeds: What tells the noise of one member from that of others.
+        stack: The members, with the weights that they have when draws are made.
         shared: Whether one draw uses one mask for all rows.
     """
 
-    def __init__(self, stack: Stack, seeds: Sequence[tuple[int, ...]], *, shared: bool) -> None:
+    def __init__(self, stack: Stack, *, shared: bool) -> None:
         if not isinstance(stack.skeleton, ELBO):
             raise TypeError(
                 f"members: expected dubio.ELBO objectives, which know the network and the "
                 f"likelihood, got {type(stack.skeleton).__name__}; predict with each network."
             )
-        self._stack = stack
-        self._seeds = seeds
+        self._stack = stack.with_own_skeleton()
+        self._stack.skeleton.eval()
         self._shared = shared
+        self._shape = torch.Size()  # of the rows of one member
         self._gates: tuple[str, ...] = ()  # the modules of a network that must see their flag up
+        self._rows = KnownRows(0)
+        self._requests = NoiseRequests()
 
     @torch.no_grad()
     def pieces(
         self,
         x: Tensor,
         rows: Tensor,  # (M, B)
+        seeds: Sequence[tuple[int, ...]],
         draws: int,
         summarise: Callable[[ELBO, Tensor, Tensor], _Result],
         y: Tensor | None = None,
@@ -67,20 +79,14 @@ class MemberDraws:
 
         Args:
             x: All data.
+            seeds: What tells the noise of one member from that of others.
             rows: Those of each member.
             draws: How many draws; one suffices for networks without noise.
             summarise: Called with a member, its outputs (S, B, …) and its rows of y.
             y: All targets.
         """
-        one = x[rows[0]]
-        self._gates = _names_of_gates(self._stack, one)
-        self._rows = self._find_rows(one)
-        requests = watch(
-            self._stack,
-            one,
-            lambda elbo, source: self._outputs(elbo, one, source),
-            training=False,
-        )
+        self._prepare(x[rows[0]])
+        requests = self._requests
         draws = draws if len(requests) else 1
         at_a_time = min(draws, _DRAWS_AT_A_TIME)
         members = min(len(rows), max(1, _ROWS_AT_A_TIME // (rows.shape[1] * at_a_time)))
@@ -88,9 +94,11 @@ class MemberDraws:
         sizes = requests.sizes()
         for start in range(0, len(rows), members):
             part = slice(start, min(start + members, len(rows)))
-            stack = self._stack.take(torch.arange(part.start, part.stop))
-            stack.skeleton.eval()
-            streams = Streams([Stream(*seeds) for seeds in self._seeds[part]])
+            stack = self._stack
+            if members < len(rows):
+                stack = self._stack.take(torch.arange(part.start, part.stop))
+                stack.skeleton.eval()
+            streams = Streams([Stream(*own) for own in seeds[part]])
             own_x, own_y = x[rows[part]], (x if y is None else y)[rows[part]]
             for first in range(0, draws, at_a_time):
                 count = min(at_a_time, draws - first)
@@ -103,6 +111,20 @@ class MemberDraws:
                     in_dims=(0, 0, 0),
                 )
                 yield Piece(part, count, result)
+
+    def _prepare(self, x: Tensor) -> None:
+        """Find out what a pass over rows like those of one member needs."""
+        if x.shape == self._shape:
+            return
+        self._gates = _names_of_gates(self._stack, x)
+        self._rows = self._find_rows(x)
+        self._requests = watch(
+            self._stack,
+            x,
+            lambda elbo, source: self._outputs(elbo, x, source),
+            training=False,
+        )
+        self._shape = x.shape
 
     def _draw(self, elbo: ELBO, x: Tensor, noise: dict[NoisePlace, Tensor]) -> Tensor:
         """The outputs of one member: (S, B, …)."""
@@ -144,6 +166,22 @@ class MemberDraws:
             return running
 
         return follow_rows(watch_rows, [x], len(x))
+
+
+@torch.no_grad()
+def outputs_of_members(
+    member_draws: MemberDraws,
+    x: Tensor,
+    rows: Tensor,  # (M, B)
+    seeds: Sequence[tuple[int, ...]],
+    draws: int,
+) -> Tensor:  # (M, S, B, …)
+    """The outputs of all members, for their rows of the data."""
+    found: dict[int, list[Tensor]] = {}
+    for piece in member_draws.pieces(x, rows, seeds, draws, lambda elbo, outputs, y: outputs):
+        found.setdefault(piece.members.start, []).append(piece.result)
+    parts = [own[0] if len(own) == 1 else torch.cat(own, dim=1) for own in found.values()]
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 def _names_of_gates(stack: Stack, x: Tensor) -> tuple[str, ...]:

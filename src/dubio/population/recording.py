@@ -28,9 +28,11 @@ from dubio.population.losses import gradients
 from dubio.population.settings import settings_of
 from dubio.population.stack import Stack
 
+_Layout: TypeAlias = tuple[tuple[torch.Size, tuple[int, ...], torch.dtype], ...]
 Gradients: TypeAlias = tuple[Tensor, Sequence[Tensor]]  # losses (M,), and (M, …) for each parameter
 
 _STEPS_BEFORE = 10  # take about as long as a recording is in the making
+_RECORDINGS = 8
 _LARGE_BLOCK = 2**25 - 2**16  # bytes; from 2**25 on glibc learns nothing
 _PLAIN = (bool, int, float, str, Tensor, torch.Size, torch.Generator, torch.dtype, torch.device)
 
@@ -39,16 +41,21 @@ _PLAIN = (bool, int, float, str, Tensor, torch.Size, torch.Generator, torch.dtyp
 class Steps:
     """Computes losses and gradients of a stack, step after step.
 
+    There is a recording for each layout of batches and noise, of the last few that were used.
+
     Args:
         stack: Members, whose learned tensors are written over between steps.
+        changing: Which of its numbers are written over, too; others are constants of a recording.
     """
 
-    def __init__(self, stack: Stack) -> None:
+    def __init__(self, stack: Stack, changing: Sequence[str] = ()) -> None:
         self._stack = stack
+        self._changing = list(changing)
         self._learned = list(stack.learned.values())
-        self._before = _STEPS_BEFORE if _repeats(stack.skeleton) else -1
-        self._recording: Program | None = None
-        self._layout: list[tuple[int, ...]] = []
+        self._kept = [*self._learned, *(stack.numbers[name] for name in changing)]
+        self._repeats = _repeats(stack.skeleton)
+        self._times: dict[_Layout, int] = {}  # that a layout was computed
+        self._recordings: dict[_Layout, Program] = {}
         # glibc returns memory to the system, and faults it in again, at every step, unless it has
         # seen a large block freed: then it keeps twice as much (see M_MMAP_THRESHOLD in mallopt)
         torch.empty(_LARGE_BLOCK, dtype=torch.uint8)
@@ -56,15 +63,20 @@ class Steps:
     def __call__(self, x: Tensor, y: Tensor, noise: dict[NoisePlace, Tensor]) -> Gradients:
         """Losses on batches, and gradients."""
         given = [x, y, *noise.values()]
-        if self._recording is not None and self._layout == [t.stride() for t in given]:
+        layout = tuple((t.shape, t.stride(), t.dtype) for t in given)
+        if (recording := self._recordings.get(layout)) is not None:
             with torch.no_grad():
-                loss, *found = self._recording([*self._learned, *given])
+                loss, *found = recording([*self._kept, *given])
             return loss, found
         computed = gradients(self._stack, x, y, noise)
-        self._before -= 1
-        if self._before == 0 or self._recording is not None:
-            self._layout = [t.stride() for t in given]
-            self._recording = self._record(given, list(noise), computed)
+        self._times[layout] = self._times.get(layout, 0) + 1
+        if self._repeats and self._times[layout] >= _STEPS_BEFORE:
+            recording = self._record(given, list(noise), computed)
+            self._repeats = recording is not None
+            if recording is not None:
+                if len(self._recordings) == _RECORDINGS:
+                    del self._recordings[next(iter(self._recordings))]
+                self._recordings[layout] = recording
         return computed
 
     def _record(
@@ -76,13 +88,15 @@ class Steps:
 
         def step(tensors: Sequence[Tensor]) -> list[Tensor]:
             learned = [t.detach().requires_grad_() for t in tensors[: len(self._learned)]]
-            x, y, *noise = tensors[len(self._learned) :]
+            changing = tensors[len(self._learned) : len(self._kept)]
+            x, y, *noise = tensors[len(self._kept) :]
             named = dict(zip(copy.learned, learned, strict=True))
-            stack = Stack(copy.skeleton, named, copy.fixed, copy.numbers)
+            numbers = copy.numbers | dict(zip(self._changing, changing, strict=True))
+            stack = Stack(copy.skeleton, named, copy.fixed, numbers)
             loss, found = gradients(stack, x, y, dict(zip(places, noise, strict=True)))
             return [loss, *found]
 
-        tensors = [t.detach() for t in (*self._learned, *given)]
+        tensors = [t.detach() for t in (*self._kept, *given)]
         program = record(step, list(map(_halves, tensors)))
         if program is None:
             return None

@@ -7,9 +7,8 @@ import torch
 from torch import Tensor
 
 from dubio.objectives.elbo import ELBO
-from dubio.population.descent import Descent
 from dubio.population.feed import MemberFeed, taken
-from dubio.population.recording import Steps
+from dubio.population.learning import Learning
 from dubio.population.stack import Stack
 
 
@@ -71,9 +70,7 @@ class PopulationRun:
         self._patience = patience
         self.members = torch.arange(count)  # that are computed
         self._active = torch.ones(count, dtype=torch.bool)  # and still learn
-        self.stack = _learning(stack.take(self.members))
-        self._steps = Steps(self.stack)
-        self._descent = Descent(list(self.stack.learned.values()), learning_rate.clone())
+        self._learning = Learning(stack.take(self.members), learning_rate.clone())
         self._since = torch.zeros(count, dtype=torch.long)  # validations since the best
         self._sums = torch.zeros(count)
         self._summed = 0
@@ -82,6 +79,11 @@ class PopulationRun:
         nan = torch.full((count,), torch.nan)
         zeros = torch.zeros(count, dtype=torch.long)
         self.outcome = Outcome(zeros, nan, nan.clone(), zeros.clone(), zeros.bool())
+
+    @property
+    def stack(self) -> Stack:
+        """The members that are computed."""
+        return self._learning.stack
 
     @property
     def finished(self) -> bool:
@@ -93,8 +95,8 @@ class PopulationRun:
         if self._spoiled or self._active.sum() <= 0.75 * len(self._active):
             self._leave_out_ended()
         rows, noise = self._feed.next()
-        loss, gradients = self._steps(taken(self._x, rows), taken(self._y, rows), noise)
-        finite = self._descent.step(gradients, loss.isfinite()).cpu()
+        loss, finite = self._learning.step(taken(self._x, rows), taken(self._y, rows), noise)
+        finite = finite.cpu()
         self._sums += loss.cpu()
         self._summed += 1
         self.done += 1
@@ -148,7 +150,7 @@ class PopulationRun:
         out.best_step[self.members[ended & unwatched]] = self.done
         self._keep(ended & unwatched)
         self._active = self._active & ~members
-        self._descent.halt(ended)
+        self._learning.descent.halt(ended)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything, in types that ``torch.load(weights_only=True)`` takes."""
@@ -163,7 +165,7 @@ class PopulationRun:
             "spoiled": self._spoiled,
             "done": self.done,
             "outcome": asdict(self.outcome),
-            "descent": self._descent.state_dict(),
+            "descent": self._learning.descent.state_dict(),
             "feed": self._feed.state_dict(),
         }
 
@@ -171,12 +173,10 @@ class PopulationRun:
         """Go on from there: of a run that has just begun."""
         self._all.learned.update(state["kept"])
         self.members = state["members"]
-        self.stack = self._all.take(self.members)
-        self.stack.learned.update(state["learned"])
-        self.stack = _learning(self.stack)
-        self._steps = Steps(self.stack)
-        self._descent = self._descent.take(list(self.stack.learned.values()), self.members)
-        self._descent.load_state_dict(state["descent"])
+        stack = self._all.take(self.members)
+        stack.learned.update(state["learned"])
+        self._learning = Learning(stack, state["descent"]["rate"])
+        self._learning.descent.load_state_dict(state["descent"])
         self._feed.take(self.members)
         self._feed.load_state_dict(state["feed"])
         self._active, self._since = state["active"], state["since"]
@@ -196,18 +196,8 @@ class PopulationRun:
     def _leave_out_ended(self) -> None:
         """Go on without the members that learn no more."""
         rest = self._active.nonzero().flatten()
-        self.stack = _learning(self.stack.take(rest))
-        self._steps = Steps(self.stack)
-        self._descent = self._descent.take(list(self.stack.learned.values()), rest)
+        self._learning = self._learning.take(rest)
         self._feed.take(rest)
         self.members, self._active = self.members[rest], self._active[rest]
         self._since, self._sums = self._since[rest], self._sums[rest]
         self._spoiled = False
-
-
-def _learning(stack: Stack) -> Stack:
-    """The same stack, with parameters that get gradients."""
-    for tensor in stack.learned.values():
-        tensor.requires_grad_()
-    stack.skeleton.train()
-    return stack

@@ -46,9 +46,10 @@ def score(
 
     for group, own in by_length(rows, x.device):
         part = stack.take(group)
-        member_draws = MemberDraws(part, [seeds[m] for m in group.tolist()], shared=shared)
+        member_draws = MemberDraws(part, shared=shared)
+        own_seeds = [seeds[m] for m in group.tolist()]
         for members, pieces in groupby(
-            member_draws.pieces(x, own, draws, summarise, y), key=attrgetter("members")
+            member_draws.pieces(x, own, own_seeds, draws, summarise, y), key=attrgetter("members")
         ):
             done, logs, means = 0, torch.tensor(-math.inf), torch.tensor(0.0)
             for _, count, (log, mean) in pieces:

@@ -92,6 +92,10 @@ class Stack:
         )
         return type(self)(_copied(self.skeleton), learned, fixed, numbers)
 
+    def with_own_skeleton(self) -> Self:
+        """The same members, whose modules have a mode of their own; the tensors are shared."""
+        return type(self)(_copied(self.skeleton), self.learned, self.fixed, self.numbers)
+
     def each(
         self, function: Callable[..., _Result], *args: Any, in_dims: Sequence[int | None]
     ) -> _Result:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from enum import IntEnum
 from typing import Any, Self, final
 
 import numpy as np
@@ -14,6 +15,23 @@ from dubio.population.given import Continuous
 _DISTRIBUTIONS: tuple[Continuous, ...] = ("uniform", "normal")
 _ROWS_AHEAD = 2048  # of a data order, drawn at a time
 _WORTH_THREADS = 2**16  # numbers
+
+
+class Use(IntEnum):
+    """What the streams of one seed are for, which tells them apart."""
+
+    TRAINING = 0
+    VALIDATION = 1
+    PREDICTION = 2
+
+
+def seeds_of_predictions(
+    seeds: Sequence[int], generator: torch.Generator | None
+) -> list[tuple[int, ...]]:
+    """What streams of predictions start from: the seeds of members, and one that is drawn."""
+    device = None if generator is None else generator.device
+    drawn = int(torch.randint(2**63 - 1, (), generator=generator, device=device))
+    return [(own, Use.PREDICTION, drawn) for own in seeds]
 
 
 @final

@@ -16,10 +16,17 @@ from dubio.recommend.evaluate import evaluate
 from dubio.recommend.histories import histories
 from dubio.recommend.keyed_noise import Seeds
 from dubio.recommend.masks_by_name import MakeMask, mask_of_setting, mask_setting
+from dubio.recommend.output import Precision
 from dubio.recommend.recommender import Recommender
 from dubio.recommend.sparse import SparseRows
 from dubio.recommend.storage import take
-from dubio.recommend.training import TrainingEpoch, TrainingPlan, TrainingRun, train
+from dubio.recommend.training import (
+    Schedule,
+    TrainingEpoch,
+    TrainingPlan,
+    TrainingRun,
+    train,
+)
 from dubio.recommend.validation import check_validation
 from dubio.recommend.variational import VariationalNetwork
 from dubio.recommend.weights import initialise
@@ -58,6 +65,8 @@ class Autoencoder(Recommender, ABC):
         batch_size: int = 500,
         learning_rate: float = 1e-3,
         rate_learning_rate: float = 1e-2,
+        schedule: Schedule = "constant",
+        precision: Precision = "float32",
         patience: int = 20,
         seed: int = 0,
         checkpoint: str | PathLike[str] | None = None,
@@ -80,6 +89,9 @@ class Autoencoder(Recommender, ABC):
             batch_size: Users in a step.
             learning_rate: Of Adam.
             rate_learning_rate: That for the rates of a learned mask.
+            schedule: ``"constant"``, or ``"cosine"``: learning rates fall to 0 over all epochs.
+            precision: Of the products with the last layer: ``"bfloat16"`` is about twice as fast on
+                processors with instructions for it, and slow on others.
             patience: Epochs without a better validation after which to stop.
             seed: Of the weights to start from, the order of users and all noise.
             checkpoint: File to save the run to, and to go on from if it exists.
@@ -106,6 +118,8 @@ class Autoencoder(Recommender, ABC):
             batch_size=batch_size,
             learning_rate=learning_rate,
             rate_learning_rate=rate_learning_rate,
+            schedule=schedule,
+            precision=precision,
             weight_decay=self.weight_decay,
             patience=patience,
             beta=self._largest_beta(),

@@ -18,6 +18,7 @@ from dubio.recommend.memory import Memory
 from dubio.recommend.sparse import SparseRows
 
 ItemLikelihood: TypeAlias = Literal["multinomial", "logistic"]
+Precision: TypeAlias = Literal["float32", "bfloat16"]
 
 _TOGETHER = 1 << 19  # logits that stay in the cache while they are worked on: 2 MB
 
@@ -46,6 +47,7 @@ _PARTITIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "multinomial": multinomial_,
     "logistic": logistic_,
 }
+_FACTORS: dict[str, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 @final
@@ -60,7 +62,11 @@ class Output(nn.Module):
     Attributes:
         weight: (I, H).
         memory: For the gradient of the weight.
+        precision: Of the factors in the products of a training step. Sums, the likelihood and the
+            weights themselves are float32 either way.
     """
+
+    precision: Precision = "float32"
 
     def __init__(
         self, features: int, num_items: int, likelihood: ItemLikelihood = "multinomial"
@@ -94,7 +100,14 @@ class Output(nn.Module):
             (S, B).
         """
         found: Tensor = _GatheredLikelihood.apply(
-            h, self.weight, self.bias, rows, _PARTITIONS[self.likelihood], self.memory, self._logits
+            h,
+            self.weight,
+            self.bias,
+            rows,
+            _PARTITIONS[self.likelihood],
+            _FACTORS[self.precision],
+            self.memory,
+            self._logits,
         )
         return found
 
@@ -108,13 +121,19 @@ class _GatheredLikelihood(Derivative):
         bias: Tensor,
         rows: SparseRows,
         partition: Callable[[Tensor, Tensor], Tensor],
+        factor: torch.dtype,
         memory: Memory,
         spare: Memory,
     ) -> Tensor:
         stack, users, _ = h.shape
         flat = h.reshape(stack * users, -1)
         logits = spare.take((len(flat), rows.num_items), weight)
-        torch.addmm(bias, flat, weight.t(), out=logits)
+        if factor is torch.float32:
+            narrow = weight
+            torch.addmm(bias, flat, weight.t(), out=logits)
+        else:
+            narrow = weight.to(factor)
+            torch.add(flat.to(factor) @ narrow.t(), bias, out=logits)
         places = rows.row * rows.num_items + rows.items  # (N,)
         by_pass = logits.view(stack, -1)  # (S, B·I)
         chosen = h.new_zeros(stack, users)
@@ -124,7 +143,7 @@ class _GatheredLikelihood(Derivative):
         if any(ctx.needs_input_grad):
             by_pass[:, places] -= 1
             ctx.logits, ctx.memory, ctx.spare = logits, memory, spare
-            ctx.save_for_backward(flat, weight)
+            ctx.save_for_backward(flat, weight, narrow)
         else:
             spare.give(logits)
         return found
@@ -132,23 +151,27 @@ class _GatheredLikelihood(Derivative):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        flat, weight = ctx.saved_tensors
+        flat, weight, narrow = ctx.saved_tensors
         gradient, ctx.logits = ctx.logits, None
         if gradient is None:
             raise RuntimeError(
                 "backward: expected one call for each loss, got a second; compute the loss again"
             )
         by_row = gradients[0].reshape(-1, 1)  # (S·B, 1)
+        factor = gradient.to(narrow.dtype)
         of_h = of_weight = of_bias = None
         if ctx.needs_input_grad[0]:
-            of_h = ((gradient @ weight) * by_row).view(*gradients[0].shape, -1)
+            of_h = ((factor @ narrow) * by_row).view(*gradients[0].shape, -1)
         if ctx.needs_input_grad[1]:
             of_weight = ctx.memory.take(weight.shape, weight)
-            torch.mm(gradient.t(), flat * by_row, out=of_weight)
+            if factor is gradient:
+                torch.mm(gradient.t(), flat * by_row, out=of_weight)
+            else:
+                of_weight.copy_(factor.t() @ (flat * by_row).to(factor.dtype))
         if ctx.needs_input_grad[2]:
             of_bias = gradient.t() @ by_row.squeeze(1)
         ctx.spare.give(gradient)
-        return of_h, of_weight, of_bias, None, None, None, None
+        return of_h, of_weight, of_bias, None, None, None, None, None
 
 
 def _in_blocks(

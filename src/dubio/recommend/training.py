@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, final
+from typing import Any, Literal, Protocol, TypeAlias, final, get_args
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.optim import Adam
 
 from dubio.recommend.keyed_noise import Seeds, draw_seeds
-from dubio.recommend.output import Output
+from dubio.recommend.output import Output, Precision
 from dubio.recommend.sparse import SparseLinear, SparseRows
 from dubio.recommend.step_noise import StepNoise
 from dubio.recommend.weights import is_rate
@@ -24,6 +24,8 @@ from dubio.report.progress import Progress
 from dubio.training.checkpoint import Checkpoint
 from dubio.training.guard import NonFiniteError
 from dubio.training.interrupt import Interrupt
+
+Schedule: TypeAlias = Literal["constant", "cosine"]
 
 
 class TrainableNetwork(Protocol):
@@ -53,6 +55,8 @@ class TrainingPlan:
         beta: Largest weight of the divergence.
         anneal: T in β = min(beta, step/T); 0 for β = beta from the start.
         seed: Of the order of users and of all noise.
+        schedule: Of learning rates: constant, or times ½(1 + cos(π·step/steps)) over all epochs.
+        precision: Of the products with the last layer.
     """
 
     epochs: int
@@ -64,6 +68,8 @@ class TrainingPlan:
     beta: float
     anneal: int
     seed: int
+    schedule: Schedule = "constant"
+    precision: Precision = "float32"
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "patience"):
@@ -75,6 +81,12 @@ class TrainingPlan:
                 raise ValueError(
                     f"{name}: expected a positive number, got {getattr(self, name)!r}; try 1e-3."
                 )
+        for name, choices in (("schedule", Schedule), ("precision", Precision)):
+            if getattr(self, name) not in get_args(choices):
+                raise ValueError(
+                    f"{name}: expected {' or '.join(get_args(choices))}, got "
+                    f"{getattr(self, name)!r}."
+                )
         for name in ("weight_decay", "beta", "anneal"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name}: expected 0 or more, got {getattr(self, name)!r}.")
@@ -82,6 +94,10 @@ class TrainingPlan:
     def beta_at(self, step: int) -> float:
         """β of a step, the first of which is 0."""
         return min(self.beta, step / self.anneal) if self.anneal else self.beta
+
+    def rate_at(self, progress: float) -> float:
+        """The factor of the learning rates, for a progress from 0 to 1."""
+        return 1.0 if self.schedule == "constant" else 0.5 * (1 + math.cos(math.pi * progress))
 
 
 @final
@@ -125,9 +141,13 @@ class TrainingRun:
         self._user_items = user_items
         self._plan = plan
         self._optimizer = _adam(network, plan)
+        self._rates = [float(group["lr"]) for group in self._optimizer.param_groups]
         self._large = [
             layer for layer in network.modules() if isinstance(layer, SparseLinear | Output)
         ]
+        for layer in self._large:
+            if isinstance(layer, Output):
+                layer.precision = plan.precision
         self._keys = np.arange(user_items.shape[0], dtype=np.uint64)
         self.history: list[TrainingEpoch] = []
         self._best: dict[str, Tensor] | None = None
@@ -181,7 +201,9 @@ class TrainingRun:
         for layer in self._large:
             layer.memory.recycle(layer.weight)
         self._optimizer.zero_grad()
-        loss: Tensor = network(rows, network.noise(rows, seeds), self._beta()).mean()
+        done = len(self.history) * self.steps_in_epoch + self._step
+        beta = self._plan.beta_at(done)
+        loss: Tensor = network(rows, network.noise(rows, seeds), beta).mean()
         value = float(loss.detach())
         if not math.isfinite(value):
             raise NonFiniteError(
@@ -192,12 +214,11 @@ class TrainingRun:
                 "loss",
             )
         loss.backward()
+        factor = self._plan.rate_at(done / (self._plan.epochs * self.steps_in_epoch))
+        for group, rate in zip(self._optimizer.param_groups, self._rates, strict=True):
+            group["lr"] = factor * rate
         self._optimizer.step()
         return value
-
-    def _beta(self) -> float:
-        done = len(self.history) * self.steps_in_epoch + self._step
-        return self._plan.beta_at(done)
 
     def end_epoch(self, validate: Callable[[], float] | None) -> TrainingEpoch:
         """Enter the epoch into the history, and keep its weights if they are the best."""

@@ -1,0 +1,266 @@
+"""`Session`: a population whose training goes on, batch by batch."""
+
+import copy
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Self, final
+
+import torch
+from torch import Tensor, nn
+
+from dubio.objectives.elbo import ELBO
+from dubio.population.arguments import (
+    check_batches,
+    check_data,
+    check_hooks,
+    check_steps,
+    counted,
+    num_data_of_members,
+    rates_of_members,
+)
+from dubio.population.feed import NoiseFeed
+from dubio.population.given import NoiseRequests
+from dubio.population.identity import identity_of
+from dubio.population.learning import Learning
+from dubio.population.losses import noise_of_loss
+from dubio.population.prediction import MemberDraws, outputs_of_members
+from dubio.population.stack import Stack
+from dubio.population.streams import Stream, Streams, Use, seeds_of_predictions
+
+_NUM_DATA = ":_num_data"  # the path of this setting of an ELBO
+_MAY_DIFFER = ("_num_data", "step")  # of those who go on from a state
+_SHAPES = 64  # of batches, whose noise is known
+
+
+@final
+class Session:
+    """Members in training, whose weights and moments stay stacked from step to step.
+
+    It is made by `Population.session`. Every member has rows of its own in every batch, and random
+    numbers of its own, so that it becomes the same network whoever is trained beside it: that of a
+    loop of `ELBO` and Adam. Until `write` is called the members themselves stay as they are; as a
+    context manager it writes at the end, also after an error.
+
+    Args:
+        members: Objectives of one structure.
+        seeds: What each member's random numbers start from.
+        number: How many fits and sessions these members had before.
+        learning_rate: One for all, or one for each member.
+
+    Attributes:
+        done: How many steps each member has done in this session.  # (M,)
+        failed: Whether a loss or step of a member was not finite. Such a member has the weights
+            from before, and learns no more.  # (M,)
+    """
+
+    def __init__(
+        self,
+        members: Sequence[nn.Module],
+        seeds: Sequence[int],
+        number: int,
+        learning_rate: float | Tensor | Sequence[float],
+    ) -> None:
+        check_hooks(members)
+        check_steps(members)
+        self._members = members
+        self._seeds = seeds
+        stack = Stack.of(members)
+        self._like = next(iter(stack.learned.values())).detach()
+        self._identity = {k: v for k, v in identity_of(stack).items() if k not in _MAY_DIFFER}
+        self._is_elbo = isinstance(stack.skeleton, ELBO)
+        elbos = [member for member in members if isinstance(member, ELBO)] if self._is_elbo else []
+        self._num_data = torch.tensor([elbo.num_data for elbo in elbos])
+        self._started = torch.tensor([elbo.step for elbo in elbos])
+        self._changing = [_NUM_DATA] if elbos else []
+        if elbos:
+            stack.numbers[_NUM_DATA] = self._num_data.to(self._like)
+        self._rates = rates_of_members(learning_rate, len(members)).to(self._like.device)
+        self._learning = Learning(stack, self._rates, self._changing)
+        streams = Streams([Stream(seed, Use.TRAINING, number) for seed in seeds])
+        self._noise = NoiseFeed(streams, self._like)
+        self._requests: dict[tuple[torch.Size, torch.Size], NoiseRequests] = {}  # by shapes
+        self._member_draws: dict[bool, MemberDraws] = {}  # by whether rows share masks
+        self.done = torch.zeros(len(members), dtype=torch.long)
+        self.failed = torch.zeros(len(members), dtype=torch.bool)
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.write()
+
+    @property
+    def learning_rate(self) -> Tensor:  # (M,)
+        """The learning rate of each member; assign one for all, or one for each."""
+        return self._rates.clone()
+
+    @learning_rate.setter
+    def learning_rate(self, learning_rate: float | Tensor | Sequence[float]) -> None:
+        self._rates = rates_of_members(learning_rate, len(self)).to(self._like.device)
+        self._learning.descent.rate = self._rates
+        self._learning.descent.halt(self.failed)
+
+    def step(
+        self,
+        x: Tensor,  # (M, B, …)
+        y: Tensor,  # (M, B, …)
+        *,
+        num_data: int | Sequence[int] | Tensor | None = None,
+    ) -> Tensor:  # (M,)
+        """Let every member do a step of Adam on rows of its own.
+
+        Args:
+            x: Inputs: a batch for each member.
+            y: Targets.
+            num_data: How many rows each member learns from by now, one number for all or one for
+                each; it stays until another is given. That of the `ELBO` before any was.
+
+        Returns:
+            The loss of each member before the step; NaN of those that had failed before.
+        """
+        check_batches(("members", "rows"), len(self), x=x, y=y)
+        return self.steps(x[None], y[None], num_data=num_data)[0]
+
+    def steps(
+        self,
+        x: Tensor,  # (K, M, B, …)
+        y: Tensor,  # (K, M, B, …)
+        *,
+        num_data: int | Sequence[int] | Tensor | None = None,
+    ) -> Tensor:  # (K, M)
+        """Several steps, one after the other: `step` for each entry of the first axis."""
+        check_batches(("steps", "members", "rows"), len(self), x=x, y=y)
+        check_data(self._like, x=x, y=y)
+        counts = None if num_data is None else self._checked(num_data)
+        x, y = x.detach().contiguous(), y.detach().contiguous()
+        requests = self._requests_of(x[0], y[0])
+        if counts is not None:
+            self._use_num_data(counts)
+        losses = [self._step(*batch, requests) for batch in zip(x, y, strict=True)]
+        return torch.stack(losses)
+
+    def outputs(
+        self,
+        x: Tensor,  # (B, …), or (M, B, …)
+        *,
+        own_rows: bool = False,
+        draws: int = 100,
+        shared: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:  # (M, S, B, …)
+        """What the networks of all members give under noise, with the weights as they are now.
+
+        They are the draws of `Population.predict` after `write`.
+
+        Args:
+            x: Inputs, the same for all members.
+            own_rows: Whether x has rows of its own for each member, (M, B, …), instead.
+            draws: Number of stochastic passes; one is made by networks without noise.
+            shared: One mask per draw for all rows, instead of one per row.
+            generator: Source of a seed, which is joined with those of the members.
+        """
+        if own_rows:
+            check_batches(("members", "rows"), len(self), x=x)
+        check_data(self._like, x=x)
+        count = x.shape[1] if own_rows else len(x)
+        rows = torch.arange(count, device=x.device).expand(len(self), -1)  # (M, B)
+        if own_rows:
+            rows = rows + count * torch.arange(len(self), device=x.device)[:, None]
+            x = x.flatten(0, 1)
+        if shared not in self._member_draws:
+            self._member_draws[shared] = MemberDraws(self._learning.stack, shared=shared)
+        seeds = seeds_of_predictions(self._seeds, generator)
+        member_draws = self._member_draws[shared]
+        return outputs_of_members(member_draws, x, rows, seeds, counted("draws", draws))
+
+    def write(self) -> None:
+        """Give members their weights, the number of their steps, and ``num_data``."""
+        self._learning.stack.write(self._members)
+        for index, member in enumerate(self._members):
+            if isinstance(member, ELBO):
+                member.step = int(self._started[index] + self.done[index])
+                member.num_data = int(self._num_data[index])
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything, in types that ``torch.load(weights_only=True)`` takes."""
+        stack, descent = self._learning.stack, self._learning.descent
+        state = {
+            "identity": self._identity,
+            "learned": {name: tensor.detach() for name, tensor in stack.learned.items()},
+            "num_data": self._num_data,
+            "started": self._started,
+            "rates": self._rates,
+            "descent": descent.state_dict(),
+            "noise": self._noise.state_dict(),
+            "done": self.done,
+            "failed": self.failed,
+        }
+        return copy.deepcopy(state)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there, bit for bit: a session of members of the same structure and settings.
+
+        Args:
+            state: What `state_dict` gave.
+        """
+        there, here = state.get("identity", {}), self._identity
+        if there != here:
+            name = next(n for n in (*here, *there) if here.get(n) != there.get(n))
+            raise ValueError(
+                f"state: expected that of members like these, got another {name}: "
+                f"{there.get(name)} there and {here.get(name)} here; build the same members first."
+            )
+        state = copy.deepcopy(state)
+        old = self._learning.stack
+        stack = Stack(old.skeleton, state["learned"], old.fixed, old.numbers)
+        self._learning = Learning(stack, state["rates"], self._changing)
+        self._learning.descent.load_state_dict(state["descent"])
+        self._noise.load_state_dict(state["noise"])
+        self._member_draws.clear()
+        self._rates, self._started = state["rates"], state["started"]
+        self.done, self.failed = state["done"], state["failed"]
+        if isinstance(stack.skeleton, ELBO):
+            self._use_num_data(state["num_data"])
+            # a schedule goes on, the same for all members
+            stack.skeleton.step = int(self._started[0] + self.done.max())
+
+    def _step(self, x: Tensor, y: Tensor, requests: NoiseRequests) -> Tensor:  # (M,)
+        loss, finite = self._learning.step(x, y, self._noise.next(requests))
+        self.done += ~self.failed
+        if bool(self.failed.any()):
+            loss = loss.masked_fill(self.failed.to(loss.device), torch.nan)
+        failing = ~(finite.cpu() | self.failed)
+        if bool(failing.any()):
+            self.failed = self.failed | failing
+            self._learning.descent.halt(failing)
+        return loss
+
+    def _requests_of(self, x: Tensor, y: Tensor) -> NoiseRequests:
+        """Which noise a batch needs."""
+        shapes = (x.shape, y.shape)
+        if shapes not in self._requests:
+            if len(self._requests) == _SHAPES:
+                self._requests.clear()
+            self._requests[shapes] = noise_of_loss(self._learning.stack, x[0], y[0])
+        return self._requests[shapes]
+
+    def _checked(self, num_data: int | Sequence[int] | Tensor) -> Tensor:  # (M,)
+        if not self._is_elbo:
+            raise TypeError(
+                f"num_data: expected members that are dubio.ELBO objectives, got "
+                f"{type(self._members[0]).__name__}; leave it out."
+            )
+        return num_data_of_members(num_data, len(self))
+
+    def _use_num_data(self, num_data: Tensor) -> None:
+        """Divide the KL of each member by another number from now on."""
+        self._num_data = num_data
+        self._learning.stack.numbers[_NUM_DATA].copy_(num_data)
