@@ -343,7 +343,7 @@ class TestRefused:
             model.recommend(matrix, exclude=["Heat"])
 
     def test_another_orientation(self, model: Wobbly, matrix: csr_array) -> None:
-        with pytest.raises(ValueError, match=r"got shape \(12, 40\); turn it: user_items\.T"):
+        with pytest.raises(ValueError, match=r"got shape \(12, 40\); transpose it: user_items\.T"):
             model.recommend(matrix.T)
 
 
