@@ -23,11 +23,12 @@ except ImportError as error:
         "pip install 'dubio[recommend]'"
     ) from error
 
-from dubio.recommend.catalogue import Catalogue, Ids, Interactions, from_frame
+from dubio.recommend.catalogue import Catalogue, Ids, Interactions
 from dubio.recommend.cdae import CDAE
 from dubio.recommend.dae import DAE
 from dubio.recommend.ease import EASE
 from dubio.recommend.evaluate import HitCalibration, RankingEvaluation, UserMean, evaluate
+from dubio.recommend.frames import from_frame
 from dubio.recommend.histories import histories
 from dubio.recommend.popular import Popular
 from dubio.recommend.recommendations import Recommendations

@@ -2,8 +2,7 @@
 
 import math
 import time
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -15,6 +14,8 @@ from scipy.sparse import csr_array
 from torch import Tensor, nn
 from torch.optim import Adam
 
+from dubio.recommend.arguments import SEED, check_attributes, number, one_of, whole
+from dubio.recommend.histories import content
 from dubio.recommend.keyed_noise import Seeds, draw_seeds
 from dubio.recommend.output import Output, Precision
 from dubio.recommend.sparse import SparseLinear, SparseRows
@@ -26,6 +27,22 @@ from dubio.training.guard import NonFiniteError
 from dubio.training.interrupt import Interrupt
 
 Schedule: TypeAlias = Literal["constant", "cosine"]
+
+_RATE = number(above=0, advice="try 1e-3")
+_WEIGHT = number(least=0, advice="0 switches it off")
+_CHECKS = {
+    "epochs": whole(1),
+    "batch_size": whole(1),
+    "patience": whole(1),
+    "learning_rate": _RATE,
+    "rate_learning_rate": _RATE,
+    "weight_decay": _WEIGHT,
+    "beta": _WEIGHT,
+    "anneal": _WEIGHT,
+    "seed": SEED,
+    "schedule": one_of(*get_args(Schedule)),
+    "precision": one_of(*get_args(Precision)),
+}
 
 
 class TrainableNetwork(Protocol):
@@ -48,8 +65,8 @@ class TrainingPlan:
     Attributes:
         epochs: How often to go through the users, at most.
         batch_size: Users in a step.
-        learning_rate: Of Adam.
-        rate_learning_rate: That for the rates of masks.
+        learning_rate: Adam's step size.
+        rate_learning_rate: Adam's step size for the rates of masks.
         weight_decay: λ of the penalty ½λ‖W‖² on all weights, not on biases and rates.
         patience: Epochs without a better validation after which to stop.
         beta: Largest weight of the divergence.
@@ -72,24 +89,7 @@ class TrainingPlan:
     precision: Precision = "float32"
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "patience"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name}: expected a whole number from 1, got {value!r}.")
-        for name in ("learning_rate", "rate_learning_rate"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise ValueError(
-                    f"{name}: expected a positive number, got {getattr(self, name)!r}; try 1e-3."
-                )
-        for name, choices in (("schedule", Schedule), ("precision", Precision)):
-            if getattr(self, name) not in get_args(choices):
-                raise ValueError(
-                    f"{name}: expected {' or '.join(get_args(choices))}, got "
-                    f"{getattr(self, name)!r}."
-                )
-        for name in ("weight_decay", "beta", "anneal"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ValueError(f"{name}: expected 0 or more, got {getattr(self, name)!r}.")
+        check_attributes(self, _CHECKS)
 
     def beta_at(self, step: int) -> float:
         """β of a step, the first of which is 0."""
@@ -131,12 +131,20 @@ class TrainingRun:
         network: What to train.
         user_items: Users × items, binary.
         plan: How.
+        about: What else makes this run: settings of the model, and validation data.
 
     Attributes:
         history: The epochs that are done.
     """
 
-    def __init__(self, network: nn.Module, user_items: csr_array, plan: TrainingPlan) -> None:
+    def __init__(
+        self,
+        network: nn.Module,
+        user_items: csr_array,
+        plan: TrainingPlan,
+        about: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._about = dict(about or {})
         self._network = network
         self._user_items = user_items
         self._plan = plan
@@ -152,6 +160,11 @@ class TrainingRun:
         self.history: list[TrainingEpoch] = []
         self._best: dict[str, Tensor] | None = None
         self._step, self._sum, self._seconds = 0, 0.0, 0.0
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether any step is done."""
+        return bool(self.history) or self._step > 0
 
     @property
     def epoch(self) -> int:
@@ -208,7 +221,7 @@ class TrainingRun:
         if not math.isfinite(value):
             raise NonFiniteError(
                 f"the loss, {value}, is not finite in epoch {self.epoch}, step {self._step + 1}. "
-                "No weight has been changed by this step. Try a smaller learning_rate.",
+                "The model is as it was before fit. Try a smaller learning_rate.",
                 self.epoch,
                 self._step + 1,
                 "loss",
@@ -223,6 +236,7 @@ class TrainingRun:
     def end_epoch(self, validate: Callable[[], float] | None) -> TrainingEpoch:
         """Enter the epoch into the history, and keep its weights if they are the best."""
         started = time.monotonic()
+        self._check_weights()
         validation = None if validate is None else validate()
         self._seconds += time.monotonic() - started
         beta = self._plan.beta_at(self.epoch * self.steps_in_epoch - 1)
@@ -233,6 +247,18 @@ class TrainingRun:
             self._keep_weights()
         self._step, self._sum, self._seconds = 0, 0.0, 0.0
         return epoch
+
+    def _check_weights(self) -> None:
+        """Losses are those before a step: the last one may still have broken the weights."""
+        for name, parameter in self._network.named_parameters():
+            if not bool(parameter.detach().isfinite().all()):
+                raise NonFiniteError(
+                    f"{name} is not finite after epoch {self.epoch}. The model is as it was before "
+                    "fit. Try a smaller learning_rate.",
+                    self.epoch,
+                    self.steps_in_epoch,
+                    name,
+                )
 
     def _keep_weights(self) -> None:
         state = self._network.state_dict()
@@ -268,13 +294,12 @@ class TrainingRun:
 
     def identity(self) -> dict[str, Any]:
         """What must be the same in a run that goes on from a checkpoint."""
-        matrix = self._user_items
-        content = zlib.crc32(matrix.indices.tobytes(), zlib.crc32(matrix.indptr.tobytes()))
         layout = {
             name: f"{value.dtype} {tuple(value.shape)}".removeprefix("torch.")
             for name, value in self._network.state_dict().items()
         }
-        return {**asdict(self._plan), "user_items": f"{matrix.shape} {content:08x}", **layout}
+        data = content(self._user_items)
+        return {**self._about, **asdict(self._plan), "user_items": data, **layout}
 
 
 def train(
@@ -297,7 +322,7 @@ def train(
     with Checkpoint(checkpoint, save_every, run.identity()) as store:
         state = store.load()
         if state is not None:
-            run.load_state_dict(state)
+            store.restore(run.load_state_dict, state)
         elif checkpoint is not None:
             store.save(run.state_dict)
         with (
