@@ -120,7 +120,7 @@ class TestRefused:
 
     def test_positions_out_of_range(self) -> None:
         with pytest.raises(IndexError, match=r"from 0 to 1, or −1 for none, got \[-2, 2\]"):
-            Ids(["a", "b"]).ids([-1, 0, 2])
+            Ids(["a", "b"]).ids([-2, -1, 0, 2])
 
     def test_a_column_that_is_not_there(self) -> None:
         with pytest.raises(KeyError, match=r"movie: expected a column of this name, got .*'item'"):

@@ -187,5 +187,7 @@ def test_seeds(split: Any) -> None:
 def test_shares(shares: tuple[float, float]) -> None:
     with pytest.raises(ValueError, match="shares of which the sum is between 0 and 1"):
         by_ratio(MATRIX, *shares)
-    with pytest.raises(ValueError, match="held_out: expected a finite number above 0 and below 1, got 1"):
+    with pytest.raises(
+        ValueError, match="held_out: expected a finite number above 0 and below 1, got 1"
+    ):
         by_users(MATRIX, 1, 1, held_out=1)

@@ -76,7 +76,7 @@ def test_a_narrow_product_is_close_to_the_wide_one():
 
 @pytest.mark.parametrize(("name", "value"), [("schedule", "linear"), ("precision", "float16")])
 def test_only_known_words_are_taken(name, value):
-    with pytest.raises(ValueError, match=f"{name}: expected .* or .*, got '{value}'"):
+    with pytest.raises(ValueError, match=f"{name}: expected one of .*, .*, got '{value}'"):
         sivae().fit(DATA.train, epochs=1, **{name: value}, **QUICK)
 
 

@@ -27,9 +27,10 @@ from dubio.recommend.catalogue import Catalogue, Ids, Interactions
 from dubio.recommend.cdae import CDAE
 from dubio.recommend.dae import DAE
 from dubio.recommend.ease import EASE
-from dubio.recommend.evaluate import HitCalibration, RankingEvaluation, UserMean, evaluate
+from dubio.recommend.evaluate import RankingEvaluation, UserMean, evaluate
 from dubio.recommend.frames import from_frame
 from dubio.recommend.histories import histories
+from dubio.recommend.hit_calibration import HitCalibration
 from dubio.recommend.popular import Popular
 from dubio.recommend.recommendations import Recommendations
 from dubio.recommend.recommender import Recommender

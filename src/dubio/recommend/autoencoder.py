@@ -1,11 +1,12 @@
 """What the autoencoders have in common: training, draws and files."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self, TypeAlias, get_args
+from typing import Any, ClassVar, Self, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,7 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from dubio.recommend.arguments import number, one_of, whole
+from dubio.recommend.arguments import Check, number, one_of, whole
 from dubio.recommend.denoising import DenoisingNetwork
 from dubio.recommend.evaluate import evaluate
 from dubio.recommend.histories import content
@@ -54,7 +55,7 @@ class Autoencoder(Recommender, ABC):
         best_epoch: The epoch whose weights the model has; None without validation.
     """
 
-    _checks = AUTOENCODER_CHECKS
+    _checks: ClassVar[Mapping[str, Check]] = AUTOENCODER_CHECKS
     stochastic = True
     probabilities = True
     mask: MakeMask | None

@@ -23,8 +23,8 @@ class CDAE(Autoencoder):
 
     It is trained with a logistic likelihood of every item. The vectors tie it to the users of the
     training, so that `recommend` must be told who they are: ``users`` are their rows in the
-    training matrix. Negative numbers are new users, whose vector is zero, which is a guess. Give each
-    its own, −1, −2, …: whoever shares a number shares the noise.
+    training matrix. Negative numbers are new users, whose vector is zero, which is a guess. Give
+    each its own, −1, −2, …: users with the same number have the same noise.
 
     Args:
         hidden: Units of its one hidden layer.
@@ -82,11 +82,9 @@ class CDAE(Autoencoder):
         return rows.astype(np.int64)
 
     def _names(self, users: Users | None) -> Users | None:
-        if (
-            users is None
-            or self.catalogue is None
-            or len(self.catalogue.users) < self._known_users()
-        ):
+        """Names of the catalogue, if it has all users of the training; numbers of new users."""
+        known = 0 if self.catalogue is None else len(self.catalogue.users)
+        if users is None or self.catalogue is None or known != self._known_users():
             return super()._names(users)
         names = self.catalogue.users.ids(np.maximum(users, -1))
         return [row if name is None else name for row, name in zip(users, names, strict=True)]

@@ -7,9 +7,9 @@ There is one matrix of items × items. It is the Gram matrix, −P and B in turn
 bytes, 1.6 GB for 20,000 items. It takes I³ multiplications and additions.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Self, TypeAlias, final
+from typing import Any, ClassVar, Self, TypeAlias, final
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from dubio.recommend.arguments import number
+from dubio.recommend.arguments import Check, number
 from dubio.recommend.inverse import negative_inverse_
 from dubio.recommend.keyed_noise import Seeds
 from dubio.recommend.popular import popularity
@@ -40,7 +40,9 @@ class EASE(Recommender):
         weight_decay: λ. Large data want large values: 80 to 1000 are common.
     """
 
-    _checks = {"weight_decay": number(above=0, advice="500 is common")}
+    _checks: ClassVar[Mapping[str, Check]] = {
+        "weight_decay": number(above=0, advice="500 is common")
+    }
 
     def __init__(self, weight_decay: float = 500.0) -> None:
         self.weight_decay = weight_decay

@@ -148,8 +148,8 @@ class Model(ABC):
             model = kinds[saved.kind]._from_settings(saved.settings)
         except TypeError as error:
             raise ValueError(
-                f"{path}: expected the settings of {saved.kind}, got others ({error}); load it with "
-                "the version of dubio that has saved it, or restore a copy"
+                f"{path}: expected the settings of {saved.kind}, got others ({error}); load it "
+                "with the version of dubio that has saved it, or restore a copy"
             ) from error
         model._learnt(saved.items)
         model._set_state(saved.tensors)

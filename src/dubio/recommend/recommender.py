@@ -163,8 +163,9 @@ class Recommender(Model, ABC):
         given = histories(user_items, self.num_items)
         wanted = items_by_user(items, given.shape, self._item_names)  # (B, m)
         asked = self._ask(given.shape[0], users, draws, generator)
-        found = Recommendations.none(*wanted.shape, self._names(users), self.catalogue)
-        for rows in self._batches(given.shape[0]):
+        count, n = wanted.shape
+        found = Recommendations.none(count, n, self._names(users), self.catalogue)
+        for rows in self._batches(count):
             scores, spread = self._summary(given[rows], asked.part(rows))
             ids = wanted[rows]
             found.enter(rows, ids, scores.gather(1, ids), spread.gather(1, ids))

@@ -28,6 +28,7 @@ from dubio.training.interrupt import Interrupt
 
 Schedule: TypeAlias = Literal["constant", "cosine"]
 
+_LOOKED_AT = 64  # users whose scores are looked at after an epoch
 _RATE = number(above=0, advice="try 1e-3")
 _WEIGHT = number(least=0, advice="0 switches it off")
 _CHECKS = {
@@ -54,6 +55,10 @@ class TrainableNetwork(Protocol):
 
     def __call__(self, rows: SparseRows, noise: StepNoise, beta: float) -> Tensor:
         """The loss of each history."""  # (B,)
+        ...
+
+    def scores(self, rows: SparseRows, noise: StepNoise | None) -> Tensor:
+        """Scores of all items, without noise if there is none."""  # (B, I)
         ...
 
 
@@ -249,16 +254,25 @@ class TrainingRun:
         return epoch
 
     def _check_weights(self) -> None:
-        """Losses are those before a step: the last one may still have broken the weights."""
-        for name, parameter in self._network.named_parameters():
-            if not bool(parameter.detach().isfinite().all()):
-                raise NonFiniteError(
-                    f"{name} is not finite after epoch {self.epoch}. The model is as it was before "
-                    "fit. Try a smaller learning_rate.",
-                    self.epoch,
-                    self.steps_in_epoch,
-                    name,
-                )
+        """Losses are those before a step: the last one may have broken the weights."""
+        broken = [
+            name
+            for name, values in self._network.named_parameters()
+            if not values.detach().isfinite().all()
+        ]
+        some = np.arange(min(_LOOKED_AT, len(self._keys)))
+        rows = SparseRows.of(self._user_items[some], torch.from_numpy(some))
+        network: Any = self._network
+        if not broken and not network.scores(rows, None).isfinite().all():
+            broken = ["the scores"]
+        if broken:
+            raise NonFiniteError(
+                f"{broken[0]}: expected finite numbers after epoch {self.epoch}, got others. The "
+                "model is as it was before fit. Try a smaller learning_rate.",
+                self.epoch,
+                self.steps_in_epoch,
+                broken[0],
+            )
 
     def _keep_weights(self) -> None:
         state = self._network.state_dict()

@@ -1,6 +1,7 @@
 """Variational autoencoders of histories, semi-implicit if their masks are a mixture."""
 
-from typing import Literal, final, get_args
+from collections.abc import Mapping
+from typing import ClassVar, Literal, final, get_args
 
 import numpy as np
 import torch
@@ -8,7 +9,7 @@ from scipy.sparse import csr_array
 from torch.nn import functional as F
 
 from dubio.masks import Bernoulli
-from dubio.recommend.arguments import one_of, whole
+from dubio.recommend.arguments import Check, one_of, whole
 from dubio.recommend.autoencoder import AUTOENCODER_CHECKS, Autoencoder
 from dubio.recommend.masks_by_name import MakeMask, make_mask
 from dubio.recommend.rates import RateEstimator
@@ -46,7 +47,7 @@ class VAE(Autoencoder):
         weight_decay: λ of the penalty ½λ‖W‖².
     """
 
-    _checks = {
+    _checks: ClassVar[Mapping[str, Check]] = {
         **AUTOENCODER_CHECKS,
         **dict.fromkeys(("latent", "mixture", "decodings", "pseudo_inputs"), whole(1)),
         "prior": one_of(*get_args(LatentPrior)),
