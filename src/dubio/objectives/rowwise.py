@@ -8,6 +8,7 @@ from dubio.layers.bayesian import Bayesian
 from dubio.layers.masked import Masked
 from dubio.layers.row_noise import RowNoise
 from dubio.likelihoods import Likelihood
+from dubio.likelihoods.reward import RewardOfAction
 from dubio.masks import Bernoulli, Concrete, Gaussian, LearnableBernoulli
 
 _ROWWISE = {
@@ -35,4 +36,6 @@ def has_own_losses(likelihood: Likelihood) -> bool:
 
     It does in dubio's likelihoods. Others may do anything with a batch.
     """
+    if isinstance(likelihood, RewardOfAction):
+        return has_own_losses(likelihood.rewards)
     return type(likelihood).__module__.startswith("dubio.likelihoods.")

@@ -4,7 +4,6 @@ import glob
 import os
 import stat
 import time
-import zipfile
 from collections.abc import Callable
 from contextlib import suppress
 from io import BytesIO
@@ -17,6 +16,7 @@ import torch
 from dubio.training.errors import CheckpointError as CheckpointError
 from dubio.training.errors import DamagedCheckpointError as DamagedCheckpointError
 from dubio.training.lock import Lock
+from dubio.training.plain_files import load, replace
 from dubio.training.values import is_same
 
 _FORMAT = 2
@@ -87,7 +87,7 @@ class Checkpoint:
             )
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            _replace(self._path, content)
+            replace(self._path, content)
         except OSError as error:
             raise CheckpointError(
                 f"checkpoint: expected a file that can be written, got {self._path} "
@@ -204,26 +204,6 @@ def _destination(path: Path) -> Path:
     return place
 
 
-def _replace(path: Path, content: BytesIO) -> None:
-    """Give a file new content in one go."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content.getbuffer())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
-    if os.name == "posix":  # make the new name outlast a power cut; elsewhere there is no way
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
-
 def _state_of(path: Path) -> tuple[int, int, int] | None:
     """What is different of a file that somebody else has written; None if there is none."""
     try:
@@ -236,11 +216,7 @@ def _state_of(path: Path) -> tuple[int, int, int] | None:
 def _load(path: Path) -> State:
     """Read a file, with its checksums, as plain data: no code in it is run."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            broken = archive.testzip()  # torch.load does not look at checksums
-        if broken is not None:
-            raise zipfile.BadZipFile(f"wrong checksum of {broken}")
-        state = torch.load(path, map_location="cpu", weights_only=True)
+        state = load(path)
     except PermissionError:
         raise
     except Exception as error:  # whatever bytes may bring about

@@ -1,0 +1,86 @@
+"""A journal: what happened since the last snapshot, appended call by call.
+
+A record is its length and CRC-32, eight bytes, and then a line of JSON and the bytes of its arrays.
+It is handed to the operating system in one write, so that it outlives the process. One that is not
+whole is the last: its call had not returned.
+"""
+
+import errno
+import json
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TypeAlias, final
+
+import numpy as np
+from torch import Tensor
+
+Event: TypeAlias = dict[str, Any]  # tensors, arrays, numbers, strings and None by name
+_HEAD = struct.Struct("<II")
+
+
+@final
+class Journal:
+    """A file to append events to.
+
+    Args:
+        path: The file; what is in it is lost.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o666)
+
+    def append(self, event: Event) -> None:
+        """Write an event; it is kept when this returns, whatever becomes of the process."""
+        body = encode(event)
+        record = _HEAD.pack(len(body), zlib.crc32(body)) + body
+        if os.write(self._file, record) != len(record):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def close(self) -> None:
+        """Write no more."""
+        os.close(self._file)
+
+
+def read(path: Path) -> Iterator[Event]:
+    """The events of a journal, up to the first that is not whole."""
+    content = path.read_bytes()
+    place = 0
+    while place + _HEAD.size <= len(content):
+        length, checksum = _HEAD.unpack_from(content, place)
+        body = content[place + _HEAD.size : place + _HEAD.size + length]
+        if len(body) < length or zlib.crc32(body) != checksum:
+            return
+        yield decode(body)
+        place += _HEAD.size + length
+
+
+def encode(event: Event) -> bytes:
+    """An event as bytes: a line of JSON, and arrays one after the other."""
+    values: dict[str, Any] = {}
+    arrays: list[bytes] = []
+    for name, value in event.items():
+        if isinstance(value, Tensor):
+            value = value.cpu().numpy()
+        if isinstance(value, np.ndarray):
+            values[name] = {"dtype": value.dtype.str, "shape": value.shape}
+            arrays.append(value.tobytes())
+        else:
+            values[name] = value
+    return b"".join([json.dumps(values).encode(), b"\n", *arrays])
+
+
+def decode(body: bytes) -> Event:
+    """The event of these bytes; arrays are arrays of numpy."""
+    line = body.index(b"\n")
+    event: Event = json.loads(body[:line])
+    place = line + 1
+    for name, value in event.items():
+        if isinstance(value, dict):
+            kind, shape = np.dtype(value["dtype"]), tuple(value["shape"])
+            count = int(np.prod(shape, dtype=np.int64))
+            event[name] = np.frombuffer(body, kind, count, place).reshape(shape)
+            place += count * kind.itemsize
+    return event

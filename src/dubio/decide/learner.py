@@ -1,0 +1,137 @@
+"""Training that goes on: networks, their objectives and an optimiser with its moments."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias, final
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Adam, Optimizer
+
+from dubio.decide.experience import Experience
+from dubio.decide.settings import Settings
+from dubio.likelihoods.reward import RewardOfAction
+from dubio.objectives.elbo import ELBO
+
+OptimizerFactory: TypeAlias = Callable[[Sequence[nn.Parameter]], Optimizer]
+Schedule: TypeAlias = Callable[[int], float]
+
+
+@final
+class Learner:
+    """Trains networks on the last interactions; the optimiser lives as long as it does.
+
+    Each member of an ensemble has its own ELBO and its own minibatches, drawn with replacement.
+    ``num_data`` is the number of rows that are remembered.
+
+    Args:
+        nets: The members.
+        likelihood: Of the reward of the chosen action.
+        settings: Of the agent.
+        optimizer: Makes the optimiser from parameters; None is Adam.
+        schedule: From the number of interactions to a factor of the learning rate.
+        generator: Source of minibatches and of training noise.
+
+    Attributes:
+        experience: What is remembered.
+        interactions: How many updates there were.
+    """
+
+    def __init__(
+        self,
+        nets: Sequence[nn.Module],
+        likelihood: RewardOfAction,
+        settings: Settings,
+        optimizer: OptimizerFactory | None,
+        schedule: Schedule | None,
+        generator: torch.Generator,
+    ) -> None:
+        self.experience = Experience(settings.memory)
+        self.interactions = 0
+        self._likelihood = likelihood
+        self._batch_size = settings.batch_size
+        self._schedule = schedule
+        self._generator = generator
+        self._elbos = [
+            ELBO(net, likelihood, 1, kl_weight=settings.kl_weight, generator=generator)
+            for net in nets
+        ]
+        every = dict.fromkeys(p for elbo in self._elbos for p in elbo.parameters())
+        parameters = [p for p in every if p.requires_grad]
+        if not parameters:
+            raise ValueError("net: expected parameters that can be trained, got none")
+        if optimizer is None:
+            fused = all(p.is_floating_point() for p in parameters)
+            self._optimizer: Optimizer = Adam(parameters, lr=settings.learning_rate, fused=fused)
+        else:
+            self._optimizer = optimizer(parameters)
+        if not isinstance(self._optimizer, Optimizer):
+            raise TypeError(
+                f"optimizer: expected a function from parameters to an optimiser, got one that "
+                f"returns {type(self._optimizer).__name__}; pass partial(torch.optim.SGD, "
+                "lr=0.01), for example"
+            )
+        self._rates = [group["lr"] for group in self._optimizer.param_groups]
+
+    def add(self, x: Tensor, y: Tensor) -> None:
+        """Remember further rows; y has action, reward and weight, `(B, 3)`."""
+        self.experience.add(x, y)
+        self._likelihood.weighted |= bool((y[:, 2] != 1).any())
+
+    def learn(self, steps: int) -> None:
+        """The steps of one more interaction."""
+        if self._schedule is not None:
+            factor = self._schedule(self.interactions)
+            for group, rate in zip(self._optimizer.param_groups, self._rates, strict=True):
+                group["lr"] = rate * factor
+        self.interactions += 1
+        self.train(steps)
+
+    def train(self, steps: int) -> None:
+        """Some gradient steps."""
+        rows = len(self.experience)
+        if rows == 0 or steps == 0:
+            return
+        device = self._generator.device
+        shape = (steps, len(self._elbos), self._batch_size)
+        places = torch.randint(rows, shape, generator=self._generator, device=device)
+        for elbo in self._elbos:
+            elbo.num_data = rows
+        with torch.enable_grad():
+            for step in range(steps):
+                self._step([places[step, member] for member in range(len(self._elbos))])
+
+    def _step(self, places: list[Tensor]) -> None:
+        self._optimizer.zero_grad()
+        for elbo, rows in zip(self._elbos, places, strict=True):
+            loss = elbo(*self.experience.take(rows))
+            if not math.isfinite(loss.detach()):
+                raise FloatingPointError(
+                    f"loss: expected a finite one, got {float(loss.detach())}; the weights are "
+                    "those before the step: use a smaller learning rate, or scale contexts and "
+                    "rewards"
+                )
+            loss.backward()
+        self._optimizer.step()
+
+    def state(self) -> dict[str, Any]:
+        """What to save."""
+        return {
+            "objectives": [elbo.state_dict() for elbo in self._elbos],
+            "optimizer": self._optimizer.state_dict(),
+            "rates": self._rates,
+            "weighted": self._likelihood.weighted,
+            "interactions": self.interactions,
+            "experience": self.experience.state(),
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Go on from a saved state."""
+        for elbo, kept in zip(self._elbos, state["objectives"], strict=True):
+            elbo.load_state_dict(kept)
+        self._optimizer.load_state_dict(state["optimizer"])
+        self._rates = state["rates"]
+        self._likelihood.weighted = state["weighted"]
+        self.interactions = state["interactions"]
+        device = self._optimizer.param_groups[0]["params"][0].device
+        self.experience.load(state["experience"], device)

@@ -1,0 +1,202 @@
+"""Logged choices: what was known, what was done, how probable that was, and what came of it."""
+
+from collections.abc import Sequence
+from typing import Any, Self, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dubio.decide.arguments import Array, as_tensor, read_numbers
+
+_CONTEXT = "context_"
+_ROUNDING = 1e-5  # of sums of float32
+
+
+@final
+class Log:
+    """Choices and their rewards, a row each.
+
+    Args:
+        contexts: `(N, D)`, or anything else with rows first.
+        actions: What was done, `(N,)`, counted from 0.
+        rewards: `(N,)`.
+        probabilities: How probable the action was, `(N,)`, or how probable every action was,
+            `(N, A)`. The latter tells where the log lacks support.
+        allowed: Which actions were allowed, `(N, A)` bool, if not all.
+
+    Attributes:
+        contexts: As given.
+        actions: int64.
+        rewards: float64.
+        probability: Of the action that was taken, `(N,)` float64.
+        probabilities: Of all actions, `(N, A)` float64, or None if they are not known.
+        allowed: As given.
+    """
+
+    def __init__(
+        self,
+        contexts: Array,
+        actions: Array,
+        rewards: Array,
+        probabilities: Array,
+        allowed: Array | None = None,
+    ) -> None:
+        self.contexts = as_tensor("contexts", contexts)
+        rows = len(self.contexts)
+        self.actions = as_tensor("actions", actions).cpu()
+        if self.actions.shape != (rows,) or self.actions.is_floating_point():
+            raise ValueError(
+                f"actions: expected {rows} whole numbers, got {self.actions.dtype} of shape "
+                f"{tuple(self.actions.shape)}; pass one for each context, counted from 0"
+            )
+        self.actions = self.actions.to(torch.int64)
+        if rows and int(self.actions.min()) < 0:
+            raise ValueError(f"actions: expected numbers from 0, got {int(self.actions.min())}")
+        self.rewards = read_numbers("rewards", rewards, rows)
+        given = as_tensor("probabilities", probabilities).cpu().double()
+        self.probabilities: Tensor | None = None
+        if given.ndim == 2:
+            self.probabilities = check_distributions("probabilities", given, self.actions)
+            given = given.gather(1, self.actions[:, None]).squeeze(1)
+        self.probability = given
+        if given.shape != (rows,):
+            raise ValueError(
+                f"probabilities: expected shape ({rows},) or ({rows}, actions), got "
+                f"{tuple(given.shape)}; pass how probable each logged action was"
+            )
+        wrong = (~((given > 0) & (given <= 1))).nonzero().flatten().tolist()
+        if wrong:
+            raise ValueError(
+                f"probabilities: expected > 0 and <= 1 for the actions that were taken, got "
+                f"{float(given[wrong[0]]):.4g} in row {wrong[0]} ({len(wrong)} rows in all); what "
+                "was done cannot have been impossible: look at how they were logged"
+            )
+        self.allowed = None if allowed is None else as_tensor("allowed", allowed).cpu()
+
+    def __len__(self) -> int:
+        return len(self.actions)
+
+    def __repr__(self) -> str:
+        return f"Log({len(self)} choices, contexts {tuple(self.contexts.shape[1:])})"
+
+    def __getitem__(self, rows: slice | Tensor) -> Self:
+        """Some rows."""
+        known = self.probability if self.probabilities is None else self.probabilities
+        return type(self)(
+            self.contexts[rows],
+            self.actions[rows],
+            self.rewards[rows],
+            known[rows],
+            None if self.allowed is None else self.allowed[rows],
+        )
+
+    def to_frame(self, names: Sequence[str] | None = None) -> Any:
+        """A pandas data frame, a row a choice; `from_frame` reads it.
+
+        The columns are the context's, action, reward, probability, and if they are known
+        probability_0, … of all actions and allowed_0, ….
+
+        Args:
+            names: Of the context's columns; by default context_0, ….
+        """
+        import pandas
+
+        if self.contexts.ndim != 2:
+            raise ValueError(
+                f"contexts: expected vectors for a frame, got shape {tuple(self.contexts.shape)}; "
+                "flatten them first"
+            )
+        width = self.contexts.shape[1]
+        names = [f"{_CONTEXT}{place}" for place in range(width)] if names is None else list(names)
+        if len(names) != width:
+            raise ValueError(
+                f"names: expected {width}, one a number of a context, got {len(names)}"
+            )
+        columns: dict[str, Any] = dict(zip(names, self.contexts.cpu().numpy().T, strict=True))
+        columns["action"] = self.actions.numpy()
+        columns["reward"] = self.rewards.numpy()
+        columns["probability"] = self.probability.numpy()
+        for name, table in (("probability", self.probabilities), ("allowed", self.allowed)):
+            if table is not None:
+                columns |= {
+                    f"{name}_{action}": table[:, action] for action in range(table.shape[1])
+                }
+        return pandas.DataFrame(columns)
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        contexts: Sequence[str] | None = None,
+        action: str = "action",
+        reward: str = "reward",
+        probability: str = "probability",
+    ) -> Self:
+        """A log from a table with a row for each choice.
+
+        Args:
+            frame: A pandas data frame, or anything else with columns by name.
+            contexts: The columns of the context; by default all whose names begin with context_.
+            action: The column of actions, counted from 0.
+            reward: The column of rewards.
+            probability: The column of the probability of the action that was taken. If there are
+                columns of this name with _0, _1, … they are those of all actions; and columns
+                allowed_0, … tell which were allowed.
+        """
+        known = [str(name) for name in getattr(frame, "columns", getattr(frame, "keys", list)())]
+        if contexts is None:
+            contexts = [name for name in known if name.startswith(_CONTEXT)]
+        if not contexts:
+            raise KeyError(
+                f"contexts: expected names of columns, got none, and no column begins with "
+                f"{_CONTEXT}; name them: Log.from_frame(frame, contexts=[…])"
+            )
+        every = _numbered(known, f"{probability}_")
+        allowed = _numbered(known, "allowed_")
+        return cls(
+            np.stack([_column(frame, name) for name in contexts], 1),
+            _column(frame, action),
+            _column(frame, reward),
+            np.stack([_column(frame, name) for name in every], 1)
+            if every
+            else _column(frame, probability),
+            np.stack([_column(frame, name) for name in allowed], 1) if allowed else None,
+        )
+
+
+def check_distributions(name: str, given: Tensor, actions: Tensor) -> Tensor:  # (N, A)
+    """Rows of probabilities, one for each of at least as many actions as there were."""
+    least = 1 + (int(actions.max()) if len(actions) else 0)
+    if given.ndim != 2 or len(given) != len(actions) or given.shape[1] < least:
+        raise ValueError(
+            f"{name}: expected shape ({len(actions)}, actions) with at least {least} actions, got "
+            f"{tuple(given.shape)}; pass the probability of every action for each logged choice"
+        )
+    sums = given.sum(1)
+    wrong = (~((given >= 0).all(1) & ((sums - 1).abs() <= _ROUNDING))).nonzero().flatten().tolist()
+    if wrong:
+        raise ValueError(
+            f"{name}: expected numbers >= 0 that sum to 1 in every row, got "
+            f"{given[wrong[0]].tolist()} in row {wrong[0]} ({len(wrong)} rows in all)"
+        )
+    return given
+
+
+def _numbered(names: Sequence[str], prefix: str) -> list[str]:
+    """The columns prefix0, prefix1, …, in that order."""
+    found: list[str] = []
+    while f"{prefix}{len(found)}" in names:
+        found.append(f"{prefix}{len(found)}")
+    return found
+
+
+def _column(frame: Any, name: str) -> Any:
+    try:
+        return np.asarray(frame[name])
+    except (KeyError, ValueError, IndexError) as error:
+        names = list(getattr(frame, "columns", getattr(frame, "keys", list)()))
+        raise KeyError(
+            f"{name}: expected a column of this name, got {names}; name the columns: "
+            "Log.from_frame(frame, action=…, reward=…, probability=…)"
+        ) from error

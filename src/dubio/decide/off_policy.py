@@ -1,0 +1,197 @@
+"""What a policy would have earned, from the log of another one."""
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias, final
+
+import torch
+from torch import Tensor
+
+from dubio.decide.arguments import Array, as_tensor
+from dubio.decide.bandit import Bandit
+from dubio.decide.log import Log, check_distributions
+
+Policy: TypeAlias = Bandit | Callable[[Tensor], Array] | Array
+Rewards: TypeAlias = Bandit | Callable[[Tensor], Array] | Array
+
+_FAR = 5.0  # standard errors; a mean weight so far from one happens once in 1.7 million logs
+
+
+@final
+@dataclass(frozen=True)
+class Estimate:
+    """The mean reward of a policy.
+
+    Attributes:
+        value: The estimate.
+        standard_error: Of the estimate; NaN if there is one row.
+        effective_sample_size: (Σw)² / Σw², as many rows with equal weights would tell as much
+            (Kish 1965); of `replay` the number of rows that were kept.
+        rows: How many were used.
+    """
+
+    value: float
+    standard_error: float
+    effective_sample_size: float
+    rows: int
+
+
+def ips(log: Log, policy: Policy) -> Estimate:
+    """Inverse propensity scores: mean of w·r with w = π(a | x) / p(a | x).
+
+    Horvitz and Thompson 1952. Unbiased if p > 0 wherever π > 0.
+
+    Args:
+        log: Choices with the probabilities p of the actions that were taken.
+        policy: π: an agent, a function from contexts to probabilities `(N, A)`, or these.
+    """
+    weights, _ = _weights(log, policy)
+    return _mean(weights * log.rewards, weights)
+
+
+def snips(log: Log, policy: Policy) -> Estimate:
+    """Self-normalised inverse propensity scores: v = Σ w·r / Σ w.
+
+    Swaminathan and Joachims 2015. Consistent, with a bias of order 1/N, and mostly less variable
+    than `ips`. The standard error is that of the delta method, √(Σ w²(r − v)²) / Σ w.
+
+    Args:
+        log: As for `ips`.
+        policy: As for `ips`.
+    """
+    weights, _ = _weights(log, policy)
+    total = weights.sum()
+    if not bool(total > 0):
+        raise ValueError(
+            "policy: expected one that takes some of the logged actions, got weights of zero in "
+            "all rows; nothing in this log tells about it"
+        )
+    value = (weights * log.rewards).sum() / total
+    error = (weights * (log.rewards - value)).square().sum().sqrt() / total
+    return Estimate(
+        float(value), float(error) if len(log) > 1 else math.nan, _effective(weights), len(log)
+    )
+
+
+def doubly_robust(log: Log, policy: Policy, expected: Rewards | None = None) -> Estimate:
+    """Doubly robust: mean of Σ_a π(a | x)·q(x, a) + w·(r − q(x, a)).
+
+    Dudík, Langford and Li 2011, eq. 3. Unbiased if the logged probabilities are right, or if q is;
+    the better q, the smaller the error. q must not have been fitted to this log.
+
+    Args:
+        log: As for `ips`.
+        policy: As for `ips`.
+        expected: q: an agent, a function from contexts to mean rewards `(N, A)`, or these. Of a
+            policy that is an agent, by default its own.
+    """
+    weights, odds = _weights(log, policy)
+    if expected is None:
+        if not isinstance(policy, Bandit):
+            raise TypeError(
+                "expected: expected mean rewards, got None; pass a function such as agent.expected"
+            )
+        expected = policy
+    rewards = _of_contexts(expected.expected if isinstance(expected, Bandit) else expected, log)
+    if rewards.shape != odds.shape or not bool(rewards.isfinite().all()):
+        raise ValueError(
+            f"expected: expected finite mean rewards of shape {tuple(odds.shape)}, got shape "
+            f"{tuple(rewards.shape)}; pass one for each logged choice and action"
+        )
+    guessed = rewards.gather(1, log.actions[:, None]).squeeze(1)
+    return _mean((odds * rewards).sum(1) + weights * (log.rewards - guessed), weights)
+
+
+def replay(agent: Bandit, log: Log, *, seed: int = 0) -> Estimate:
+    """Let an agent meet the events of a log one after the other, and learn from those it may.
+
+    Li, Chu, Langford and Wang 2011, algorithm 2. The agent chooses; if that is the logged action,
+    it gets the logged reward and learns. Else the event has not happened to it. Their log is
+    uniform. For others an event is also left out with probability 1 − c / p(a | x), where c is the
+    smallest of the logged probabilities: then each action of the agent is kept with the same
+    probability c, so that kept events are a sample of the agent's own. The agent is changed.
+
+    Args:
+        agent: An agent that learns.
+        log: Independent events of a policy that does not learn, with its probabilities.
+        seed: For the events that are left out.
+
+    Returns:
+        The mean reward of the kept events.
+    """
+    known = log.probability if log.probabilities is None else log.probabilities
+    least = float(known[known > 0].min())
+    generator = torch.Generator().manual_seed(seed)
+    kept = torch.rand(len(log), generator=generator, dtype=torch.float64) < least / log.probability
+    earned = []
+    for row in range(len(log)):
+        here = slice(row, row + 1)
+        choice = agent.choose(
+            log.contexts[here], None if log.allowed is None else log.allowed[here]
+        )
+        if bool(kept[row]) and int(choice.action) == int(log.actions[row]):
+            agent.update(choice.id, log.rewards[here])
+            earned.append(float(log.rewards[row]))
+        else:
+            agent.forget(choice.id)
+    if not earned:
+        raise ValueError(
+            f"log: expected events that can be kept, got none of {len(log)}; use a longer log, or "
+            "one with probabilities that are less extreme"
+        )
+    rewards = torch.tensor(earned, dtype=torch.float64)
+    return _mean(rewards, torch.ones_like(rewards))
+
+
+def _weights(log: Log, policy: Policy) -> tuple[Tensor, Tensor]:  # (N,), (N, A)
+    """π/p of the logged actions, and π. Warns if the log cannot tell about the policy."""
+    if len(log) == 0:
+        raise ValueError("log: expected at least one choice, got none")
+    if isinstance(policy, Bandit):
+        found = policy.probabilities(log.contexts, allowed=log.allowed)
+    else:
+        found = _of_contexts(policy, log)
+    odds = check_distributions("policy", found, log.actions)
+    weights = odds.gather(1, log.actions[:, None]).squeeze(1) / log.probability
+    _warn_of_support(log, odds, weights)
+    return weights, odds
+
+
+def _of_contexts(function: Any, log: Log) -> Tensor:
+    found = function(log.contexts) if callable(function) else function
+    return as_tensor("policy", found).cpu().double()
+
+
+def _warn_of_support(log: Log, odds: Tensor, weights: Tensor) -> None:
+    known = log.probabilities
+    if known is not None and known.shape == odds.shape:
+        lost = odds.where(known == 0, 0).sum(1)
+        if bool((lost > 0).any()):
+            warnings.warn(
+                f"policy: expected actions that the log could take, got others in "
+                f"{int((lost > 0).sum())} of {len(log)} rows, with a share of "
+                f"{float(lost.mean()):.3g}; what they earn is not in the log",
+                stacklevel=4,
+            )
+        return
+    if len(log) == 1:
+        return
+    mean, error = float(weights.mean()), float(weights.std() / math.sqrt(len(log)))
+    if abs(mean - 1) > _FAR * error + 1e-6:
+        warnings.warn(
+            f"policy: expected weights of mean 1, got {mean:.3g} ± {error:.2g}; the logged "
+            "probabilities are wrong, or the log lacks actions that the policy takes",
+            stacklevel=4,
+        )
+
+
+def _mean(values: Tensor, weights: Tensor) -> Estimate:
+    error = float(values.std() / math.sqrt(len(values))) if len(values) > 1 else math.nan
+    return Estimate(float(values.mean()), error, _effective(weights), len(values))
+
+
+def _effective(weights: Tensor) -> float:
+    squares = float(weights.square().sum())
+    return float(weights.sum()) ** 2 / squares if squares > 0 else 0.0

@@ -1,0 +1,348 @@
+"""Many agents at once: they meet the same contexts, and train as one batched computation."""
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar, final
+
+import torch
+from torch import Tensor, nn
+
+from dubio.decide import rules
+from dubio.decide.action_values import all_pairs, values_of_actions
+from dubio.decide.arguments import (
+    Array,
+    action_features_of,
+    all_finite,
+    as_tensor,
+    members_of,
+    read_contexts,
+)
+from dubio.decide.experience import Experience
+from dubio.decide.learner import Schedule
+from dubio.decide.rules import Rule
+from dubio.decide.settings import Settings
+from dubio.likelihoods import Likelihood
+from dubio.likelihoods.reward import RewardOfAction
+from dubio.noise.numbers import mix
+from dubio.objectives.elbo import ELBO
+from dubio.population import Population
+
+_CHOOSING, _TRAINING, _NOISE = range(3)  # streams of random numbers
+V = TypeVar("V")
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Choices:
+    """What each of M agents has chosen, a column for each context.
+
+    Attributes:
+        action: `(M, B)` int64.
+        probability: Of these actions, `(M, B)` float64.
+        probabilities: Of all actions, `(M, B, A)` float64.
+    """
+
+    action: Tensor
+    probability: Tensor
+    probabilities: Tensor
+
+
+@final
+class BanditPopulation:
+    """Agents around networks of one structure, which meet the same contexts at the same time.
+
+    Each is a `Bandit` with seeds, settings and a rule of its own, and becomes the same agent
+    whoever is trained beside it. Networks train as one batched computation (`dubio.Population`),
+    whose moments go on from update to update::
+
+        agents = decide.BanditPopulation([network() for _ in range(16)], actions=2, likelihood=…)
+        choices = agents.choose(contexts)  # choices.action is (16, B)
+        agents.update(contexts, choices.action, rewards)  # (16, B)
+
+    Settings that may differ are given once for all agents, or as a sequence with one for each.
+
+    Args:
+        nets: The network of each agent, or the members of its ensemble; all ensembles are of one
+            size. They are trained when `write` is called.
+        actions: A, how many actions there are.
+        likelihood: What outputs say about a reward. May differ in its numbers.
+        rule: As for `Bandit`. May differ.
+        action_features: As for `Bandit`.
+        memory: How many of the last rewards are learnt from.
+        steps: Gradient steps of an update.
+        batch_size: Rows of a step, drawn with replacement from the memory.
+        learning_rate: Of Adam. May differ.
+        schedule: From the number of updates so far to a factor of the learning rates.
+        kl_weight: Weight of the KL in the ELBO. May differ.
+        functions: How many functions are drawn for a choice.
+        average: How many draws of the network are averaged to one function.
+        floor: The least probability of each action. May differ.
+        epsilon: For the rule of that name. May differ.
+        bonus: For the rule ``"upper"``. May differ.
+        seeds: Of choices and of training, one for each agent; 0, 1, 2, … if None.
+    """
+
+    def __init__(
+        self,
+        nets: Sequence[nn.Module | Sequence[nn.Module]],
+        actions: int,
+        *,
+        likelihood: Likelihood | Sequence[Likelihood],
+        rule: Rule | Sequence[Rule] = "thompson",
+        action_features: Literal["one-hot"] | Tensor | None = None,
+        memory: int = 4096,
+        steps: int = 1,
+        batch_size: int = 64,
+        learning_rate: float | Sequence[float] = 1e-3,
+        schedule: Schedule | None = None,
+        kl_weight: float | Sequence[float] = 1.0,
+        functions: int = 64,
+        average: int = 1,
+        floor: float | Sequence[float] = 0.0,
+        epsilon: float | Sequence[float] = 0.05,
+        bonus: float | Sequence[float] = 1.0,
+        seeds: Sequence[int] | None = None,
+    ) -> None:
+        ensembles = [members_of(one) for one in nets]
+        count = len(ensembles)
+        if not count or len({len(members) for members in ensembles}) != 1:
+            raise ValueError(
+                "nets: expected one for each agent, or ensembles of one size, got sizes "
+                f"{[len(members) for members in ensembles]}"
+            )
+        self._members = len(ensembles[0])
+        own_rules: list[Rule] = _one_each("rule", rule, count)
+        own_seeds: list[int] = _one_each("seeds", list(seeds or range(count)), count)
+        each = zip(
+            own_rules, _one_each("learning_rate", learning_rate, count),
+            _one_each("kl_weight", kl_weight, count), _one_each("floor", floor, count),
+            _one_each("epsilon", epsilon, count), _one_each("bonus", bonus, count),
+            own_seeds, strict=True,
+        )  # fmt: skip
+        self._settings = [
+            Settings(
+                actions, own_rule, memory, steps, batch_size, rate, weight, functions, average,
+                least, share, own_bonus, False, seed,
+            )
+            for own_rule, rate, weight, least, share, own_bonus, seed in each
+        ]  # fmt: skip
+        like = next(p.detach() for p in ensembles[0][0].parameters() if p.is_floating_point())
+        self._like = like
+        self._features = action_features_of(action_features, actions, like)
+        self._likelihoods = [
+            copy.deepcopy(own) for own in _one_each("likelihood", likelihood, count)
+        ]
+        given = None if self._features is not None else actions
+        elbos = [
+            ELBO(net, RewardOfAction(copy.deepcopy(own), given), 1, kl_weight=settings.kl_weight)
+            for members, own, settings in zip(
+                ensembles, self._likelihoods, self._settings, strict=True
+            )
+            for net in members
+        ]
+        noise = [
+            mix(settings.seed, _NOISE, member) >> 1
+            for settings in self._settings
+            for member in range(self._members)
+        ]
+        self._rates = torch.tensor(
+            [s.learning_rate for s in self._settings for _ in range(self._members)]
+        )
+        self._schedule, self._factor = schedule, 1.0
+        self._session = Population(elbos, seeds=noise).session(learning_rate=self._rates)
+        self._experience = Experience(memory)  # contexts, then actions and rewards of all agents
+        self._choosing = [_generator(s.seed, _CHOOSING) for s in self._settings]
+        self._training = [_generator(s.seed, _TRAINING) for s in self._settings]
+        self._shape: torch.Size | None = None
+        self._choices = 0
+        self.interactions = 0
+
+    def __len__(self) -> int:
+        return len(self._settings)
+
+    def __repr__(self) -> str:
+        return (
+            f"BanditPopulation({len(self)} agents, {self._settings[0].actions} actions, "
+            f"{self.interactions} updates)"
+        )
+
+    @property
+    def failed(self) -> Tensor:  # (M,) bool
+        """Which agents have had a loss that was not finite; they learn no more."""
+        return self._session.failed.view(len(self), -1).any(1)
+
+    def choose(self, contexts: Array) -> Choices:
+        """Let each agent choose an action for each context.
+
+        Args:
+            contexts: `(B, D)`, or what the networks take.
+        """
+        rows = self._read_contexts(contexts)
+        scores = self._scores(rows, self._choices)
+        odds = torch.stack(
+            [s.probabilities(own, None) for s, own in zip(self._settings, scores, strict=True)]
+        ).cpu()  # (M, B, A)
+        drawn = [rules.drawn(*pair) for pair in zip(odds, self._choosing, strict=True)]
+        self._choices += 1
+        self._shape = rows.shape[1:]
+        action = torch.stack(drawn)  # (M, B)
+        return Choices(action, odds.gather(-1, action[..., None]).squeeze(-1), odds)
+
+    def update(
+        self, contexts: Array, actions: Array, rewards: Array, *, steps: int | None = None
+    ) -> None:
+        """Let each agent learn from the rewards of its actions.
+
+        Args:
+            contexts: `(B, D)`, or what the networks take.
+            actions: Of each agent, `(M, B)`.
+            rewards: Of these actions, `(M, B)`.
+            steps: Gradient steps, in place of those of the agents; with 0 rewards are remembered
+                only, and it does not count as an interaction.
+        """
+        x = self._read_contexts(contexts)
+        taken = _of_agents("actions", actions, len(self), len(x))
+        gains = _of_agents("rewards", rewards, len(self), len(x)).to(self._like)
+        if taken.is_floating_point() or taken.dtype == torch.bool:
+            raise ValueError(f"actions: expected whole numbers, got {taken.dtype}")
+        count = self._settings[0].actions
+        if not 0 <= int(taken.min()) <= int(taken.max()) < count:
+            raise ValueError(
+                f"actions: expected numbers from 0 to {count - 1}, got some from "
+                f"{int(taken.min())} to {int(taken.max())}; number the actions from 0"
+            )
+        if not all_finite(gains):
+            raise ValueError(
+                "rewards: expected finite numbers, got NaN or infinite ones; leave out contexts "
+                "whose rewards are not known"
+            )
+        for likelihood, own in zip(self._likelihoods, gains, strict=True):
+            likelihood.check_targets(own[:, None], own.new_zeros(1, len(own), 1))
+        self._shape = x.shape[1:]
+        self._experience.add(x, torch.stack([taken.to(gains), gains], -1).transpose(0, 1))
+        steps = self._settings[0].steps if steps is None else steps
+        if steps:
+            self._learn(steps)
+
+    def expected(self, contexts: Array) -> Tensor:  # (M, B, A)
+        """The mean reward of every action over functions, the same ones at every call."""
+        scores = self._scores(self._read_contexts(contexts), -1)
+        return torch.stack([own.double().mean(0) for own in scores]).cpu()
+
+    def write(self) -> None:
+        """Give the networks that were passed their weights."""
+        self._session.write()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that changes, in types that ``torch.load(weights_only=True)`` takes."""
+        return {
+            "session": self._session.state_dict(),
+            "experience": self._experience.state(),
+            "choosing": [generator.get_state() for generator in self._choosing],
+            "training": [generator.get_state() for generator in self._training],
+            "factor": self._factor,
+            "choices": self._choices,
+            "interactions": self.interactions,
+            "shape": None if self._shape is None else list(self._shape),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there, bit for bit: agents that were made in the same way."""
+        self._session.load_state_dict(state["session"])
+        self._experience.load(state["experience"], self._like.device)
+        for name, generators in (("choosing", self._choosing), ("training", self._training)):
+            for generator, kept in zip(generators, state[name], strict=True):
+                generator.set_state(kept)
+        self._factor, self._choices = state["factor"], state["choices"]
+        self.interactions = state["interactions"]
+        self._shape = None if state["shape"] is None else torch.Size(state["shape"])
+
+    def _learn(self, steps: int) -> None:
+        """The steps of one more interaction."""
+        if self._schedule is not None:
+            factor = self._schedule(self.interactions)
+            if factor != self._factor:
+                self._session.learning_rate = self._rates * factor
+                self._factor = factor
+        rows, size = len(self._experience), self._settings[0].batch_size
+        places = torch.stack(
+            [
+                torch.randint(rows, (steps, self._members, size), generator=generator)
+                for generator in self._training
+            ],
+            dim=1,
+        )  # (K, M, members, B)
+        agents = torch.arange(len(self))[:, None, None].expand(places.shape[1:])
+        for own in places:
+            self._session.step(*self._batch(own, agents), num_data=rows)
+        self.interactions += 1
+
+    def _batch(self, places: Tensor, agents: Tensor) -> tuple[Tensor, Tensor]:
+        """Inputs and targets of each network."""
+        x, results = self._experience.take(places.flatten())
+        results = results[torch.arange(len(results)), agents.flatten()]  # (M · members · B, 2)
+        y = torch.cat([results, torch.ones_like(results[:, :1])], 1)  # action, reward, weight
+        if self._features is not None:
+            x = torch.cat([x, self._features[results[:, 0].long()]], 1)
+        shape = (len(self) * self._members, places.shape[-1])
+        return x.unflatten(0, shape), y.unflatten(0, shape)
+
+    def _scores(self, contexts: Tensor, number: int) -> list[Tensor]:  # (S, B, A) of each agent
+        settings = self._settings[0]
+        each = -(-settings.functions // self._members)
+        x = contexts if self._features is None else all_pairs(contexts, self._features)
+        outputs = self._session.outputs(
+            x,
+            draws=each * settings.average,
+            shared=True,
+            generator=torch.Generator().manual_seed(number + 1),
+        )  # (M · members, S · average, B, …), or one draw of networks without noise
+        if not all_finite(outputs):
+            raise FloatingPointError(
+                "nets: expected finite rewards, got NaN or infinite ones; look at their weights: "
+                "use a smaller learning rate, or scale contexts and rewards"
+            )
+        found = []
+        for agent, likelihood in enumerate(self._likelihoods):
+            own = outputs[agent * self._members : (agent + 1) * self._members]
+            means = values_of_actions(
+                likelihood.mean(own.flatten(0, 1)), len(x), settings.actions,
+                joint=self._features is not None,
+            )  # fmt: skip
+            if outputs.shape[1] > 1:
+                means = means.unflatten(0, (-1, settings.average)).mean(1)
+            rule = self._settings[agent].rule
+            if rule in ("thompson", "upper") and len(means) == 1 < settings.functions:
+                raise ValueError(
+                    f"nets: expected noise, or ensembles, for the rule {rule}, got networks "
+                    "without noise; give them dropout or dubio.BayesLinear, or use rule='epsilon'"
+                )
+            found.append(means.detach())
+        return found
+
+    def _read_contexts(self, values: Array) -> Tensor:
+        return read_contexts(values, self._like, self._shape, flat=self._features is not None)
+
+
+def _of_agents(name: str, values: Array, agents: int, rows: int) -> Tensor:
+    found = as_tensor(name, values)
+    if found.shape != (agents, rows):
+        raise ValueError(
+            f"{name}: expected shape ({agents}, {rows}), a row for each agent, got "
+            f"{tuple(found.shape)}"
+        )
+    return found
+
+
+def _one_each(name: str, given: V | Sequence[V], count: int) -> list[V]:
+    """One for each agent."""
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        return [given] * count
+    if len(given) != count:
+        raise ValueError(f"{name}: expected one for each of {count} agents, got {len(given)}")
+    return list(given)
+
+
+def _generator(seed: int, purpose: int) -> torch.Generator:
+    return torch.Generator().manual_seed(mix(seed, purpose) >> 1)
