@@ -6,7 +6,7 @@ import numpy as np
 import pandas
 import pytest
 
-from dubio.recommend import Catalogue, Ids, Popular, from_frame
+from dubio.recommend import Catalogue, Ids, Popular, by_time, from_frame
 
 FRAME = pandas.DataFrame(
     {
@@ -148,3 +148,39 @@ class TestRefused:
         early.catalogue = Catalogue(Ids([]), Ids([1]))
         with pytest.raises(ValueError, match="ids of the 3 items of the model, got 1"):
             early.fit(from_frame(FRAME).user_items).recommend(from_frame(FRAME).user_items)
+
+
+def test_events_of_one_second_keep_their_order() -> None:
+    later = pandas.to_timedelta(np.arange(10)[::-1] * 50, unit="ms")
+    moments = pandas.Timestamp("2021-01-01") + later
+    frame = pandas.DataFrame({"user": 0, "item": np.arange(10), "at": moments})
+    seen = from_frame(frame, time="at")
+    assert seen.times is not None
+    parts = by_time(seen.user_items, seen.times, 0.0, 0.1, per_user=True)
+    assert parts.test_held_out.indices.tolist() == [0]  # the last event
+
+
+def test_a_least_rating_of_nan_is_an_error() -> None:
+    frame = pandas.DataFrame({"user": [1, 2], "item": [3, 4], "stars": [4, 5]})
+    with pytest.raises(ValueError, match="at_least: expected"):
+        from_frame(frame, rating="stars", at_least=np.nan)
+
+
+def test_ids_of_lists_stay_as_they_are() -> None:
+    found = from_frame({"user": [("a", 1), ("a", 1)], "item": [1, "1"]})
+    assert list(found.catalogue.users) == [("a", 1)]
+    assert list(found.catalogue.items) == [1, "1"]
+
+
+def test_unknown_items_and_users_are_skipped_if_asked_to() -> None:
+    """A user of whom nothing is left has an empty history; with known users there are no others."""
+    table = {"user": ["a", "b", "a", "c"], "item": [1, 9, 2, 8]}
+    known = Ids([2, 1], "item")
+    found = from_frame(table, items=known, unknown="skip")
+    assert found.user_items.toarray().tolist() == [[1, 1], [0, 0], [0, 0]]
+    assert list(found.catalogue.users) == ["a", "b", "c"]
+    users = Ids(["c", "a"], "user")
+    found = from_frame(table, items=known, users=users, unknown="skip")
+    assert found.user_items.toarray().tolist() == [[0, 0], [1, 1]]
+    with pytest.raises(KeyError, match="users: expected ids of the catalogue, got 'b'"):
+        from_frame(table, users=users)

@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from dubio.recommend import storage
-from dubio.recommend.arguments import Check, check_attributes
+from dubio.recommend.arguments import Check, check_attributes, whole
 from dubio.recommend.catalogue import Catalogue, Ids
 from dubio.recommend.histories import interactions
 
@@ -53,7 +53,7 @@ class Model(ABC):
 
     def _notes(self) -> dict[str, Any]:
         """What else `save` writes, as JSON can hold it."""
-        return {"draws": self.draws}
+        return {"draws": whole(0)("draws", self.draws)}
 
     def _set_notes(self, notes: dict[str, Any]) -> None:
         self.draws = notes.get("draws", self.draws)
@@ -63,7 +63,8 @@ class Model(ABC):
         check_attributes(self, self._checks)
 
     def _training_data(self, user_items: Any) -> csr_array:
-        """Histories to learn from, checked before anything else is done."""
+        """Histories to learn from; settings that were changed since __init__ are checked again."""
+        self._check()
         given = interactions(user_items)
         if not self._items:
             check_catalogue(self._catalogue, given.shape[1])
@@ -78,12 +79,11 @@ class Model(ABC):
 
     def __repr__(self) -> str:
         """The class, and the arguments that are not the usual ones."""
-        parameters = inspect.signature(type(self)).parameters
-        given = {name: getattr(self, name) for name in parameters if hasattr(self, name)}
+        usual = inspect.signature(type(self)).parameters
         shown = [
             f"{name}={value.__name__ if isinstance(value, type) else repr(value)}"
-            for name, value in given.items()
-            if value != parameters[name].default
+            for name, value in self._arguments().items()
+            if value != usual[name].default
         ]
         return f"{type(self).__name__}({', '.join(shown)})"
 
