@@ -180,7 +180,8 @@ def test_unknown_items_and_users_are_skipped_if_asked_to() -> None:
     assert found.user_items.toarray().tolist() == [[1, 1], [0, 0], [0, 0]]
     assert list(found.catalogue.users) == ["a", "b", "c"]
     users = Ids(["c", "a"], "user")
-    found = from_frame(table, items=known, users=users, unknown="skip")
+    more = {"user": [*table["user"], "d"], "item": [*table["item"], 1]}
+    found = from_frame(more, items=known, users=users, unknown="skip")
     assert found.user_items.toarray().tolist() == [[0, 0], [1, 1]]
     with pytest.raises(KeyError, match="users: expected ids of the catalogue, got 'b'"):
         from_frame(table, users=users)

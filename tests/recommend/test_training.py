@@ -17,7 +17,7 @@ from dubio import masks
 from dubio.recommend import DAE, VAE, autoencoder
 from dubio.recommend.keyed_noise import draw_seeds, user_keys
 from dubio.recommend.sparse import SparseRows
-from dubio.recommend.training import TrainingPlan
+from dubio.recommend.training_plan import TrainingPlan
 from dubio.recommend.variational import VariationalNetwork
 from dubio.recommend.weights import initialise
 from dubio.training.checkpoint import CheckpointError

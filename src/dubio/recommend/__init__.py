@@ -10,8 +10,8 @@ its spread between draws::
 Users at prediction need not be those of the training: a history is all that a model asks for.
 
 One concept a file: `histories` checks matrices, `recommender` says what every model can do,
-`keyed_noise` gives a user the same noise in every batch, `catalogue` keeps external ids, `split`
-holds out users or interactions, `evaluate` measures rankings.
+`keyed_noise` gives a user the same noise in every batch, `catalogue` keeps external ids, `frames`
+reads tables, `split` holds out users or interactions, `evaluate` measures rankings.
 """
 
 try:

@@ -25,13 +25,8 @@ from dubio.recommend.rates import RateEstimator
 from dubio.recommend.recommender import Recommender
 from dubio.recommend.sparse import SparseRows
 from dubio.recommend.storage import take
-from dubio.recommend.training import (
-    Schedule,
-    TrainingEpoch,
-    TrainingPlan,
-    TrainingRun,
-    train,
-)
+from dubio.recommend.training import TrainingEpoch, TrainingRun, train
+from dubio.recommend.training_plan import Schedule, TrainingPlan
 from dubio.recommend.validation import check_validation
 from dubio.recommend.variational import VariationalNetwork
 from dubio.recommend.weights import initialise

@@ -91,7 +91,7 @@ def by_users(
     _SHARE("held_out", held_out)
     whole(0, advice="5 is common")("at_least", at_least)
     for name, count in (("validation", validation), ("test", test)):
-        whole(0, advice="0 or more users, as a number, not as a share")(name, count)
+        whole(0, advice="give a number of users, 0 or more, not a share")(name, count)
     fit = np.flatnonzero(np.diff(given.indptr) >= at_least)
     if validation + test >= len(fit):
         raise ValueError(
