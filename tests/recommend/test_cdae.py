@@ -74,3 +74,5 @@ def test_new_users_of_a_cdae_explore_on_their_own():
     same = csr_array(vstack([DATA.train[1:2]] * 20))
     found = model.recommend(same, n=5, users=-1 - np.arange(20), explore="thompson")
     assert len(np.unique(found.ids, axis=0)) > 1
+    with pytest.raises(ValueError, match="got 20 users with 1 numbers, who would share"):
+        model.recommend(same, n=5, users=[-1] * 20, explore="thompson")

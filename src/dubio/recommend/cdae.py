@@ -8,7 +8,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from dubio.masks import Bernoulli
-from dubio.recommend.asked import Rows, Users, check_users
+from dubio.recommend.asked import Asked, Explore, Rows, Users, check_users
 from dubio.recommend.autoencoder import Autoencoder
 from dubio.recommend.denoising import DenoisingNetwork
 from dubio.recommend.keyed_noise import Seeds
@@ -80,6 +80,25 @@ class CDAE(Autoencoder):
                 "fold in users that it has not seen: use a VAE or DAE"
             )
         return rows.astype(np.int64)
+
+    def _ask(
+        self,
+        count: int,
+        users: Users | None,
+        draws: int | None,
+        generator: torch.Generator | int | None = None,
+        explore: Explore = "mean",
+    ) -> Asked:
+        asked = super()._ask(count, users, draws, generator, explore)
+        assert asked.rows is not None
+        new = asked.rows[asked.rows < 0]
+        if explore == "thompson" and len(np.unique(new)) < len(new):
+            raise ValueError(
+                f"users: expected a negative number of its own for each new user who explores, got "
+                f"{len(new)} users with {len(np.unique(new))} numbers, who would share their "
+                "noise; give −1, −2, …"
+            )
+        return asked
 
     def _names(self, users: Users | None) -> Users | None:
         """Names of the catalogue, if it has all users of the training; numbers of new users."""

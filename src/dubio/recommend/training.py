@@ -198,7 +198,7 @@ class TrainingRun:
         broken = [
             name
             for name, values in self._network.named_parameters()
-            if not values.detach().isfinite().all()
+            if not values.detach().sum().isfinite() and not values.detach().isfinite().all()
         ]
         some = np.arange(min(_LOOKED_AT, len(self._keys)))
         rows = SparseRows.of(self._user_items[some], torch.from_numpy(some))
