@@ -24,7 +24,8 @@ from torch import Tensor, nn
 
 from dubio import masks
 from dubio.recommend import VAE, evaluate
-from dubio.recommend.training import TrainingPlan, TrainingRun
+from dubio.recommend.training import TrainingRun
+from dubio.recommend.training_plan import TrainingPlan
 from dubio.recommend.weights import initialise
 
 ITEMS, BATCH, HIDDEN, LATENT = 20_000, 500, 600, 200

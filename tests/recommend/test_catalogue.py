@@ -6,7 +6,7 @@ import numpy as np
 import pandas
 import pytest
 
-from dubio.recommend import Catalogue, Ids, Popular, from_frame
+from dubio.recommend import Catalogue, Ids, Popular, by_time, from_frame
 
 FRAME = pandas.DataFrame(
     {
@@ -74,12 +74,13 @@ def test_columns_of_a_dict_are_a_frame() -> None:
 
 
 @pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
-def test_dates_become_seconds(zone: str | None) -> None:
+def test_dates_stay_dates_in_utc(zone: str | None) -> None:
     dates = pandas.to_datetime(["1970-01-02 00:00:00", "1970-01-01 00:00:05"]).tz_localize("UTC")
     dates = dates.tz_convert(zone) if zone else dates.tz_localize(None)
     found = from_frame({"user": [0, 1], "item": [0, 0], "time": pandas.Series(dates)}, time="time")
     assert found.times is not None
-    np.testing.assert_array_equal(found.times, [86400, 5])
+    expected = np.array(["1970-01-02T00:00:00", "1970-01-01T00:00:05"], "datetime64[ns]")
+    np.testing.assert_array_equal(found.times, expected)
 
 
 def test_new_users_with_the_items_of_a_model() -> None:
@@ -118,8 +119,8 @@ class TestRefused:
             Ids(["a", "b", "a"])
 
     def test_positions_out_of_range(self) -> None:
-        with pytest.raises(IndexError, match=r"from 0 to 1, got \[-1, 2\]"):
-            Ids(["a", "b"]).ids([-1, 0, 2])
+        with pytest.raises(IndexError, match=r"from 0 to 1, or −1 for none, got \[-2, 2\]"):
+            Ids(["a", "b"]).ids([-2, -1, 0, 2])
 
     def test_a_column_that_is_not_there(self) -> None:
         with pytest.raises(KeyError, match=r"movie: expected a column of this name, got .*'item'"):
@@ -147,3 +148,40 @@ class TestRefused:
         early.catalogue = Catalogue(Ids([]), Ids([1]))
         with pytest.raises(ValueError, match="ids of the 3 items of the model, got 1"):
             early.fit(from_frame(FRAME).user_items).recommend(from_frame(FRAME).user_items)
+
+
+def test_events_of_one_second_keep_their_order() -> None:
+    later = pandas.to_timedelta(np.arange(10)[::-1] * 50, unit="ms")
+    moments = pandas.Timestamp("2021-01-01") + later
+    frame = pandas.DataFrame({"user": 0, "item": np.arange(10), "at": moments})
+    seen = from_frame(frame, time="at")
+    assert seen.times is not None
+    parts = by_time(seen.user_items, seen.times, 0.0, 0.1, per_user=True)
+    assert parts.test_held_out.indices.tolist() == [0]  # the last event
+
+
+def test_a_least_rating_of_nan_is_an_error() -> None:
+    frame = pandas.DataFrame({"user": [1, 2], "item": [3, 4], "stars": [4, 5]})
+    with pytest.raises(ValueError, match="at_least: expected"):
+        from_frame(frame, rating="stars", at_least=np.nan)
+
+
+def test_ids_of_lists_stay_as_they_are() -> None:
+    found = from_frame({"user": [("a", 1), ("a", 1)], "item": [1, "1"]})
+    assert list(found.catalogue.users) == [("a", 1)]
+    assert list(found.catalogue.items) == [1, "1"]
+
+
+def test_unknown_items_and_users_are_skipped_if_asked_to() -> None:
+    """A user of whom nothing is left has an empty history; with known users there are no others."""
+    table = {"user": ["a", "b", "a", "c"], "item": [1, 9, 2, 8]}
+    known = Ids([2, 1], "item")
+    found = from_frame(table, items=known, unknown="skip")
+    assert found.user_items.toarray().tolist() == [[1, 1], [0, 0], [0, 0]]
+    assert list(found.catalogue.users) == ["a", "b", "c"]
+    users = Ids(["c", "a"], "user")
+    more = {"user": [*table["user"], "d"], "item": [*table["item"], 1]}
+    found = from_frame(more, items=known, users=users, unknown="skip")
+    assert found.user_items.toarray().tolist() == [[0, 0], [1, 1]]
+    with pytest.raises(KeyError, match="users: expected ids of the catalogue, got 'b'"):
+        from_frame(table, users=users)

@@ -111,7 +111,7 @@ class TestMemory:
 
 @pytest.mark.parametrize("bad", [0, -1.0, float("nan"), float("inf")])
 def test_weight_decay(bad: float) -> None:
-    with pytest.raises(ValueError, match="weight_decay: expected a positive number"):
+    with pytest.raises(ValueError, match="weight_decay: expected a finite number above 0"):
         EASE(bad)
 
 

@@ -273,3 +273,35 @@ def test_it_prints(case: tuple[Tensor, Any, Any]) -> None:
     text = str(evaluate(Given(table), csr_array(fold_in), csr_array(held_out), ["ndcg@5"]))
     assert text.startswith("ndcg@5         0.")
     assert "58 users; 2 without held-out items" in text
+
+
+class TestRules:
+    def test_excluded_items_are_not_held_out(self, case: tuple[Tensor, Any, Any]) -> None:
+        table, fold_in, held_out = case[0], csr_array(case[1]), csr_array(case[2])
+        with pytest.raises(ValueError, match="held_out: expected other items than exclude, got"):
+            evaluate(Given(table), fold_in, held_out, exclude=[int(held_out.indices[0])])
+        others = case[2].copy()
+        others[:, [4, 9]] = False
+        evaluate(Given(table), fold_in, csr_array(others), exclude=[4, 9])
+
+    def test_one_candidate(self) -> None:
+        """All but the held-out item are excluded."""
+        shown, wanted = csr_array(np.eye(1, 5)), csr_array(np.eye(1, 5, 1))
+        model = Given(torch.full((5, 5), 0.2), probabilities=True)
+        others = csr_array([[0, 0, 1, 1, 1]])
+        found = evaluate(model, shown, wanted, "recall@5", exclude=others)
+        assert found["recall@5"] == 1
+        assert list(found.scores) == ["recall@5"]
+        assert str(found).endswith("\n1 user; 0 without held-out items")
+
+    def test_values_of_users_and_frames(self, case: tuple[Tensor, Any, Any]) -> None:
+        table, fold_in, held_out = case
+        metrics = ["recall@5", "ndcg@10"]
+        found = evaluate(Given(table), csr_array(fold_in), csr_array(held_out), metrics, batch=7)
+        np.testing.assert_array_equal(found.rows, np.flatnonzero(held_out.any(1)))
+        scores = table[fold_in.argmax(1)].numpy()
+        for name, values in found.by_user.items():
+            np.testing.assert_allclose(values, naive(scores, fold_in, held_out, name), rtol=1e-9)
+        frame = found.to_frame()
+        assert frame["metric"].tolist() == metrics
+        assert frame["mean"].tolist() == [found[name] for name in metrics]

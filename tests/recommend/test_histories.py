@@ -57,7 +57,7 @@ class TestRefused:
             histories(csr_array((3, 4)), items=5)
 
     def test_items_by_users(self) -> None:
-        with pytest.raises(ValueError, match=r"fold_in: .*got shape \(5, 4\); turn it: fold_in.T"):
+        with pytest.raises(ValueError, match=r"fold_in: .*got shape \(5, 4\); transpose it"):
             histories(csr_array((5, 4)), items=5, name="fold_in")
 
     @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
@@ -77,3 +77,9 @@ class TestRefused:
     def test_one_dimension(self) -> None:
         with pytest.raises(ValueError, match="expected two dimensions"):
             histories(coo_array([1.0, 2.0]))
+
+
+def test_duplicates_of_small_integers_are_still_an_interaction() -> None:
+    """200 + 56 is 0 in uint8."""
+    counts = coo_array((np.array([200, 56], np.uint8), ([0, 0], [0, 0])), shape=(1, 2))
+    assert histories(counts).toarray().tolist() == [[1.0, 0.0]]

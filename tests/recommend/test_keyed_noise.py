@@ -74,9 +74,18 @@ def test_keys_are_the_same_in_every_process() -> None:
     ]
     assert user_keys(["ann"])[0] == 15908812585774583423
     assert user_keys(["ann"])[0] != user_keys([b"ann"])[0]
-    assert user_keys(np.array([-1]))[0] == user_keys([-1, "x"])[0] == 2**64 - 1
-    with pytest.raises(TypeError, match=r"users: expected integers, strings or bytes, got float"):
-        user_keys([1.5])
+
+
+def test_keys_of_all_kinds_of_ids() -> None:
+    """Equal ids have equal keys, and others differ, also beyond 64 bits."""
+    assert user_keys(np.array([-1]))[0] == user_keys([-1, "x"])[0] == user_keys([-1.0])[0]
+    assert user_keys([1.0]) == user_keys([np.int64(1)]) == user_keys([1])
+    numbers = [-1, 0, 2**64 - 1, 2**64, 2**128, 1.5]
+    ids = [*numbers, "1.5", b"1.5", ("a", 1), ("a", 2), ("a", ("1",)), ()]
+    assert len(np.unique(user_keys(ids))) == len(ids)
+    for one in (None, ["a"], float("nan"), ("a", None)):
+        with pytest.raises(TypeError, match="users: expected ids that are numbers, strings, bytes"):
+            user_keys([one])
 
 
 def test_seeds() -> None:

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 from typing import Any, Self
 
@@ -288,8 +289,8 @@ class TestFiles:
                 Popular.load(tmp_path / "model")
 
     def test_ids_that_json_does_not_keep(self, model: Wobbly, tmp_path: Path) -> None:
-        model.catalogue = Catalogue(Ids([]), Ids([(i, i) for i in range(ITEMS)]))
-        with pytest.raises(TypeError, match="expected items that are integers or strings, got tu"):
+        model.catalogue = Catalogue(Ids([]), Ids([date.fromordinal(i + 1) for i in range(ITEMS)]))
+        with pytest.raises(TypeError, match=r"expected items that are numbers, .*, got date"):
             model.save(tmp_path / "model")
 
 
@@ -320,8 +321,8 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("options", "message"),
         [
-            ({"n": 0}, "n: expected at least 1, got 0"),
-            ({"draws": -1}, "draws: expected 0 or more, got -1"),
+            ({"n": 0}, "n: expected a whole number from 1, got 0"),
+            ({"draws": -1}, "draws: expected a whole number from 0, got -1"),
             ({"draws": 1, "explore": "upper"}, "draws: expected at least 2 for explore='upper'"),
             ({"explore": "luck"}, "explore: expected one of mean, thompson, upper, got 'luck'"),
             ({"items": [0, 12]}, r"items: expected positions from 0 to 11, got \[12\]"),
@@ -343,7 +344,7 @@ class TestRefused:
             model.recommend(matrix, exclude=["Heat"])
 
     def test_another_orientation(self, model: Wobbly, matrix: csr_array) -> None:
-        with pytest.raises(ValueError, match=r"got shape \(12, 40\); turn it: user_items\.T"):
+        with pytest.raises(ValueError, match=r"got shape \(12, 40\); transpose it: user_items\.T"):
             model.recommend(matrix.T)
 
 

@@ -187,5 +187,27 @@ def test_seeds(split: Any) -> None:
 def test_shares(shares: tuple[float, float]) -> None:
     with pytest.raises(ValueError, match="shares of which the sum is between 0 and 1"):
         by_ratio(MATRIX, *shares)
-    with pytest.raises(ValueError, match="held_out: expected a share between 0 and 1, got 1"):
+    with pytest.raises(
+        ValueError, match="held_out: expected a finite number above 0 and below 1, got 1"
+    ):
         by_users(MATRIX, 1, 1, held_out=1)
+
+
+@pytest.mark.parametrize("per_user", [False, True])
+def test_times_that_are_nan_are_an_error(per_user: bool) -> None:
+    times = np.arange(MATRIX.nnz, dtype=float)
+    times[5] = np.nan
+    with pytest.raises(ValueError, match="times: expected"):
+        by_time(MATRIX, times, 0.1, 0.1, per_user=per_user)
+
+
+def test_a_negative_number_of_users_is_named() -> None:
+    with pytest.raises(ValueError, match="0 or more"):
+        by_users(MATRIX, -1, 5)
+
+
+@pytest.mark.parametrize(("validation", "test"), [(0.2, 0.0), (0.0, 0.2)])
+def test_a_share_of_nothing_holds_out_nothing(validation: float, test: float) -> None:
+    parts = by_time(MATRIX, np.arange(MATRIX.nnz), validation, test)
+    assert (parts.validation_held_out.nnz > 0) == (validation > 0)
+    assert (parts.test_held_out.nnz > 0) == (test > 0)

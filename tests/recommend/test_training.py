@@ -17,7 +17,7 @@ from dubio import masks
 from dubio.recommend import DAE, VAE, autoencoder
 from dubio.recommend.keyed_noise import draw_seeds, user_keys
 from dubio.recommend.sparse import SparseRows
-from dubio.recommend.training import TrainingPlan
+from dubio.recommend.training_plan import TrainingPlan
 from dubio.recommend.variational import VariationalNetwork
 from dubio.recommend.weights import initialise
 from dubio.training.checkpoint import CheckpointError
@@ -76,7 +76,7 @@ def test_a_narrow_product_is_close_to_the_wide_one():
 
 @pytest.mark.parametrize(("name", "value"), [("schedule", "linear"), ("precision", "float16")])
 def test_only_known_words_are_taken(name, value):
-    with pytest.raises(ValueError, match=f"{name}: expected .* or .*, got '{value}'"):
+    with pytest.raises(ValueError, match=f"{name}: expected one of .*, .*, got '{value}'"):
         sivae().fit(DATA.train, epochs=1, **{name: value}, **QUICK)
 
 

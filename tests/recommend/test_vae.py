@@ -8,7 +8,7 @@ import torch
 from scipy.sparse import csr_array, hstack
 
 from dubio import masks, recommend
-from dubio.recommend import CDAE, DAE, VAE, evaluate
+from dubio.recommend import DAE, VAE
 from dubio.recommend.keyed_noise import draw_seeds, user_keys
 from dubio.recommend.sparse import SparseRows
 from taste_groups import ITEMS, taste_groups
@@ -143,54 +143,6 @@ def test_rates_are_learned_by_item():
     assert model.keep[1:].std() > 0.01
 
 
-class TestCDAE:
-    model = CDAE(24).fit(DATA.train, **{**QUICK, "epochs": 80})
-
-    def test_a_user_of_the_training(self):
-        shown = DATA.train[5:8]
-        found = self.model.recommend(shown, 5, users=[5, 6, 7])
-        assert (found.ids >= 0).all()
-        other = self.model.recommend(shown, 5, users=[7, 6, 5], generator=0)
-        assert (found.scores[0] != other.scores[0]).any()
-
-    def test_new_users(self):
-        with pytest.raises(ValueError, match="−1 for a new user"):
-            self.model.recommend(DATA.fold_in)
-        with pytest.raises(ValueError, match="cannot fold in"):
-            self.model.recommend(DATA.fold_in[:2], users=[0, 200])
-        found = self.model.recommend(DATA.fold_in[1:3], 5, users=[-1, -1], draws=0)
-        network = self.model._network
-        a = network.input.once(SparseRows.of(DATA.fold_in[1:3]), ())
-        expected = network.output(torch.sigmoid(a)).sigmoid().detach().numpy()
-        np.testing.assert_allclose(
-            found.scores, np.take_along_axis(expected, found.ids, 1), rtol=1e-5
-        )
-
-    def test_it_must_be_told_who_is_evaluated(self):
-        held_out = DATA.train[5:8]
-        nothing = csr_array(held_out.shape, dtype=np.float32)
-        with pytest.raises(ValueError, match="expected the rows of these users"):
-            evaluate(self.model, nothing, held_out)
-        with pytest.raises(ValueError, match="an id for each of the 3 rows"):
-            evaluate(self.model, nothing, held_out, users=[5, 6])
-        known, other = (
-            evaluate(self.model, nothing, held_out, ["ndcg@10"], users=users, draws=0)["ndcg@10"]
-            for users in ([5, 6, 7], [-1, -1, -1])
-        )
-        assert known != other
-
-    def test_others_than_the_users_of_the_training_cannot_validate(self):
-        with pytest.raises(ValueError, match="cannot be validated on others"):
-            CDAE(24).fit(DATA.train, (DATA.fold_in, DATA.held_out), **QUICK)
-
-    def test_similar_items_and_files(self, tmp_path):
-        found = self.model.similar_items([15], 3)
-        assert set(found.ids[0]) <= set(range(10, 20))
-        self.model.save(tmp_path / "m")
-        again = CDAE.load(tmp_path / "m")
-        np.testing.assert_array_equal(again.similar_items([15], 3).ids, found.ids)
-
-
 @pytest.mark.parametrize(
     ("options", "says"),
     [
@@ -229,3 +181,20 @@ def test_a_matrix_the_wrong_way_round():
     wider = hstack([DATA.fold_in, DATA.fold_in]).tocsr()
     with pytest.raises(ValueError, match="40 columns"):
         model.recommend(wider)
+
+
+@pytest.mark.parametrize("options", [{}, {"prior": "vamp"}, {"posterior": "iaf"}], ids=str)
+def test_scores_without_noise_are_decoded_embeddings(options):
+    """Also of an empty history, which is at the mean of the prior."""
+    model = VAE(16, 4, anneal=10, pseudo_inputs=5, **options)
+    model.fit(DATA.train, **{**QUICK, "epochs": 2})
+    shown = DATA.fold_in[:3]
+    assert np.diff(shown.indptr)[0] == 0
+    network = model._network
+    with torch.no_grad():
+        hidden = network._decode(torch.from_numpy(model.embed(shown)))
+        expected = network.output.probabilities(hidden).numpy()
+    found = model.score(shown, range(ITEMS), draws=0)
+    np.testing.assert_allclose(found.scores, expected, rtol=1e-5)
+    if not options:
+        assert not model.embed(shown)[0].any()

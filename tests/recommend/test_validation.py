@@ -18,8 +18,8 @@ def parts(held: np.ndarray) -> tuple[csr_array, csr_array]:
 def test_held_out_items_that_were_trained_on_are_refused() -> None:
     shown, wanted = parts(np.random.default_rng(1).random(USERS.shape) < 0.3)
     with pytest.raises(ValueError, match="40 of 40 users"):
-        check_validation(USERS, shown, wanted)
-    check_validation(shown, shown, wanted)
+        check_validation(USERS, (shown, wanted))
+    check_validation(shown, (shown, wanted))
 
 
 def test_users_without_held_out_items_are_no_offence() -> None:
@@ -27,4 +27,4 @@ def test_users_without_held_out_items_are_no_offence() -> None:
     held = np.zeros(USERS.shape, bool)
     held[:5] = np.random.default_rng(1).random((5, 60)) < 0.5
     shown, wanted = parts(held)
-    check_validation(shown, shown, wanted)
+    check_validation(shown, (shown, wanted))

@@ -10,8 +10,8 @@ its spread between draws::
 Users at prediction need not be those of the training: a history is all that a model asks for.
 
 One concept a file: `histories` checks matrices, `recommender` says what every model can do,
-`keyed_noise` gives a user the same noise in every batch, `catalogue` keeps external ids, `split`
-holds out users or interactions, `evaluate` measures rankings.
+`keyed_noise` gives a user the same noise in every batch, `catalogue` keeps external ids, `frames`
+reads tables, `split` holds out users or interactions, `evaluate` measures rankings.
 """
 
 try:
@@ -23,12 +23,14 @@ except ImportError as error:
         "pip install 'dubio[recommend]'"
     ) from error
 
-from dubio.recommend.catalogue import Catalogue, Ids, Interactions, from_frame
+from dubio.recommend.catalogue import Catalogue, Ids, Interactions
 from dubio.recommend.cdae import CDAE
 from dubio.recommend.dae import DAE
 from dubio.recommend.ease import EASE
-from dubio.recommend.evaluate import HitCalibration, RankingEvaluation, UserMean, evaluate
+from dubio.recommend.evaluate import RankingEvaluation, UserMean, evaluate
+from dubio.recommend.frames import from_frame
 from dubio.recommend.histories import histories
+from dubio.recommend.hit_calibration import HitCalibration
 from dubio.recommend.popular import Popular
 from dubio.recommend.recommendations import Recommendations
 from dubio.recommend.recommender import Recommender

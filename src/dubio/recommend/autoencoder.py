@@ -1,9 +1,12 @@
 """What the autoencoders have in common: training, draws and files."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from copy import copy
+from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -11,26 +14,31 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
+from dubio.recommend.arguments import Check, number, one_of, whole
 from dubio.recommend.denoising import DenoisingNetwork
 from dubio.recommend.evaluate import evaluate
-from dubio.recommend.histories import histories
+from dubio.recommend.histories import content
 from dubio.recommend.keyed_noise import Seeds
-from dubio.recommend.masks_by_name import MakeMask, mask_of_setting, mask_setting
+from dubio.recommend.masks_by_name import MakeMask, mask_name, mask_of_setting, mask_setting
 from dubio.recommend.output import Precision
+from dubio.recommend.rates import RateEstimator
 from dubio.recommend.recommender import Recommender
 from dubio.recommend.sparse import SparseRows
 from dubio.recommend.storage import take
-from dubio.recommend.training import (
-    Schedule,
-    TrainingEpoch,
-    TrainingPlan,
-    TrainingRun,
-    train,
-)
+from dubio.recommend.training import TrainingEpoch, TrainingRun, train
+from dubio.recommend.training_plan import Schedule, TrainingPlan
 from dubio.recommend.validation import check_validation
 from dubio.recommend.variational import VariationalNetwork
 from dubio.recommend.weights import initialise
 
+Network: TypeAlias = VariationalNetwork | DenoisingNetwork
+
+AUTOENCODER_CHECKS = {
+    "hidden": whole(1),
+    "drop": number(above=0, below=1, advice="0.5 is common, and mask=None is without"),
+    "estimator": one_of(*get_args(RateEstimator)),
+    "weight_decay": number(least=0, advice="0 is without"),
+}
 _METRIC = "ndcg@100"
 
 
@@ -38,22 +46,23 @@ class Autoencoder(Recommender, ABC):
     """Encodes a history and decodes it into scores of all items.
 
     Attributes:
-        history: The epochs of the training.
-        best_epoch: That of the weights; None without validation.
+        history: The epochs of the training; saved.
+        best_epoch: The epoch whose weights the model has; None without validation.
     """
 
+    _checks: ClassVar[Mapping[str, Check]] = AUTOENCODER_CHECKS
     stochastic = True
     probabilities = True
     mask: MakeMask | None
     beta: float | str = 0.0
     anneal: int = 0
     weight_decay: float = 0.0
-    _network: VariationalNetwork | DenoisingNetwork
+    _network: Network
     history: tuple[TrainingEpoch, ...] = ()
     best_epoch: TrainingEpoch | None = None
 
     @abstractmethod
-    def _build(self, items: int, users: int) -> VariationalNetwork | DenoisingNetwork:
+    def _build(self, items: int, users: int) -> Network:
         """A network whose weights are still to be set."""
 
     def fit(
@@ -78,7 +87,7 @@ class Autoencoder(Recommender, ABC):
         The same seed gives the same weights, bit for bit, on the same machine with the same number
         of threads. A run with a ``checkpoint`` that was killed at any moment and is called again in
         the same way ends with the same weights as one that was not. After a `KeyboardInterrupt` the
-        model has the best weights so far.
+        model has the best weights so far. After any other error it is as it was before.
 
         Args:
             user_items: Users × items, a scipy sparse matrix; see `histories`.
@@ -87,8 +96,8 @@ class Autoencoder(Recommender, ABC):
                 highest NDCG@100 on the latter are kept.
             epochs: How often to go through the users, at most.
             batch_size: Users in a step.
-            learning_rate: Of Adam.
-            rate_learning_rate: That for the rates of a learned mask.
+            learning_rate: Adam's step size.
+            rate_learning_rate: Adam's step size for the rates of a learned mask.
             schedule: ``"constant"``, or ``"cosine"``: learning rates fall to 0 over all epochs.
             precision: Of the products with the last layer: ``"bfloat16"`` is about twice as fast on
                 processors with instructions for it, and slow on others.
@@ -99,19 +108,19 @@ class Autoencoder(Recommender, ABC):
                 before a `KeyboardInterrupt` or SIGTERM is passed on.
             progress: Whether to show a bar, on a terminal.
         """
-        given = histories(user_items)
+        given = self._training_data(user_items)
         users, items = given.shape
-        if given.nnz == 0:
-            raise ValueError(
-                f"user_items: expected interactions, got shape {given.shape} without any; check "
-                "how it was filtered"
-            )
-        checked = None if validation is None else check_validation(given, *validation)
+        checked = None if validation is None else check_validation(given, validation)
         if checked is not None and self.knows_users and checked[0].shape[0] != users:
             raise ValueError(
                 f"validation: expected the {users} users of user_items in the same order, got "
                 f"{checked[0].shape[0]} rows; {type(self).__name__} has a vector for each user and "
-                "cannot be validated on others: hold back items instead (recommend.split.by_ratio)"
+                "cannot be validated on others: hold back items instead (recommend.by_ratio)"
+            )
+        if self.beta == "validate" and checked is None:
+            raise ValueError(
+                "validation: expected fold-in and held-out items, which choose β with "
+                "beta='validate', got none; give parts.validation, or a number for beta"
             )
         plan = TrainingPlan(
             epochs=epochs,
@@ -126,22 +135,44 @@ class Autoencoder(Recommender, ABC):
             anneal=self.anneal,
             seed=seed,
         )
-        network = self._build(items, users)
-        initialise(network, torch.Generator().manual_seed(seed))
-        self._start(network, given, seed)
-        run = TrainingRun(network, given, plan)
-        self._items, self._network = items, network
+        network = self._new_network(items, users)
+        initialise(network, torch.Generator().manual_seed(plan.seed))
+        self._start(network, given, plan.seed)
+        run = TrainingRun(network, given, plan, self._about(checked))
+        trained = copy(self)  # this model stays as it is until the training has succeeded
+        trained._items, trained._network, trained._catalogue = items, network, None
         try:
             train(
                 run,
-                validate=None if checked is None else lambda: self._validate(*checked),
+                validate=None if checked is None else lambda: trained._validate(*checked),
                 checkpoint=None if checkpoint is None else Path(checkpoint),
                 save_every=save_every,
                 progress=progress,
             )
-        finally:
-            self.history, self.best_epoch = tuple(run.history), run.best
+        except (KeyboardInterrupt, SystemExit):
+            if run.has_begun:
+                self._take_over(network, run, items)
+            raise
+        self._take_over(network, run, items)
         return self
+
+    def _take_over(self, network: Network, run: TrainingRun, items: int) -> None:
+        self._network = network
+        self.history, self.best_epoch = tuple(run.history), run.best
+        self._learnt(items)
+
+    def _about(self, validation: tuple[csr_array, csr_array] | None) -> dict[str, Any]:
+        """What makes a run this one, beside its plan and its data."""
+        return {
+            "model": type(self).__name__,
+            **self._arguments(),
+            "mask": mask_name(self.mask),
+            "validation": None if validation is None else " ".join(map(content, validation)),
+        }
+
+    def _new_network(self, items: int, users: int) -> Network:
+        """In float32, whatever torch's default is."""
+        return self._build(items, users).float()
 
     def _start(self, network: Any, user_items: csr_array, seed: int) -> None:
         """Set what starts from data."""
@@ -158,7 +189,7 @@ class Autoencoder(Recommender, ABC):
         if self.beta == "validate":
             return 1.0
         if isinstance(self.beta, str):
-            raise ValueError(f"beta: expected a number or 'validate', got {self.beta!r}.")
+            raise ValueError(f"beta: expected a number or 'validate', got {self.beta!r}; try 0.2")
         return self.beta
 
     def _validate(self, fold_in: csr_array, held_out: csr_array) -> float:
@@ -176,17 +207,29 @@ class Autoencoder(Recommender, ABC):
         return self._network.embed(SparseRows.of(histories))
 
     def _settings(self) -> dict[str, Any]:
-        return {**super()._settings(), "mask": mask_setting(self.mask)}
+        settings = super()._settings()
+        return {**settings, "mask": mask_setting(settings["mask"])}
 
     @classmethod
     def _from_settings(cls, settings: dict[str, Any]) -> Self:
         return cls(**{**settings, "mask": mask_of_setting(settings["mask"])})
 
+    def _notes(self) -> dict[str, Any]:
+        best = None if self.best_epoch is None else self.best_epoch.epoch
+        history = [asdict(epoch) for epoch in self.history]
+        return {**super()._notes(), "history": history, "best_epoch": best}
+
+    def _set_notes(self, notes: dict[str, Any]) -> None:
+        super()._set_notes(notes)
+        self.history = tuple(TrainingEpoch(**epoch) for epoch in notes.get("history", ()))
+        best = notes.get("best_epoch")
+        self.best_epoch = None if best is None else self.history[best - 1]
+
     def _state(self) -> dict[str, Tensor]:
         return self._network.state_dict()
 
     def _set_state(self, tensors: dict[str, Tensor]) -> None:
-        self._network = self._build(self._items, len(tensors.get("users", ())))
+        self._network = self._new_network(self._items, len(tensors.get("users", ())))
         state = self._network.state_dict()
         found = {name: take(tensors, name, tuple(state[name].shape)) for name in state}
         self._network.load_state_dict(found)

@@ -1,8 +1,7 @@
-"""External ids of users and items, and data frames of interactions."""
+"""External ids of users and items."""
 
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, TypeAlias, final
 
 import numpy as np
@@ -24,8 +23,15 @@ class Ids:
     """
 
     def __init__(self, ids: Iterable[Hashable], what: str = "id") -> None:
-        self._ids = tuple(ids)
+        self._ids = tuple(_plain(one) for one in ids)
         self._what = what
+        try:
+            self._positions = {one: position for position, one in enumerate(self._ids)}
+        except TypeError as error:
+            raise TypeError(
+                f"{what}s: expected ids that can be looked up, got some that cannot ({error}); "
+                "give strings, numbers or tuples"
+            ) from error
         if len(self._positions) != len(self._ids):
             raise ValueError(
                 f"{what}s: expected different ids, got {len(self._ids)} of which "
@@ -50,10 +56,6 @@ class Ids:
     def __repr__(self) -> str:
         return f"Ids({len(self)} {self._what}s)"
 
-    @cached_property
-    def _positions(self) -> dict[Hashable, int]:
-        return {one: position for position, one in enumerate(self._ids)}
-
     def positions(self, ids: Iterable[Hashable]) -> npt.NDArray[np.int64]:
         """Where the ids are. Unknown ids are an error."""
         wanted = list(ids)
@@ -68,16 +70,26 @@ class Ids:
             )
         return np.array(found, np.int64)
 
-    def ids(self, positions: npt.ArrayLike) -> list[Hashable]:
-        """The ids at these positions."""
-        places = np.asarray(positions, np.int64)
-        wrong = (places < 0) | (places >= len(self))
+    def ids(self, positions: npt.ArrayLike) -> list[Any]:
+        """The ids at these positions, in lists of the same shape; None for −1, which is no item."""
+        places = np.asarray(positions)
+        if places.size == 0:
+            places = places.astype(np.int64)
+        if places.dtype.kind not in "iu" or places.ndim == 0:
+            raise TypeError(
+                f"{self._what}s: expected positions, integers in a list or an array, got "
+                f"{places.dtype} of shape {places.shape}; convert them, or numpy.flatnonzero(x)"
+            )
+        wrong = (places < -1) | (places >= len(self))
         if wrong.any():
             raise IndexError(
-                f"{self._what}s: expected positions from 0 to {len(self) - 1}, got "
-                f"{places[wrong][:_NAMED].tolist()}; leave out what was not found (id −1)"
+                f"{self._what}s: expected positions from 0 to {len(self) - 1}, or −1 for none, got "
+                f"{places[wrong][:_NAMED].tolist()}; take the catalogue of the training data"
             )
-        return [self._ids[place] for place in places]
+        named = np.empty(places.shape, object)
+        for place, position in np.ndenumerate(places):
+            named[place] = None if position < 0 else self._ids[position]
+        return list(named.tolist())
 
 
 @final
@@ -93,17 +105,21 @@ class Catalogue:
     users: Ids
     items: Ids
 
+    def select(self, items: npt.ArrayLike) -> "Catalogue":
+        """With only some items, such as those that a split has kept: ``select(parts.items)``."""
+        return Catalogue(self.users, Ids(self.items.ids(items), "item"))
+
 
 @final
 @dataclass(frozen=True, eq=False)
 class Interactions:
-    """Who had to do with what.
+    """Which user has interacted with which item.
 
     Attributes:
         user_items: Users × items, binary CSR.
         catalogue: What rows and columns stand for.
-        times: When it happened first, (nnz,), in the order of ``user_items.indices``; None if no
-            times were given.
+        times: Of the first of equal interactions, (nnz,), in the order of ``user_items.indices``:
+            numbers or datetime64 (UTC), as they were given; None if no times were.
     """
 
     user_items: csr_array
@@ -111,101 +127,7 @@ class Interactions:
     times: Array | None
 
 
-def from_frame(
-    frame: Any,
-    user: str = "user",
-    item: str = "item",
-    rating: str | None = None,
-    at_least: float | None = None,
-    time: str | None = None,
-    items: Ids | None = None,
-) -> Interactions:
-    """Interactions from a table with a row for each.
-
-    Args:
-        frame: A pandas data frame, or anything else with columns by name: ``frame["user"]``.
-        user: The column with ids of users.
-        item: The column with ids of items.
-        rating: The column with ratings.
-        at_least: Rows with a lower rating, or none, are left out.
-        time: The column with times, numbers or dates; dates become seconds since 1970.
-        items: Items that are known already, such as ``model.catalogue.items``; others are an
-            error. Without it items are numbered as they come, and so are users.
-    """
-    if (rating is None) != (at_least is None):
-        raise ValueError(
-            "at_least: expected a rating and its least value together, got one of them; "
-            "from_frame(frame, rating='rating', at_least=4)"
-        )
-    who, what = _column(frame, user), _column(frame, item)
-    kept = np.ones(len(who), bool)
-    if rating is not None:
-        kept = _column(frame, rating).astype(float) >= at_least
-    when = None if time is None else _seconds(_column(frame, time))[kept]
-    row, users = _numbered(who[kept], "user")
-    if items is None:
-        column, items = _numbered(what[kept], "item")
-    else:
-        column = items.positions(what[kept].tolist())
-    matrix, first = _matrix(row, column, (len(users), len(items)), when)
-    return Interactions(matrix, Catalogue(users, items), None if when is None else when[first])
-
-
-def _matrix(
-    row: npt.NDArray[np.int64],
-    column: npt.NDArray[np.int64],
-    shape: tuple[int, int],
-    when: Array | None,
-) -> tuple[csr_array, npt.NDArray[np.int64]]:
-    """The binary matrix, and for each entry the row of the table that came first in time."""
-    keys = (column, row) if when is None else (when, column, row)
-    order = np.lexsort(keys)
-    row, column = row[order], column[order]
-    new = np.ones(len(row), bool)
-    new[1:] = (row[1:] != row[:-1]) | (column[1:] != column[:-1])
-    counts = np.bincount(row[new], minlength=shape[0])
-    indptr = np.concatenate([[0], np.cumsum(counts)])
-    ones = np.ones(int(new.sum()), np.float32)
-    return csr_array((ones, column[new], indptr), shape=shape), order[new]
-
-
-def _numbered(ids: Array, what: str) -> tuple[npt.NDArray[np.int64], Ids]:
-    """Positions of all ids, and the different ones in the order in which they come."""
-    if ids.dtype.kind in "iu":
-        different, first, inverse = np.unique(ids, return_index=True, return_inverse=True)
-        order = np.argsort(first)
-        rank = np.argsort(order)
-        return rank[inverse].astype(np.int64), Ids(different[order].tolist(), what)
-    wanted = ids.tolist()
-    missing = [one for one in wanted if one is None or one != one]
-    if missing:
-        raise ValueError(
-            f"{what}: expected an id in every row, got {len(missing)} empty ones; drop these rows"
-        )
-    known = Ids(dict.fromkeys(wanted), what)
-    return known.positions(wanted), known
-
-
-def _column(frame: Any, name: str) -> Array:
-    try:
-        column = frame[name]
-    except (KeyError, ValueError, IndexError) as error:
-        names = list(getattr(frame, "columns", getattr(frame, "keys", list)()))
-        raise KeyError(
-            f"{name}: expected a column of this name, got {names}; name the columns: "
-            "from_frame(frame, user=…, item=…)"
-        ) from error
-    if str(getattr(column, "dtype", "")).startswith("datetime64[") and hasattr(column, "dt"):
-        return np.asarray(column.to_numpy(dtype="datetime64[ns]"))
-    return np.asarray(column)
-
-
-def _seconds(times: Array) -> Array:
-    if times.dtype.kind == "M" and not np.isnat(times).any():
-        return times.astype("datetime64[s]").astype(np.int64)
-    if times.dtype.kind not in "iuf" or not np.isfinite(times).all():
-        raise ValueError(
-            f"time: expected numbers or dates without gaps, got {times.dtype}; convert them: "
-            "pandas.to_datetime"
-        )
-    return times
+def _plain(one: Any) -> Any:
+    """Numbers and strings of numpy as those of Python."""
+    plain = isinstance(one, np.number | np.bool_ | np.str_ | np.bytes_)
+    return one.item() if plain else one

@@ -1,25 +1,20 @@
 """Collaborative denoising autoencoders: a vector for each user."""
 
-from collections.abc import Sequence
-from typing import Any, final
+from typing import final
 
 import numpy as np
-import numpy.typing as npt
 import torch
-from scipy.sparse import csr_array, eye_array
+from scipy.sparse import csr_array
 from torch import Tensor
 
 from dubio.masks import Bernoulli
+from dubio.recommend.asked import Asked, Explore, Rows, Users, check_users
 from dubio.recommend.autoencoder import Autoencoder
-from dubio.recommend.candidates import Items, item_positions
 from dubio.recommend.denoising import DenoisingNetwork
 from dubio.recommend.keyed_noise import Seeds
 from dubio.recommend.masks_by_name import MakeMask, make_mask
 from dubio.recommend.rates import RateEstimator
-from dubio.recommend.recommendations import Recommendations
 from dubio.recommend.sparse import SparseRows
-
-NEW_USER = -1
 
 
 @final
@@ -28,7 +23,8 @@ class CDAE(Autoencoder):
 
     It is trained with a logistic likelihood of every item. The vectors tie it to the users of the
     training, so that `recommend` must be told who they are: ``users`` are their rows in the
-    training matrix. A new user is −1 and has a vector of zero, which is a guess.
+    training matrix. Negative numbers are new users, whose vector is zero, which is a guess. Give
+    each its own, −1, −2, …: users with the same number have the same noise.
 
     Args:
         hidden: Units of its one hidden layer.
@@ -56,6 +52,7 @@ class CDAE(Autoencoder):
         self.estimator = estimator
         self.weight_decay = weight_decay
         self.stochastic = mask is not None
+        self._check()
 
     def _build(self, items: int, users: int) -> DenoisingNetwork:
         return DenoisingNetwork(
@@ -67,53 +64,62 @@ class CDAE(Autoencoder):
             users=users,
         )
 
-    def recommend(
-        self,
-        user_items: Any,
-        n: int = 10,
-        *,
-        users: Sequence[Any] | npt.NDArray[Any] | None = None,
-        **options: Any,
-    ) -> Recommendations:
-        """The n best items for each user; see `Recommender.recommend`.
-
-        Args:
-            user_items: Histories, users × items, a scipy sparse matrix.
-            n: How many items.
-            users: The row of each user in the training matrix; −1 for a new user.
-            options: Those of `Recommender.recommend`.
-        """
+    def _training_rows(self, users: Users | None, count: int) -> Rows:
         if users is None:
             raise ValueError(
                 "users: expected the rows of these users in the training matrix, got none; CDAE "
                 "has a vector for each user of the training and none for others: give −1 for a new "
                 "user (a vector of zero), or use a VAE or DAE, which need histories only"
             )
-        rows = np.asarray(users)
+        rows = np.asarray(check_users(users, count))
         known = self._known_users()
-        if rows.dtype.kind not in "iu" or ((rows < NEW_USER) | (rows >= known)).any():
+        if rows.size and (rows.dtype.kind not in "iu" or (rows >= known).any()):
             raise ValueError(
-                f"users: expected rows of the training matrix, from 0 to {known - 1}, or −1 for a "
-                f"new user, got {rows.dtype} such as {rows[:3].tolist()}; CDAE cannot fold in "
-                "users that it has not seen: use a VAE or DAE"
+                f"users: expected rows of the training matrix, from 0 to {known - 1}, or negative "
+                f"numbers for new users, got {rows.dtype} such as {rows[:3].tolist()}; CDAE cannot "
+                "fold in users that it has not seen: use a VAE or DAE"
             )
-        return super().recommend(user_items, n, users=rows, **options)
+        return rows.astype(np.int64)
 
-    def similar_items(self, items: Items, n: int = 10) -> Recommendations:
-        """Items that go with each of these: the best for a new user who has that item only."""
-        asked = item_positions(items, self.num_items, "items").numpy()
-        alone = eye_array(self.num_items, format="csr")[asked]
-        return self.recommend(alone, n, draws=0, users=np.full(len(asked), NEW_USER))
+    def _ask(
+        self,
+        count: int,
+        users: Users | None,
+        draws: int | None,
+        generator: torch.Generator | int | None = None,
+        explore: Explore = "mean",
+    ) -> Asked:
+        asked = super()._ask(count, users, draws, generator, explore)
+        assert asked.rows is not None
+        new = asked.rows[asked.rows < 0]
+        if explore == "thompson" and len(np.unique(new)) < len(new):
+            raise ValueError(
+                f"users: expected a negative number of its own for each new user who explores, got "
+                f"{len(new)} users with {len(np.unique(new))} numbers, who would share their "
+                "noise; give −1, −2, …"
+            )
+        return asked
+
+    def _names(self, users: Users | None) -> Users | None:
+        """Names of the catalogue, if it has all users of the training; numbers of new users."""
+        known = 0 if self.catalogue is None else len(self.catalogue.users)
+        if users is None or self.catalogue is None or known != self._known_users():
+            return super()._names(users)
+        names = self.catalogue.users.ids(np.maximum(users, -1))
+        return [row if name is None else name for row, name in zip(users, names, strict=True)]
 
     def _known_users(self) -> int:
-        _ = self.num_items  # fitted?
         assert isinstance(self._network, DenoisingNetwork)
         assert self._network.users is not None
         return len(self._network.users)
 
-    def _scores_of_users(self, seen: csr_array, keys: Seeds, seeds: Seeds | None) -> Tensor:
-        return self._scores_of(SparseRows.of(seen, torch.from_numpy(keys.astype(np.int64))), seeds)
+    def _scores_of_users(self, seen: csr_array, rows: Rows | None, seeds: Seeds | None) -> Tensor:
+        return self._scores_of(_with_users(seen, rows), seeds)
 
-    def _embed(self, histories: csr_array) -> Tensor:
-        users = torch.full((histories.shape[0],), NEW_USER)
-        return self._network.embed(SparseRows.of(histories, users))
+    def _embed_of_users(self, seen: csr_array, rows: Rows | None) -> Tensor:
+        return self._network.embed(_with_users(seen, rows))
+
+
+def _with_users(seen: csr_array, rows: Rows | None) -> SparseRows:
+    assert rows is not None
+    return SparseRows.of(seen, torch.from_numpy(rows))

@@ -38,6 +38,7 @@ class DAE(Autoencoder):
         self.estimator = estimator
         self.weight_decay = weight_decay
         self.stochastic = mask is not None
+        self._check()
 
     def _build(self, items: int, users: int) -> DenoisingNetwork:
         mask = make_mask(self.mask, items, self.drop)

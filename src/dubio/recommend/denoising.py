@@ -50,7 +50,7 @@ class DenoisingNetwork(nn.Module):
         return step_noise(rows, seeds, self.input.mask)
 
     def noise_of_draw(self, rows: SparseRows, seeds: Seeds) -> StepNoise:
-        """The noise of a draw: the same."""
+        """The noise of a draw, which is that of a step."""
         return self.noise(rows, seeds)
 
     def forward(self, rows: SparseRows, noise: StepNoise, beta: float) -> Tensor:

@@ -7,9 +7,9 @@ There is one matrix of items × items. It is the Gram matrix, −P and B in turn
 bytes, 1.6 GB for 20,000 items. It takes I³ multiplications and additions.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Self, TypeAlias, final
+from typing import Any, ClassVar, Self, TypeAlias, final
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from dubio.recommend.histories import histories
+from dubio.recommend.arguments import Check, number
 from dubio.recommend.inverse import negative_inverse_
 from dubio.recommend.keyed_noise import Seeds
 from dubio.recommend.popular import popularity
@@ -40,12 +40,13 @@ class EASE(Recommender):
         weight_decay: λ. Large data want large values: 80 to 1000 are common.
     """
 
+    _checks: ClassVar[Mapping[str, Check]] = {
+        "weight_decay": number(above=0, advice="500 is common")
+    }
+
     def __init__(self, weight_decay: float = 500.0) -> None:
-        if not 0 < weight_decay < float("inf"):
-            raise ValueError(
-                f"weight_decay: expected a positive number, got {weight_decay}; 500 is common"
-            )
         self.weight_decay = weight_decay
+        self._check()
 
     @property
     def weights(self) -> Tensor:
@@ -59,7 +60,7 @@ class EASE(Recommender):
         Raises:
             MemoryError: If there is not enough memory for the matrix; nothing has been done.
         """
-        given = histories(user_items)
+        given = self._training_data(user_items)
         items = given.shape[1]
         check_memory(items)
         matrix = _gram(given)
@@ -72,8 +73,8 @@ class EASE(Recommender):
                 f"{self.weight_decay}; choose a larger one"
             ) from error
         _weigh(matrix)
-        self._weights, self._items = torch.from_numpy(matrix), items
-        self._shares = popularity(given)
+        self._weights, self._shares = torch.from_numpy(matrix), popularity(given)
+        self._learnt(items)
         return self
 
     def _scores(self, histories: csr_array, seeds: Seeds | None) -> Tensor:

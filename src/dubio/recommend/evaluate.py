@@ -11,14 +11,16 @@ import torch
 from scipy.sparse import csr_array, issparse
 
 from dubio.ranks import RANKS
+from dubio.recommend.arguments import whole
+from dubio.recommend.asked import Users, check_users
+from dubio.recommend.candidates import item_positions
 from dubio.recommend.histories import histories
+from dubio.recommend.hit_calibration import HitCalibration, Hits
 from dubio.recommend.keyed_noise import seed_of
 from dubio.recommend.recommender import Recommender
 from dubio.report.progress import Progress
 
 Floats: TypeAlias = npt.NDArray[np.float64]
-
-_EDGES = np.array([0, *(2.0**-power for power in range(8, 0, -1)), 1.0])  # of bins of probabilities
 
 
 class UserMean(NamedTuple):
@@ -30,59 +32,25 @@ class UserMean(NamedTuple):
 
 @final
 @dataclass(frozen=True, eq=False)
-class HitCalibration:
-    """Whether items are found as often as the model says.
-
-    With probability p of an item to be next, among those that can be recommended, and m items to
-    be found, the model says that it is one of them with probability 1 − (1 − p)ᵐ, which is right
-    for small p: draws are taken to be with replacement. Bins are of this probability, each twice as
-    wide as the one before; bins without items have NaN.
-
-    Attributes:
-        edges: Of the bins, (M + 1,).
-        count: Recommended items, (M,).
-        predicted: Mean predicted probability, (M,).
-        observed: Share of items that were found, (M,).
-    """
-
-    edges: Floats
-    count: npt.NDArray[np.int64]
-    predicted: Floats
-    observed: Floats
-
-    @property
-    def standard_error(self) -> Floats:
-        """Of ``observed``, (M,), as if items were independent."""
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return np.sqrt(self.observed * (1 - self.observed) / self.count)
-
-    @property
-    def mean_predicted(self) -> float:
-        """Over all recommended items."""
-        return float(np.nansum(self.predicted * self.count) / self.count.sum())
-
-    @property
-    def mean_observed(self) -> float:
-        """Over all recommended items: what ``mean_predicted`` should be."""
-        return float(np.nansum(self.observed * self.count) / self.count.sum())
-
-
-@final
-@dataclass(frozen=True, eq=False)
 class RankingEvaluation:
     """What `evaluate` has found.
 
     Attributes:
-        scores: By metric.
+        scores: By metric, the mean over users and its standard error.
+        by_user: By metric, the value of each user with held-out items, (users,).
+        rows: Of these users, the rows in ``held_out``, (users,).
         users: How many users the means are over.
         left_out: How many users had no held-out items, and are in no mean.
         n: How many recommendations of each user the rest is about.
         coverage: The share of all items that are recommended to anybody.
-        popularity: Mean over recommendations of the share of users with the item in their fold-in.
+        popularity: Mean over recommendations of the share of users with the item in their fold-in:
+            how much it recommends what these users have anyway.
         calibration: Of models with probabilities; else None.
     """
 
     scores: dict[str, UserMean]
+    by_user: dict[str, Floats]
+    rows: npt.NDArray[np.int64]
     users: int
     left_out: int
     n: int
@@ -106,20 +74,30 @@ class RankingEvaluation:
         if self.calibration is not None:
             said, seen = self.calibration.mean_predicted, self.calibration.mean_observed
             lines.append(f"{f'hits@{self.n}':<14} {seen:.4f}, predicted {said:.4f}")
-        return "\n".join([*lines, f"{self.users} users; {self.left_out} without held-out items"])
+        users = f"{self.users} user{'s' if self.users != 1 else ''}"
+        return "\n".join([*lines, f"{users}; {self.left_out} without held-out items"])
+
+    def to_frame(self) -> Any:
+        """A pandas data frame with metric, mean and standard error, a row a metric."""
+        import pandas
+
+        return pandas.DataFrame(
+            [(name, *score) for name, score in self.scores.items()],
+            columns=["metric", "mean", "standard_error"],
+        )
 
 
 def evaluate(
     model: Recommender,
     fold_in: Any,
     held_out: Any,
-    metrics: Sequence[str] = ("recall@20", "recall@50", "ndcg@100"),
+    metrics: str | Sequence[str] = ("recall@20", "recall@50", "ndcg@100"),
     *,
     exclude: Any = None,
     n: int = 20,
     draws: int | None = None,
     generator: torch.Generator | int | None = None,
-    users: Sequence[Any] | npt.NDArray[Any] | None = None,
+    users: Users | None = None,
     batch: int = 500,
 ) -> RankingEvaluation:
     """Show a model the fold-in items of users, and see which held-out items it finds.
@@ -130,114 +108,96 @@ def evaluate(
         model: A fitted model.
         fold_in: What it is shown, users × items.
         held_out: What it should find, users × items; the same users in the same order.
-        metrics: Names with a cut-off: ``recall@R`` (over min(R, held-out), Liang et al. 2018),
-            ``recall_all@R`` (over held-out, as LightGCN), ``ndcg@R``, ``hit@R``, ``mrr@R``,
+        metrics: Names, or one, with a cut-off: ``recall@R`` (over min(R, held-out), Liang et al.
+            2018), ``recall_all@R`` (over held-out, as LightGCN), ``ndcg@R``, ``hit@R``, ``mrr@R``,
             ``precision@R``; see `dubio.ranks`.
         exclude: Items that are not recommended either, such as those of the validation in a test:
-            positions for everybody, or a sparse matrix users × items.
+            positions or names for everybody, or a sparse matrix users × items. None of them may be
+            held out: nothing could find it.
         n: How many recommendations of a user coverage, popularity and calibration are about.
-        draws: Of the noise; 0 is one pass without noise. Default: ``draws`` of the model.
+        draws: How many draws of the noise to average; 0 is one pass without noise. Default:
+            ``draws`` of the model.
         generator: As in `Recommender.recommend`.
         users: Ids of the users, as in `Recommender.recommend`. Default: the numbers of the rows,
             but for models that know their users (`CDAE`), which must be told who they are.
         batch: How many users to go through at once.
     """
+    if not isinstance(model, Recommender):
+        raise TypeError(
+            f"model: expected a recommender, got {type(model).__name__}; give a fitted one, such "
+            "as EASE().fit(user_items)"
+        )
     shown = histories(fold_in, model.num_items, "fold_in")
     wanted = histories(held_out, model.num_items, "held_out")
     _check_pair(shown, wanted, "fold_in")
-    cutoffs = {name: _parse(name) for name in metrics}
-    if n < 1 or batch < 1:
-        raise ValueError(f"n, batch: expected at least 1, got {n} and {batch}; 20 and 500 will do")
+    cutoffs = _parse(metrics)
+    n = whole(1, advice="20 will do")("n", n)
+    batch = whole(1, advice="500 will do")("batch", batch)
     depth = max([n, *(cutoff for _, cutoff in cutoffs.values())])
     seed = seed_of(generator)
-    by_user = issparse(exclude)
-    if by_user:
-        exclude = histories(exclude, model.num_items, "exclude")
-        _check_pair(exclude, wanted, "exclude")
-    ids = _ids(model, users, shown.shape[0])
+    barred = _excluded(model, exclude, wanted)
+    ids = None if users is None and model.knows_users else check_users(users, shown.shape[0])
     tested = np.flatnonzero(np.diff(wanted.indptr))
     if not len(tested):
-        raise ValueError("held_out: expected users with held-out items, got none; split anew")
-    sums = _Sums(model.num_items, n)
+        raise ValueError(
+            "held_out: expected users with held-out items, got none; split the data "
+            "again, with more users or a larger share"
+        )
+    tally = _Tally(model.num_items, n)
     popularity = np.bincount(shown.indices, minlength=model.num_items) / shown.shape[0]
     with Progress("evaluate", len(tested)) as progress:
         for some in _chunks(tested, batch):
             given = model.recommend(
                 shown[some],
                 depth,
-                exclude=exclude[some] if by_user else exclude,
+                exclude=barred[some] if issparse(barred) else barred,
                 draws=draws,
                 generator=seed,
-                users=ids[some],
+                users=None if ids is None else [ids[row] for row in some.tolist()],
             )
             counts = np.diff(wanted.indptr)[some]
             found = _found(given.ids, wanted[some])
-            sums.add_users(
+            tally.add_users(
                 {
                     name: RANKS[kind](torch.from_numpy(found), torch.from_numpy(counts), cutoff)
                     for name, (kind, cutoff) in cutoffs.items()
                 }
             )
-            sums.add_items(given.ids, found, popularity)
+            tally.add_items(given.ids, popularity)
             if model.probabilities:
                 share = given.scores.astype(np.float64) / given.total[:, None]
-                sums.add_predictions(1 - (1 - share) ** counts[:, None], given.ids, found)
+                tally.add_predictions(1 - (1 - share) ** counts[:, None], given.ids, found)
             progress.advance(len(some))
+    by_user = tally.by_user()
     return RankingEvaluation(
-        scores=sums.scores(),
+        scores={name: _mean(values) for name, values in by_user.items()},
+        by_user=by_user,
+        rows=tested,
         users=len(tested),
         left_out=wanted.shape[0] - len(tested),
         n=n,
-        coverage=float(sums.covered.mean()),
-        popularity=sums.popularity / max(sums.items, 1),
-        calibration=sums.calibration() if model.probabilities else None,
+        coverage=float(tally.covered.mean()),
+        popularity=tally.popularity / max(tally.items, 1),
+        calibration=tally.hits.calibration() if model.probabilities else None,
     )
 
 
-def _ids(
-    model: Recommender, users: Sequence[Any] | npt.NDArray[Any] | None, rows: int
-) -> npt.NDArray[Any]:
-    if users is None:
-        if model.knows_users:
-            raise ValueError(
-                f"users: expected the rows of these users in the training matrix, got none; "
-                f"{type(model).__name__} has a vector for each of them: give −1 for new users"
-            )
-        return np.arange(rows)
-    if len(users) != rows:
-        raise ValueError(
-            f"users: expected an id for each of the {rows} rows, got {len(users)}; give them in "
-            "the order of the rows"
-        )
-    return np.asarray(users)
-
-
-class _Sums:
-    """What is added up over batches; its size does not depend on the number of users."""
+class _Tally:
+    """What is gathered over batches: a number for each metric and user, and sums over items."""
 
     def __init__(self, num_items: int, n: int) -> None:
         self._n = n
-        self._users = 0
-        self._means: dict[str, float] = {}
-        self._squares: dict[str, float] = {}
+        self._by_user: dict[str, list[Floats]] = {}
         self.covered = np.zeros(num_items, bool)
         self.items = 0
         self.popularity = 0.0
-        self._bins = np.zeros((3, len(_EDGES) - 1))  # count, predicted, observed
+        self.hits = Hits()
 
     def add_users(self, scores: dict[str, torch.Tensor]) -> None:
-        """Means and squared deviations of two samples together (Chan, Golub & LeVeque 1979)."""
         for name, values in scores.items():
-            here, before = len(values), self._users
-            change = float(values.mean()) - self._means.get(name, 0.0)
-            squares = float(((values - values.mean()) ** 2).sum())
-            self._means[name] = self._means.get(name, 0.0) + change * here / (before + here)
-            self._squares[name] = (
-                self._squares.get(name, 0.0) + squares + change**2 * before * here / (before + here)
-            )
-        self._users += here
+            self._by_user.setdefault(name, []).append(values.double().numpy())
 
-    def add_items(self, ids: npt.NDArray[Any], found: npt.NDArray[Any], popularity: Floats) -> None:
+    def add_items(self, ids: npt.NDArray[Any], popularity: Floats) -> None:
         given = ids[:, : self._n]
         given = given[given >= 0]
         self.covered[given] = True
@@ -248,38 +208,49 @@ class _Sums:
         self, predicted: Floats, ids: npt.NDArray[Any], found: npt.NDArray[Any]
     ) -> None:
         there = ids[:, : self._n] >= 0
-        said, seen = predicted[:, : self._n][there], found[:, : self._n][there]
-        bins = np.clip(np.digitize(said, _EDGES) - 1, 0, len(_EDGES) - 2)
-        for row, weights in enumerate((None, said, seen)):
-            self._bins[row] += np.bincount(bins, weights, minlength=len(_EDGES) - 1)
+        self.hits.add(predicted[:, : self._n][there], found[:, : self._n][there])
 
-    def scores(self) -> dict[str, UserMean]:
-        users = self._users
-        return {
-            name: UserMean(
-                mean,
-                (self._squares[name] / (users - 1) / users) ** 0.5 if users > 1 else float("nan"),
+    def by_user(self) -> dict[str, Floats]:
+        return {name: np.concatenate(values) for name, values in self._by_user.items()}
+
+
+def _mean(values: Floats) -> UserMean:
+    users = len(values)
+    error = float(values.std(ddof=1)) / users**0.5 if users > 1 else float("nan")
+    return UserMean(float(values.mean()), error)
+
+
+def _parse(metrics: str | Sequence[str]) -> dict[str, tuple[str, int]]:
+    """The kind and the cut-off of each metric."""
+    names = [metrics] if isinstance(metrics, str) else list(metrics)
+    found = {}
+    for name in names:
+        match = re.fullmatch(r"(\w+)@([1-9]\d*)", name) if isinstance(name, str) else None
+        if match is None or match[1] not in RANKS:
+            raise ValueError(
+                f"metrics: expected a name of {', '.join(RANKS)} with a cut-off, such as ndcg@100, "
+                f"got {name!r}; choose one"
             )
-            for name, mean in self._means.items()
-        }
-
-    def calibration(self) -> HitCalibration:
-        count, predicted, observed = self._bins
-        with np.errstate(invalid="ignore"):
-            return HitCalibration(
-                _EDGES.copy(), count.astype(np.int64), predicted / count, observed / count
-            )
+        found[name] = match[1], int(match[2])
+    if not found:
+        raise ValueError("metrics: expected at least one, got none; ['ndcg@100'] will do")
+    return found
 
 
-def _parse(metric: str) -> tuple[str, int]:
-    """The name and the cut-off of a metric."""
-    match = re.fullmatch(r"(\w+)@([1-9]\d*)", metric)
-    if match is None or match[1] not in RANKS:
-        raise ValueError(
-            f"metrics: expected a name of {', '.join(RANKS)} with a cut-off, such as ndcg@100, got "
-            f"{metric!r}; choose one"
-        )
-    return match[1], int(match[2])
+def _excluded(model: Recommender, exclude: Any, wanted: csr_array) -> Any:
+    """Items to leave out: None, positions, or users × items."""
+    if exclude is None:
+        return None
+    if issparse(exclude):
+        pairs = histories(exclude, model.num_items, "exclude")
+    else:
+        names = None if model.catalogue is None else model.catalogue.items
+        exclude = item_positions(exclude, model.num_items, "exclude", names).numpy()
+        one = np.zeros((1, model.num_items), np.float32)
+        one[:, exclude] = 1
+        pairs = wanted.multiply(one)
+    _check_pair(csr_array(pairs), wanted, "exclude")
+    return pairs if issparse(exclude) else exclude
 
 
 def _check_pair(shown: csr_array, wanted: csr_array, name: str) -> None:
@@ -292,7 +263,7 @@ def _check_pair(shown: csr_array, wanted: csr_array, name: str) -> None:
     if both:
         raise ValueError(
             f"held_out: expected other items than {name}, got {both} in both, which are never "
-            "recommended; split them"
+            "recommended; take them out of one"
         )
 
 

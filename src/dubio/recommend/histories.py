@@ -1,5 +1,6 @@
 """Histories of users: the one place where matrices of interactions are checked."""
 
+import zlib
 from typing import Any
 
 import numpy as np
@@ -7,11 +8,11 @@ from scipy.sparse import csr_array, issparse
 
 
 def histories(user_items: Any, items: int | None = None, name: str = "user_items") -> csr_array:
-    """Users × items as a new binary CSR matrix: 1 where a user had to do with an item.
+    """Users × items as a new binary CSR matrix: 1 where a user has interacted with an item.
 
     Any positive entry is one interaction, however large it is and however often it is stored:
     counts and ratings are not weights. So filter ratings first (`from_frame(…, at_least=4)`).
-    Stored zeros are none.
+    Stored zeros are not interactions.
 
     Args:
         user_items: A scipy sparse matrix or array of numbers, users × items.
@@ -38,7 +39,7 @@ def histories(user_items: Any, items: int | None = None, name: str = "user_items
             f"{name}: expected real numbers, got {user_items.dtype}; convert it: x.astype('f4')"
         )
     _check_entries(user_items.tocoo(copy=False).data, name)  # before duplicates are added up
-    found = csr_array(user_items, copy=True)
+    found = csr_array(user_items.astype(bool), copy=True)  # a sum of bools cannot overflow to 0
     found.sum_duplicates()
     found.eliminate_zeros()
     found.sort_indices()
@@ -46,7 +47,26 @@ def histories(user_items: Any, items: int | None = None, name: str = "user_items
     return csr_array((ones, found.indices, found.indptr), shape=found.shape)
 
 
+def interactions(user_items: Any) -> csr_array:
+    """Histories to learn from: there must be some."""
+    given = histories(user_items)
+    if given.nnz == 0:
+        raise ValueError(
+            f"user_items: expected interactions, got shape {given.shape} without any; check how "
+            "it was filtered"
+        )
+    return given
+
+
+def content(matrix: csr_array) -> str:
+    """Shape and checksum, which tell one matrix from another."""
+    checksum = zlib.crc32(matrix.indices.tobytes(), zlib.crc32(matrix.indptr.tobytes()))
+    return f"{matrix.shape} {checksum:08x}"
+
+
 def _remedy(given: Any) -> str:
+    if hasattr(given, "user_items"):
+        return "its matrix: x.user_items"
     if type(given).__module__.startswith("pandas"):
         return "dubio.recommend.from_frame(frame).user_items"
     return "scipy.sparse.csr_array(x)"
@@ -56,7 +76,7 @@ def _check_items(shape: tuple[int, int], items: int | None, name: str) -> None:
     if items is None or shape[1] == items:
         return
     turned = shape[0] == items
-    advice = f"turn it: {name}.T" if turned else "build it with the items of the training"
+    advice = f"transpose it: {name}.T" if turned else "build it with the items of the training"
     raise ValueError(
         f"{name}: expected users × items with {items} columns, one for each item of the model, "
         f"got shape {shape}; {advice}"

@@ -49,20 +49,24 @@ def normal(seeds: Seeds, places: npt.ArrayLike) -> Tensor:
 
 
 def user_keys(users: Sequence[Any] | npt.NDArray[Any]) -> Seeds:
-    """A key for each user that is the same in every process: integers, strings or bytes."""
-    array = np.asarray(users)
-    if array.dtype.kind in "iu":
+    """A key for each user that is the same in every process.
+
+    Integers from 0 to 2⁶⁴ − 1 are their own keys. Other ids are hashed: integers beyond, floats,
+    strings, bytes, and tuples of all these. Ids that are equal in Python have the same key.
+    """
+    array = users if isinstance(users, np.ndarray) else None
+    if array is not None and array.dtype.kind in "iu" and not (array < 0).any():
         return array.astype(np.uint64)
-    return np.array([_key(user) for user in users], np.uint64)
+    return np.array([key(user) for user in users], np.uint64)
 
 
 def draw_seeds(seed: int, keys: Seeds, draw: int) -> Seeds:
     """The seeds of one draw, by user."""
-    return hashed(hashed(np.full(len(keys), seed % 2**64, np.uint64), keys), draw)
+    return hashed(hashed(np.full(len(keys), seed, np.uint64), keys), draw)
 
 
 def seed_of(generator: torch.Generator | int | None) -> int:
-    """A seed: the integer itself, the next number of a generator, or 0."""
+    """A seed of 64 bits: the integer itself if it fits, the next number of a generator, or 0."""
     if generator is None:
         return 0
     if isinstance(generator, torch.Generator):
@@ -72,18 +76,35 @@ def seed_of(generator: torch.Generator | int | None) -> int:
             f"generator: expected a torch.Generator, an integer or None, got "
             f"{type(generator).__name__}; an integer gives the same draws every time"
         )
-    return int(generator)
+    return key(generator)
 
 
-def _key(user: Any) -> int:
+def key(user: Any) -> int:
+    """64 bits for an id."""
+    if isinstance(user, float | np.floating) and float(user).is_integer():
+        user = int(user)
     if isinstance(user, int | np.integer):
-        return int(user) % 2**64
-    if not isinstance(user, str | bytes):
-        raise TypeError(
-            f"users: expected integers, strings or bytes, got {type(user).__name__}; give a name "
-            "that stays the same, such as str(user)"
-        )
-    content = b"s" + user.encode() if isinstance(user, str) else b"b" + user
+        number = int(user)
+        return number if 0 <= number < 2**64 else _digest(b"i%d" % number)
+    return _digest(_content(user))
+
+
+def _content(user: Any) -> bytes:
+    if isinstance(user, str):
+        return b"s" + user.encode()
+    if isinstance(user, bytes):
+        return b"b" + user
+    if isinstance(user, float | np.floating) and not np.isnan(user):
+        return b"f" + float(user).hex().encode()
+    if isinstance(user, tuple):
+        return b"t" + b"".join(key(part).to_bytes(8, "little") for part in user)
+    raise TypeError(
+        f"users: expected ids that are numbers, strings, bytes or tuples of these, got {user!r} of "
+        f"{type(user).__name__}; give a name that stays the same, such as str(user)"
+    )
+
+
+def _digest(content: bytes) -> int:
     return int.from_bytes(blake2b(content, digest_size=8).digest(), "little")
 
 

@@ -20,6 +20,12 @@ def make_mask(make: MakeMask | None, items: int, drop: float) -> Mask | None:
             f"mask: expected a class, which is called with the number of items, got a "
             f"{type(make).__name__}; give masks.{type(make).__name__}, or a functools.partial of it"
         )
+    kind, _ = _taken_apart(make)
+    if not callable(make) or (isinstance(kind, type) and not issubclass(kind, Mask)):
+        raise TypeError(
+            f"mask: expected a class of dubio.masks, or a functools.partial of one, got {make!r}; "
+            "try masks.LearnableBernoulli"
+        )
     mask = make(items, drop=drop)
     if not isinstance(mask, Mask) or mask.units not in (1, items):
         raise TypeError(
@@ -34,7 +40,7 @@ def mask_setting(make: MakeMask | None) -> Any:
     """The class of a mask as JSON can hold it."""
     if make is None:
         return None
-    kind, options = (make.func, make.keywords) if isinstance(make, partial) else (make, {})
+    kind, options = _taken_apart(make)
     name = getattr(kind, "__name__", repr(kind))
     if getattr(masks, name, None) is not kind:
         raise TypeError(
@@ -42,6 +48,18 @@ def mask_setting(make: MakeMask | None) -> Any:
             f"that is saved, got {name}; a file holds no code"
         )
     return {"name": name, "options": options}
+
+
+def mask_name(make: MakeMask | None) -> str:
+    """What makes the mask, in words that are the same in every process."""
+    kind, options = _taken_apart(make)
+    named = kind if hasattr(kind, "__qualname__") else type(kind)
+    return f"{named.__module__}.{named.__qualname__} {options or ''}".strip()
+
+
+def _taken_apart(make: Any) -> tuple[Any, dict[str, Any]]:
+    """The class, and the options of a partial of it."""
+    return (make.func, make.keywords) if isinstance(make, partial) else (make, {})
 
 
 def mask_of_setting(setting: Any) -> MakeMask | None:

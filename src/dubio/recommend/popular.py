@@ -7,7 +7,6 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from dubio.recommend.histories import histories
 from dubio.recommend.keyed_noise import Seeds
 from dubio.recommend.recommender import Recommender
 from dubio.recommend.storage import take
@@ -15,13 +14,13 @@ from dubio.recommend.storage import take
 
 @final
 class Popular(Recommender):
-    """Scores items by the share of training users who had to do with them."""
+    """Scores items by the share of training users who have them."""
 
     def fit(self, user_items: Any, validation: tuple[Any, Any] | None = None) -> Self:
         """Count. The validation users are not needed."""
-        given = histories(user_items)
-        self._items = given.shape[1]
+        given = self._training_data(user_items)
         self._shares = popularity(given)
+        self._learnt(given.shape[1])
         return self
 
     def _scores(self, histories: csr_array, seeds: Seeds | None) -> Tensor:

@@ -4,27 +4,16 @@ The loss of a history depends on all its masks z_0 … z_V. So the whole stack o
 u → 1 − u, with all other noise in common, and both passes train the weights.
 """
 
-from typing import Literal, TypeAlias, final
+import copy
+from typing import Literal, TypeAlias, TypeVar
 
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from dubio.masks import LearnableBernoulli, Mask
 from dubio.recommend.sparse import SparseRows
 
 RateEstimator: TypeAlias = Literal["trapezoid", "trapezoid_once", "arm"]
-
-
-@final
-class _Multiplier(nn.Module):
-    """The mask as a function of its noises, for `functional_call`."""
-
-    def __init__(self, mask: Mask) -> None:
-        super().__init__()
-        self.mask = mask
-
-    def forward(self, *noises: Tensor) -> Tensor:
-        return self.mask.multiplier(noises[0].dim() - 1, *noises)
+AnyModule = TypeVar("AnyModule", bound=nn.Module)
 
 
 def multiplier(mask: Mask, rows: SparseRows, noises: tuple[Tensor, ...]) -> Tensor:
@@ -43,17 +32,30 @@ def multiplier(mask: Mask, rows: SparseRows, noises: tuple[Tensor, ...]) -> Tens
     """
     if mask.units == 1:
         return mask.multiplier(noises[0].dim() - 1, *noises)
-    of_items = {
-        f"mask.{name}": values.index_select(0, rows.items)
-        for name, values in [*mask.named_parameters(), *mask.named_buffers()]
-    }
-    found: Tensor = functional_call(_Multiplier(mask), of_items, noises)
-    return found
+    return _of_entries(mask, rows.items).multiplier(noises[0].dim() - 1, *noises)
 
 
 def keep_of_entries(mask: Mask, rows: SparseRows) -> Tensor:
     """The probability of keeping each entry."""  # (N,) or (1,)
     return mask.keep if mask.units == 1 else mask.keep.index_select(0, rows.items)
+
+
+def _of_entries(module: AnyModule, items: Tensor) -> AnyModule:
+    """A mask with what it has for the item of each entry.
+
+    It is another object, with dicts of its own: other threads may be using the mask.
+    """
+    found = copy.copy(module)
+    for kind in ("_parameters", "_buffers"):
+        found.__dict__[kind] = {
+            name: None if values is None else values.index_select(0, items)
+            for name, values in module.__dict__[kind].items()
+        }
+    found.__dict__["_modules"] = {
+        name: None if child is None else _of_entries(child, items)
+        for name, child in module.__dict__["_modules"].items()
+    }
+    return found
 
 
 def path_multiplier(mask: LearnableBernoulli, rows: SparseRows, noise: Tensor) -> Tensor:

@@ -24,8 +24,9 @@ class Recommendations:
         scores: (B, n) float32. What it means depends on the model; of a VAE it is a probability.
         spread: Standard deviation of a score between draws, with the divisor ``draws − 1``,
             (B, n) float32. 0 if the model has no noise, and NaN if there was one draw or none.
-        total: Sum of the scores of all candidates of a user, (B,) float32. If the model gives
-            probabilities, ``scores / total`` are those among the candidates; else it is NaN.
+        total: Sum of the probabilities of all candidates of a user, (B,) float32: ``scores /
+            total`` are those among the candidates. NaN if the scores are no probabilities: those of
+            other models, and bounds (``explore="upper"``).
         users: The ids of the users, if they were given.
         catalogue: External ids, if the model has them.
     """

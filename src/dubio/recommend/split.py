@@ -15,10 +15,14 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
+from dubio.recommend.arguments import number, whole
 from dubio.recommend.histories import histories
+from dubio.recommend.times import check_times
 
 Array: TypeAlias = npt.NDArray[Any]
 Seed: TypeAlias = int | np.random.Generator
+
+_SHARE = number(above=0, below=1, advice="0.2 is common")
 
 
 @final
@@ -34,8 +38,8 @@ class Parts:
         test_held_out: What it should find; the same users.
         items: Of each column, its position in the matrix that was split.
         train_users: Of each row of ``train``, its position in the matrix that was split.
-        validation_users: The same of the rows of the validation.
-        test_users: The same of the rows of the test.
+        validation_users: Of each row of the validation, its position there.
+        test_users: Of each row of the test, its position there.
     """
 
     train: csr_array
@@ -83,10 +87,13 @@ def by_users(
         seed: An integer, or a generator of numpy.
     """
     given = histories(user_items)
-    rng = np.random.default_rng(seed)
-    _check_share(held_out, "held_out")
+    rng = _random(seed)
+    _SHARE("held_out", held_out)
+    whole(0, advice="5 is common")("at_least", at_least)
+    for name, count in (("validation", validation), ("test", test)):
+        whole(0, advice="give a number of users, 0 or more, not a share")(name, count)
     fit = np.flatnonzero(np.diff(given.indptr) >= at_least)
-    if min(validation, test) < 0 or validation + test >= len(fit):
+    if validation + test >= len(fit):
         raise ValueError(
             f"validation, test: expected together fewer than the {len(fit)} users with at least "
             f"{at_least} items, got {validation} and {test}; hold out fewer"
@@ -126,7 +133,7 @@ def by_ratio(
         seed: An integer, or a generator of numpy.
     """
     given = histories(user_items)
-    return _last(given, np.random.default_rng(seed).random(given.nnz), validation, test)
+    return _last(given, _random(seed).random(given.nnz), validation, test)
 
 
 def by_time(
@@ -160,6 +167,7 @@ def by_time(
             f"indices, without duplicates and stored zeros, got shape {when.shape}; take both from "
             "from_frame(frame, time=…)"
         )
+    check_times(when, "times")
     if per_user:
         return _last(given, when, validation, test)
     _check_shares(validation, test)
@@ -173,7 +181,7 @@ def by_time(
             "times: expected interactions before those that are held out, got as many equal times; "
             "hold out fewer"
         )
-    tested = when >= start_test
+    tested = (when >= start_test) & (test > 0)
     return _all_users(given, (when >= start) & ~tested, tested)
 
 
@@ -232,12 +240,15 @@ def _some(matrix: csr_array, entries: Array) -> csr_array:
     return csr_array((ones, matrix.indices[entries], counts[matrix.indptr]), shape=matrix.shape)
 
 
-def _check_share(share: float, name: str) -> None:
-    if not 0 < share < 1:
-        raise ValueError(f"{name}: expected a share between 0 and 1, got {share}; 0.2 is common")
+def _random(seed: Seed) -> np.random.Generator:
+    if not isinstance(seed, np.random.Generator):
+        seed = whole(0, advice="0 will do, or numpy.random.default_rng()")("seed", seed)
+    return np.random.default_rng(seed)
 
 
 def _check_shares(validation: float, test: float) -> None:
+    for name, share in (("validation", validation), ("test", test)):
+        number(advice="give a share, such as 0.1")(name, share)
     if min(validation, test) < 0 or not 0 < validation + test < 1:
         raise ValueError(
             "validation, test: expected shares of which the sum is between 0 and 1, got "

@@ -6,7 +6,7 @@ One file, so that it can be replaced in one go: a crash leaves the former file o
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
 
@@ -32,7 +32,8 @@ class Saved:
         settings: Its arguments, as JSON can hold them.
         items: How many items it knows.
         tensors: What it has learnt.
-        catalogue: External ids, if there are any: integers and strings.
+        catalogue: External ids, if there are any: numbers, strings, bytes and tuples.
+        notes: What else is to be kept, as JSON can hold it.
     """
 
     kind: str
@@ -40,11 +41,17 @@ class Saved:
     items: int
     tensors: dict[str, Tensor]
     catalogue: Catalogue | None
+    notes: dict[str, Any] = field(default_factory=dict)
 
 
 def write(path: Path, saved: Saved) -> None:
     """Give a file new content in one go."""
-    about = {"kind": saved.kind, "settings": saved.settings, "items": saved.items}
+    about = {
+        "kind": saved.kind,
+        "settings": saved.settings,
+        "items": saved.items,
+        "notes": saved.notes,
+    }
     tensors = {name: tensor.detach().contiguous() for name, tensor in saved.tensors.items()}
     if saved.catalogue is not None:
         tensors[_CATALOGUE] = _as_bytes(saved.catalogue)
@@ -79,10 +86,17 @@ def read(path: Path) -> Saved:
             f"{path}: expected a whole safetensors file, got one that cannot be read ({error}); "
             "restore a copy, or save the model again"
         ) from error
-    about = json.loads(metadata["about"])
-    stored = tensors.pop(_CATALOGUE, None)
-    catalogue = None if stored is None else _from_bytes(stored)
-    return Saved(about["kind"], about["settings"], about["items"], tensors, catalogue)
+    try:
+        about = json.loads(metadata["about"])
+        stored = tensors.pop(_CATALOGUE, None)
+        catalogue = None if stored is None else _from_bytes(stored)
+        notes = about.get("notes", {})
+        return Saved(about["kind"], about["settings"], about["items"], tensors, catalogue, notes)
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"{path}: expected the description of a model, got a damaged one "
+            f"({type(error).__name__}: {error}); restore a copy, or save the model again"
+        ) from error
 
 
 def take(tensors: Mapping[str, Tensor], name: str, shape: tuple[int, ...]) -> Tensor:
@@ -98,17 +112,37 @@ def take(tensors: Mapping[str, Tensor], name: str, shape: tuple[int, ...]) -> Te
 
 
 def _as_bytes(catalogue: Catalogue) -> Tensor:
-    axes = {"users": list(catalogue.users), "items": list(catalogue.items)}
-    for axis, ids in axes.items():
-        other = next((one for one in ids if type(one) not in (int, str)), None)
-        if other is not None:
-            raise TypeError(
-                f"catalogue: expected {axis} that are integers or strings, got "
-                f"{type(other).__name__}; set model.catalogue = None and keep it elsewhere"
-            )
+    axes = {
+        axis: [_encoded(one, axis) for one in ids]
+        for axis, ids in (("users", catalogue.users), ("items", catalogue.items))
+    }
     return torch.from_numpy(np.frombuffer(json.dumps(axes).encode(), np.uint8).copy())
 
 
 def _from_bytes(stored: Tensor) -> Catalogue:
     axes = json.loads(stored.numpy().tobytes())
-    return Catalogue(Ids(axes["users"], "user"), Ids(axes["items"], "item"))
+    users, items = ([_decoded(one) for one in axes[axis]] for axis in ("users", "items"))
+    return Catalogue(Ids(users, "user"), Ids(items, "item"))
+
+
+def _encoded(one: Any, axis: str) -> Any:
+    """An id as JSON can hold it."""
+    if type(one) in (int, str, float, bool):
+        return one
+    if type(one) is bytes:
+        return {"bytes": one.hex()}
+    if type(one) is tuple:
+        return {"tuple": [_encoded(part, axis) for part in one]}
+    raise TypeError(
+        f"catalogue: expected {axis} that are numbers, strings, bytes or tuples of these, got "
+        f"{type(one).__name__}; name them by strings, or set model.catalogue = None and keep it "
+        "elsewhere"
+    )
+
+
+def _decoded(one: Any) -> Any:
+    if not isinstance(one, dict):
+        return one
+    if "bytes" in one:
+        return bytes.fromhex(one["bytes"])
+    return tuple(_decoded(part) for part in one["tuple"])

@@ -2,12 +2,11 @@
 
 import math
 import time
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias, final, get_args
+from typing import Any, Protocol, final
 
 import numpy as np
 import torch
@@ -15,17 +14,19 @@ from scipy.sparse import csr_array
 from torch import Tensor, nn
 from torch.optim import Adam
 
+from dubio.recommend.histories import content
 from dubio.recommend.keyed_noise import Seeds, draw_seeds
-from dubio.recommend.output import Output, Precision
+from dubio.recommend.output import Output
 from dubio.recommend.sparse import SparseLinear, SparseRows
 from dubio.recommend.step_noise import StepNoise
+from dubio.recommend.training_plan import TrainingPlan
 from dubio.recommend.weights import is_rate
 from dubio.report.progress import Progress
 from dubio.training.checkpoint import Checkpoint
 from dubio.training.guard import NonFiniteError
 from dubio.training.interrupt import Interrupt
 
-Schedule: TypeAlias = Literal["constant", "cosine"]
+_LOOKED_AT = 64  # users whose scores are looked at after an epoch
 
 
 class TrainableNetwork(Protocol):
@@ -39,65 +40,9 @@ class TrainableNetwork(Protocol):
         """The loss of each history."""  # (B,)
         ...
 
-
-@final
-@dataclass(frozen=True)
-class TrainingPlan:
-    """How to train.
-
-    Attributes:
-        epochs: How often to go through the users, at most.
-        batch_size: Users in a step.
-        learning_rate: Of Adam.
-        rate_learning_rate: That for the rates of masks.
-        weight_decay: λ of the penalty ½λ‖W‖² on all weights, not on biases and rates.
-        patience: Epochs without a better validation after which to stop.
-        beta: Largest weight of the divergence.
-        anneal: T in β = min(beta, step/T); 0 for β = beta from the start.
-        seed: Of the order of users and of all noise.
-        schedule: Of learning rates: constant, or times ½(1 + cos(π·step/steps)) over all epochs.
-        precision: Of the products with the last layer.
-    """
-
-    epochs: int
-    batch_size: int
-    learning_rate: float
-    rate_learning_rate: float
-    weight_decay: float
-    patience: int
-    beta: float
-    anneal: int
-    seed: int
-    schedule: Schedule = "constant"
-    precision: Precision = "float32"
-
-    def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "patience"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name}: expected a whole number from 1, got {value!r}.")
-        for name in ("learning_rate", "rate_learning_rate"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise ValueError(
-                    f"{name}: expected a positive number, got {getattr(self, name)!r}; try 1e-3."
-                )
-        for name, choices in (("schedule", Schedule), ("precision", Precision)):
-            if getattr(self, name) not in get_args(choices):
-                raise ValueError(
-                    f"{name}: expected {' or '.join(get_args(choices))}, got "
-                    f"{getattr(self, name)!r}."
-                )
-        for name in ("weight_decay", "beta", "anneal"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ValueError(f"{name}: expected 0 or more, got {getattr(self, name)!r}.")
-
-    def beta_at(self, step: int) -> float:
-        """β of a step, the first of which is 0."""
-        return min(self.beta, step / self.anneal) if self.anneal else self.beta
-
-    def rate_at(self, progress: float) -> float:
-        """The factor of the learning rates, for a progress from 0 to 1."""
-        return 1.0 if self.schedule == "constant" else 0.5 * (1 + math.cos(math.pi * progress))
+    def scores(self, rows: SparseRows, noise: StepNoise | None) -> Tensor:
+        """Scores of all items, without noise if there is none."""  # (B, I)
+        ...
 
 
 @final
@@ -131,12 +76,20 @@ class TrainingRun:
         network: What to train.
         user_items: Users × items, binary.
         plan: How.
+        about: What else makes this run: settings of the model, and validation data.
 
     Attributes:
         history: The epochs that are done.
     """
 
-    def __init__(self, network: nn.Module, user_items: csr_array, plan: TrainingPlan) -> None:
+    def __init__(
+        self,
+        network: nn.Module,
+        user_items: csr_array,
+        plan: TrainingPlan,
+        about: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._about = dict(about or {})
         self._network = network
         self._user_items = user_items
         self._plan = plan
@@ -152,6 +105,11 @@ class TrainingRun:
         self.history: list[TrainingEpoch] = []
         self._best: dict[str, Tensor] | None = None
         self._step, self._sum, self._seconds = 0, 0.0, 0.0
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether any step is done."""
+        return bool(self.history) or self._step > 0
 
     @property
     def epoch(self) -> int:
@@ -208,7 +166,7 @@ class TrainingRun:
         if not math.isfinite(value):
             raise NonFiniteError(
                 f"the loss, {value}, is not finite in epoch {self.epoch}, step {self._step + 1}. "
-                "No weight has been changed by this step. Try a smaller learning_rate.",
+                "The model is as it was before fit. Try a smaller learning_rate.",
                 self.epoch,
                 self._step + 1,
                 "loss",
@@ -223,6 +181,7 @@ class TrainingRun:
     def end_epoch(self, validate: Callable[[], float] | None) -> TrainingEpoch:
         """Enter the epoch into the history, and keep its weights if they are the best."""
         started = time.monotonic()
+        self._check_weights()
         validation = None if validate is None else validate()
         self._seconds += time.monotonic() - started
         beta = self._plan.beta_at(self.epoch * self.steps_in_epoch - 1)
@@ -233,6 +192,27 @@ class TrainingRun:
             self._keep_weights()
         self._step, self._sum, self._seconds = 0, 0.0, 0.0
         return epoch
+
+    def _check_weights(self) -> None:
+        """Losses are those before a step: the last one may have broken the weights."""
+        broken = [
+            name
+            for name, values in self._network.named_parameters()
+            if not values.detach().sum().isfinite() and not values.detach().isfinite().all()
+        ]
+        some = np.arange(min(_LOOKED_AT, len(self._keys)))
+        rows = SparseRows.of(self._user_items[some], torch.from_numpy(some))
+        network: Any = self._network
+        if not broken and not network.scores(rows, None).isfinite().all():
+            broken = ["the scores"]
+        if broken:
+            raise NonFiniteError(
+                f"{broken[0]}: expected finite numbers after epoch {self.epoch}, got others. The "
+                "model is as it was before fit. Try a smaller learning_rate.",
+                self.epoch,
+                self.steps_in_epoch,
+                broken[0],
+            )
 
     def _keep_weights(self) -> None:
         state = self._network.state_dict()
@@ -268,13 +248,12 @@ class TrainingRun:
 
     def identity(self) -> dict[str, Any]:
         """What must be the same in a run that goes on from a checkpoint."""
-        matrix = self._user_items
-        content = zlib.crc32(matrix.indices.tobytes(), zlib.crc32(matrix.indptr.tobytes()))
         layout = {
             name: f"{value.dtype} {tuple(value.shape)}".removeprefix("torch.")
             for name, value in self._network.state_dict().items()
         }
-        return {**asdict(self._plan), "user_items": f"{matrix.shape} {content:08x}", **layout}
+        data = content(self._user_items)
+        return {**self._about, **asdict(self._plan), "user_items": data, **layout}
 
 
 def train(
@@ -297,7 +276,7 @@ def train(
     with Checkpoint(checkpoint, save_every, run.identity()) as store:
         state = store.load()
         if state is not None:
-            run.load_state_dict(state)
+            store.restore(run.load_state_dict, state)
         elif checkpoint is not None:
             store.save(run.state_dict)
         with (

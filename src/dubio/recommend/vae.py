@@ -1,6 +1,7 @@
 """Variational autoencoders of histories, semi-implicit if their masks are a mixture."""
 
-from typing import Literal, final
+from collections.abc import Mapping
+from typing import ClassVar, Literal, final, get_args
 
 import numpy as np
 import torch
@@ -8,7 +9,8 @@ from scipy.sparse import csr_array
 from torch.nn import functional as F
 
 from dubio.masks import Bernoulli
-from dubio.recommend.autoencoder import Autoencoder
+from dubio.recommend.arguments import Check, one_of, whole
+from dubio.recommend.autoencoder import AUTOENCODER_CHECKS, Autoencoder
 from dubio.recommend.masks_by_name import MakeMask, make_mask
 from dubio.recommend.rates import RateEstimator
 from dubio.recommend.variational import LatentPosterior, LatentPrior, VariationalNetwork
@@ -44,6 +46,13 @@ class VAE(Autoencoder):
         anneal: T in β = min(beta, step/T): the steps in which β would rise from 0 to 1. 0 for none.
         weight_decay: λ of the penalty ½λ‖W‖².
     """
+
+    _checks: ClassVar[Mapping[str, Check]] = {
+        **AUTOENCODER_CHECKS,
+        **dict.fromkeys(("latent", "mixture", "decodings", "pseudo_inputs"), whole(1)),
+        "prior": one_of(*get_args(LatentPrior)),
+        "posterior": one_of(*get_args(LatentPosterior)),
+    }
 
     def __init__(
         self,
@@ -101,13 +110,7 @@ class VAE(Autoencoder):
             network.prior.inputs.copy_(F.normalize(rows))
 
     def _check(self) -> None:
-        for name in ("hidden", "latent", "mixture", "decodings", "pseudo_inputs"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name}: expected a whole number from 1, got {value!r}.")
-        _check_choice("prior", self.prior, ("normal", "vamp"))
-        _check_choice("posterior", self.posterior, ("gaussian", "iaf"))
-        _check_choice("estimator", self.estimator, ("trapezoid", "trapezoid_once", "arm"))
+        super()._check()
         if self.decodings > self.mixture:
             raise ValueError(
                 f"decodings: expected at most mixture, {self.mixture}, since every mask is decoded "
@@ -123,8 +126,3 @@ class VAE(Autoencoder):
                 "posterior: expected 'gaussian' with prior='vamp', got 'iaf'; the flow would bend "
                 "both alike and be a part of the decoder only."
             )
-
-
-def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ValueError(f"{name}: expected one of {', '.join(choices)}, got {value!r}.")

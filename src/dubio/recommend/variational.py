@@ -104,12 +104,19 @@ class VariationalNetwork(nn.Module):
     def scores(self, rows: SparseRows, noise: StepNoise | None) -> Tensor:
         """Probabilities of the next item, (B, I).
 
-        The posterior of a user without a history is the prior.
-
         Args:
             rows: Histories.
             noise: Of one draw with one mask; None for the mean mask and the mean of η.
         """
+        return self.output.probabilities(self._decode(self._latent(rows, noise)))
+
+    @torch.no_grad()
+    def embed(self, rows: SparseRows) -> Tensor:
+        """η without noise, which is what `scores` decodes."""  # (B, D)
+        return self._latent(rows, None)
+
+    def _latent(self, rows: SparseRows, noise: StepNoise | None) -> Tensor:  # (B, D)
+        """η. The posterior of a user without a history is the prior."""
         posterior = self._encode(self.input.once(rows, () if noise is None else noise.masks))
         eta = posterior.mean if noise is None else posterior.at(noise.latent[0])
         if self.flow is not None:
@@ -117,12 +124,7 @@ class VariationalNetwork(nn.Module):
         empty = rows.lengths == 0
         if empty.any():
             eta[empty] = self._draw_prior(empty, noise)
-        return self.output.probabilities(self._decode(eta))
-
-    @torch.no_grad()
-    def embed(self, rows: SparseRows) -> Tensor:
-        """The means μ without noise."""  # (B, D)
-        return self._encode(self.input.once(rows, ())).mean
+        return eta
 
     def _encode(self, a: Tensor) -> Normals:  # (…, H) -> (…, D)
         mean, log_variance = self.encoder(torch.tanh(a)).chunk(2, -1)

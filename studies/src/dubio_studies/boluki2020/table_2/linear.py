@@ -9,7 +9,7 @@ import torch
 from scipy.sparse import csr_array, csr_matrix
 from torch import Tensor
 
-from dubio.recommend import Recommender, histories
+from dubio.recommend import Recommender
 
 
 class NotInstalledError(ImportError):
@@ -32,7 +32,7 @@ def package(name: str) -> Any:
 class Borrowed(Recommender):
     """A model of another library, which is fitted and asked, and not saved."""
 
-    def _settings(self) -> dict[str, Any]:
+    def _arguments(self) -> dict[str, Any]:
         return {}
 
     def _state(self) -> dict[str, Tensor]:
@@ -73,9 +73,9 @@ class WMF(Borrowed):
 
     def fit(self, user_items: Any, validation: tuple[Any, Any] | None = None) -> Self:
         """Alternate between users and items. The validation users are not needed."""
-        given = histories(user_items)
-        self._items = given.shape[1]
+        given = self._training_data(user_items)
         self._model.fit(csr_matrix(given), show_progress=False)
+        self._learnt(given.shape[1])
         return self
 
     def _scores(self, histories: csr_array, seeds: Any) -> Tensor:
@@ -99,11 +99,11 @@ class SLIM(Borrowed):
 
     def fit(self, user_items: Any, validation: tuple[Any, Any] | None = None) -> Self:
         """Solve for the weights. The validation users are not needed."""
-        given = histories(user_items)
-        self._items = given.shape[1]
+        given = self._training_data(user_items)
         self._model = self._recommender(
             csr_matrix(given, dtype=np.float64), **self._settings_of_slim, n_threads=1
         ).learn()
+        self._learnt(given.shape[1])
         return self
 
     def _scores(self, histories: csr_array, seeds: Any) -> Tensor:
