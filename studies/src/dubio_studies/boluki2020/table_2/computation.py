@@ -193,8 +193,8 @@ COMPUTATION = Computation(
             batch_size=60,
         ),
         "small": Config(
-            datasets=("movielens-1m",), restarts=1, epochs=60, patience=12, batch_size=250,
-            learning_rate=2e-3,
+            datasets=("movielens-1m",), epochs=100, anneal_epochs=120, patience=12,
+            batch_size=250, learning_rate=2e-3,
         ),
         "paper": Config(),
     },

@@ -103,7 +103,7 @@ def run(config: Config, piece: Piece, seed: Seed) -> Iterator[Measurement]:
 
 COMPUTATION = Computation(
     protocol="The bandits of Riquelme et al. 2018: mushrooms (117 columns, one-hot) and the wheel. "
-    "An agent begins with three times as many random actions as there are, and meets 2,000 contexts. "
+    "An agent begins with three random actions for each that there is, then meets 2,000 contexts. "
     "Its network has two hidden layers of 100 rectifiers and gives one reward for each action; "
     "after every 20 contexts it does some steps of Adam on what it has seen. Thompson sampling "
     "draws 32 functions for 20 contexts and takes actions by the shares that win. NeuralLinear has "
