@@ -288,8 +288,17 @@ class TestPriorFunction:
 
     def test_the_global_generator_stays(self) -> None:
         state = torch.get_rng_state()
-        decide.PriorFunction(self.net_of_ones())
+        decide.PriorFunction(self.net_of_ones(), seed=0)
         assert torch.equal(torch.get_rng_state(), state)
+
+    def test_members_without_seeds_have_priors_of_their_own(self) -> None:
+        net, x = self.net(), torch.randn(5, 2)
+        one, other = (decide.PriorFunction(net) for _ in range(2))
+        assert not torch.equal(one(x), other(x))
+        torch.manual_seed(4)
+        first = decide.PriorFunction(net)(x)
+        torch.manual_seed(4)
+        assert torch.equal(decide.PriorFunction(net)(x), first)
 
     @staticmethod
     def net_of_ones() -> nn.Module:
