@@ -22,8 +22,9 @@ PERIOD = 0.1  # s for which a force is held
 MAX_FORCE = 10.0  # N
 COST_WIDTH = 0.25  # m
 START_DEVIATION = 0.1
-SUBSTEPS = 20
-"""Of Runge-Kutta in a period: an error of 3e-7 in a step, where one substep has 0.04."""
+SUBSTEPS = 50
+"""Of Runge-Kutta in a period: an error of 1e-8 in a step (1e-7 at 30 rad/s), where one substep has
+0.04. A swing-up is unstable: 25 steps make 1e-3 of it, and 4e-2 with 20 substeps."""
 
 
 def derivative(state: Floats, force: ArrayLike, length: float) -> Floats:
@@ -33,14 +34,16 @@ def derivative(state: Floats, force: ArrayLike, length: float) -> Floats:
     dv/dt = (2mlω²s + 3mgsc + 4f − 4bv) / (4(M + m) − 3mc²),
     dω/dt = (−3mlω²sc − 6(M + m)gs − 6(f − bv)c) / (4l(M + m) − 3mlc²).
     """
-    _, speed, spin, angle = np.moveaxis(state, -1, 0)
+    speed, spin, angle = state[..., 1], state[..., 2], state[..., 3]
     sine, cosine = np.sin(angle), np.cos(angle)
     mass, pull = CART_MASS + POLE_MASS, force - FRICTION * speed
     swing = POLE_MASS * length * spin**2 * sine
     slack = 4 * mass - 3 * POLE_MASS * cosine**2
     forward = (2 * swing + 3 * POLE_MASS * GRAVITY * sine * cosine + 4 * pull) / slack
     turn = (-3 * swing * cosine - 6 * mass * GRAVITY * sine - 6 * pull * cosine) / (length * slack)
-    return np.stack([speed, forward, turn, spin], -1)
+    slope = np.empty(state.shape)
+    slope[..., 0], slope[..., 1], slope[..., 2], slope[..., 3] = speed, forward, turn, spin
+    return slope
 
 
 def transition(state: Floats, force: ArrayLike, length: float, substeps: int = SUBSTEPS) -> Floats:
@@ -81,7 +84,7 @@ class CartPoleSwingUp(gymnasium.Env[Floats, Floats]):
         start_deviation: Of all four numbers around (0, 0, 0, 0) at the start.
     """
 
-    metadata = {"render_modes": []}  # noqa: RUF012
+    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012
 
     def __init__(
         self, length: float = 0.5, noise: float = 0.01, start_deviation: float = START_DEVIATION

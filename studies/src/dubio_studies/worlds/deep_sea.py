@@ -29,7 +29,7 @@ class DeepSea(gymnasium.Env[NDArray[np.float32], np.int64]):
         mapping_seed: Of the meaning of actions, a fair coin for each cell; 42 as in bsuite.
     """
 
-    metadata = {"render_modes": []}  # noqa: RUF012
+    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012
 
     def __init__(self, size: int = 10, mapping_seed: int = 42) -> None:
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:

@@ -49,7 +49,7 @@ class Forager(gymnasium.Env[Observation, np.int64]):
         render_mode: "rgb_array" (500 × 700 × 3), "ansi" or "svg".
     """
 
-    metadata = {"render_modes": list(get_args(RenderMode)), "render_fps": 30}  # noqa: RUF012
+    metadata: dict[str, Any] = {"render_modes": list(get_args(RenderMode)), "render_fps": 30}  # noqa: RUF012
 
     def __init__(self, reward: Reward = "gal", render_mode: RenderMode | None = None) -> None:
         if render_mode is not None and render_mode not in _PICTURES:

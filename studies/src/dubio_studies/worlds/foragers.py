@@ -33,7 +33,7 @@ class Foragers(VectorEnv[Observations, NDArray[np.int64], Any]):
         render_mode: None; to draw a world use its scene and `forager_pictures`.
     """
 
-    metadata = {"render_modes": [], "autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012
+    metadata: dict[str, Any] = {"render_modes": [], "autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012
 
     def __init__(self, num_envs: int, reward: Reward = "gal", render_mode: None = None) -> None:
         if isinstance(num_envs, bool) or not isinstance(num_envs, int) or num_envs < 1:
