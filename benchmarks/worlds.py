@@ -1,7 +1,7 @@
 """Steps a second of the worlds: one forager, many at once, the cart-pole and deep sea.
 
 Uniform random actions, with what Gymnasium asks for: observations in float32, ends and infos. One
-thread, CPU time, the best of some rounds. The target is 100,000 world-steps a second for 64 foragers.
+thread, CPU time, the best of some rounds. The target is 100,000 steps a second for 64 foragers.
 """
 
 import argparse

@@ -5,6 +5,7 @@
 
 import json
 import math
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -182,10 +183,19 @@ def test_of_equally_near_things_the_first_is_seen() -> None:
 
 
 def test_a_wall_that_is_only_touched_is_not_crossed() -> None:
-    line = [np.array([value]) for value in (350.0, 250.0, 350.0, 490.0)]
-    assert not crosses_wall(*line)[0]
-    line[3] += 1e-9
-    assert crosses_wall(*line)[0]
+    x, y, to_x, to_y = np.array(
+        [
+            (350, 250, 350, 490),  # ends on a wall
+            (350, 490, 350, 480),  # starts on it
+            (300, 90, 300, 110),  # along a wall, through its end
+            (290, 90, 310, 110),  # through the corner of two walls
+            (350, 250, 350, 491),
+            (350, 491, 350, 480),
+            (289, 90, 309, 110),
+        ],
+        dtype=float,
+    ).T
+    assert crosses_wall(x, y, to_x, to_y).tolist() == [False] * 4 + [True] * 3
 
 
 def test_moves_follow_the_closed_form() -> None:
@@ -218,6 +228,28 @@ def test_the_seed_of_an_unseeded_world_is_told() -> None:
     state = np.random.get_state()[1].tolist()
     assert env.reset()[1]["items"] == again.reset()[1]["items"]
     assert np.random.get_state()[1].tolist() == state
+
+
+def test_what_is_returned_is_a_copy() -> None:
+    env, untouched = world(reward="gal"), world(reward="gal")
+    for one in (env, untouched):
+        seen, info = one.reset(options={"items": [(50, 90, 1, 0)]})
+        if one is env:
+            seen[:], info["eye_kind"][:], info["eye_distance"][:] = 0, 0, 0
+            info["items"].clear()
+    ours, theirs = env.step(0), untouched.step(0)
+    assert ours[1] == theirs[1]
+    assert ours[4]["items"] == theirs[4]["items"]
+
+
+def test_a_pickled_world_goes_on() -> None:
+    env = gymnasium.make("dubio/Forager-v0").unwrapped
+    env.reset(seed=2)
+    again = pickle.loads(pickle.dumps(env))
+    for _ in range(60):
+        ours, theirs = env.step(0), again.step(0)
+        np.testing.assert_array_equal(ours[0], theirs[0])
+        assert ours[4]["items"] == theirs[4]["items"]
 
 
 def drawn(mode: str) -> Any:

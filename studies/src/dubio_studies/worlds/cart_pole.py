@@ -11,7 +11,7 @@ from typing import Any, final
 import gymnasium
 import numpy as np
 from gymnasium import spaces
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
@@ -27,7 +27,7 @@ SUBSTEPS = 50
 0.04. A swing-up is unstable: 25 steps make 1e-3 of it, and 4e-2 with 20 substeps."""
 
 
-def derivative(state: Floats, force: ArrayLike, length: float) -> Floats:
+def derivative(state: Floats, force: float | Floats, length: float) -> Floats:
     """The time derivative of states (x, v, ω, θ), `(..., 4)`; θ = 0 hangs, θ = π is up.
 
     With masses m of the pole and M of the cart, friction b, s = sin θ, c = cos θ and force f:
@@ -46,7 +46,9 @@ def derivative(state: Floats, force: ArrayLike, length: float) -> Floats:
     return slope
 
 
-def transition(state: Floats, force: ArrayLike, length: float, substeps: int = SUBSTEPS) -> Floats:
+def transition(
+    state: Floats, force: float | Floats, length: float, substeps: int = SUBSTEPS
+) -> Floats:
     """States `(..., 4)` after a period with a force `(...)`, by Runge-Kutta of order four."""
     step = PERIOD / substeps
     for _ in range(substeps):

@@ -78,7 +78,7 @@ def crosses_wall(x: Floats, y: Floats, to_x: Floats, to_y: Floats) -> Bools:  # 
     column = slice(None), None
     dx, dy = (to_x - x)[column], (to_y - y)[column]
     depth = _wall_depth(x[column], y[column], dx, dy, (_X, _Y, _ALONG_X, _ALONG_Y))  # (M, 10)
-    return np.asarray((depth < 1).any(1))
+    return np.asarray(np.isfinite(depth).any(1))
 
 
 def _see_walls(
@@ -91,7 +91,7 @@ def _see_walls(
     found = _wall_depth(px[world], py[world], dx[world], dy[world], lines)  # (P, 9)
     depth, _ = _nearest(found, world, len(x))
 
-    row, eye = np.nonzero(depth < 1)
+    row, eye = np.nonzero(np.isfinite(depth))
     step = depth[row, eye]
     off_x = (x[row] + step * dx[row, eye]) - x[row]
     off_y = (y[row] + step * dy[row, eye]) - y[row]
