@@ -14,6 +14,8 @@ Array: TypeAlias = Any  # a tensor, an array of numpy, a column of a frame, or n
 def as_tensor(name: str, values: Array) -> Tensor:
     """A tensor of these values."""
     if isinstance(values, Tensor):
+        if values.is_complex():
+            raise TypeError(f"{name}: expected real numbers, got {values.dtype}; pass their parts")
         return values.detach()
     array = np.asarray(values)  # numbers of Python become float64
     if array.dtype.kind not in "fiub":
@@ -131,7 +133,7 @@ def read_numbers(name: str, values: Array, rows: int) -> Tensor:
     numbers = as_tensor(name, values)
     if numbers.ndim == 0 and rows == 1:
         numbers = numbers[None]
-    if numbers.shape != (rows,) or numbers.is_complex():
+    if numbers.shape != (rows,):
         raise ValueError(
             f"{name}: expected {rows} numbers, got shape {tuple(numbers.shape)}; pass one for each "
             "choice"
@@ -151,7 +153,7 @@ def read_ids(values: Array) -> list[int]:
     ids = as_tensor("ids", values)
     if ids.numel() == 0:
         return []
-    if ids.is_floating_point() or ids.dtype == torch.bool or ids.is_complex() or ids.ndim > 1:
+    if ids.is_floating_point() or ids.dtype == torch.bool or ids.ndim > 1:
         raise ValueError(
             f"ids: expected whole numbers, got {ids.dtype} of shape {tuple(ids.shape)}; pass "
             "choice.id or some of it"

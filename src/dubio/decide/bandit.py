@@ -29,12 +29,14 @@ from dubio.decide.log import Log
 from dubio.decide.pending import Chosen, Pending
 from dubio.decide.rules import Rule
 from dubio.decide.settings import Settings, whole_number
+from dubio.decide.turns import in_turn
 from dubio.likelihoods import Likelihood
 from dubio.likelihoods.reward import RewardOfAction
 from dubio.noise.numbers import mix
 from dubio.training.errors import CheckpointError
 
 _CHOOSING, _TRAINING, _ASKING = range(3)  # streams of random numbers
+_TRIED = 64  # contexts, to see whether networks can take them
 _ALL = torch.ones((), dtype=torch.bool)
 
 
@@ -116,6 +118,7 @@ class Bandit(KeptAgent):
                 f"likelihood: expected an instance from dubio.likelihoods, such as Gaussian(1.0) "
                 f"or Bernoulli(), got {likelihood!r}"
             )
+        actions, seed = self._settings.actions, self._settings.seed
         nets = members_of(net)
         self._like = next(
             (p.detach() for one in nets for p in one.parameters() if p.is_floating_point()),
@@ -168,9 +171,10 @@ class Bandit(KeptAgent):
         """All answered choices, in the order of the answers."""
         if not self._settings.keep_log:
             raise ValueError("log: expected an agent that keeps one; pass keep_log=True to Bandit")
-        return self._answers.log()
+        with self._turn:
+            return self._answers.log()
 
-    @torch.inference_mode(False)
+    @in_turn
     def choose(self, contexts: Array, allowed: Array | None = None) -> Choice:
         """Choose an action for each context.
 
@@ -200,7 +204,7 @@ class Bandit(KeptAgent):
         self._keep({"call": "choose", "contexts": rows, "allowed": mask, "action": action})
         return Choice(action.clone(), probability, odds.clone(), ids)
 
-    @torch.inference_mode(False)
+    @in_turn
     def update(
         self,
         ids: Array,
@@ -238,13 +242,14 @@ class Bandit(KeptAgent):
             raise TypeError("rewards: expected numbers, got none; call update(choice.id, rewards)")
         self._answer(read_ids(ids), gains, steps)
 
-    @torch.inference_mode(False)
+    @in_turn
     def train(self, steps: int) -> None:
         """Some more gradient steps on what is remembered."""
         steps = whole_number("steps", steps, 0)
         with self._keeping({"call": "train", "steps": steps}):
             self._learner.train(steps)
 
+    @in_turn
     def forget(self, ids: Array) -> None:
         """Give up waiting for the rewards of some choices."""
         gone = read_ids(ids)
@@ -252,6 +257,7 @@ class Bandit(KeptAgent):
         with self._keeping({"call": "forget", "ids": gone}):
             self._pending.remove(gone)
 
+    @in_turn
     def expected(self, contexts: Array, draws: int | None = None) -> Tensor:  # (B, A)
         """The mean reward of every action over functions, the same ones at every call.
 
@@ -263,6 +269,7 @@ class Bandit(KeptAgent):
         count = self._settings.functions if draws is None else whole_number("draws", draws, 1)
         return self._policy.scores(rows, count, self._asking()).double().mean(0).cpu()
 
+    @in_turn
     def probabilities(
         self, contexts: Array, draws: int | None = None, allowed: Array | None = None
     ) -> Tensor:  # (B, A)
@@ -278,7 +285,8 @@ class Bandit(KeptAgent):
         """
         rows = self._read_contexts(contexts)
         mask = self._read_allowed(allowed, len(rows))
-        count = self._settings.functions if draws is None else whole_number("draws", draws, 1)
+        least = 2 if self._settings.rule == "upper" else 1
+        count = self._settings.functions if draws is None else whole_number("draws", draws, least)
         return self._policy.probabilities(rows, mask, count, self._asking())
 
     def _answer(self, ids: list[int], values: Array, steps: int) -> None:
@@ -307,6 +315,8 @@ class Bandit(KeptAgent):
         if bool((weights < 0).any()):
             raise ValueError(f"weight: expected numbers >= 0, got {float(weights.min())}")
         y = self._targets(taken, gains, weights)
+        if self._shape is None:  # can the networks take such contexts?
+            self._policy.scores(rows[:_TRIED], 1, self._asking())
         self._shape = rows.shape[1:]
         event = {
             "call": "take", "contexts": rows, "actions": taken, "rewards": gains,

@@ -62,6 +62,7 @@ class Learner:
         ]
         every = dict.fromkeys(p for elbo in self._elbos for p in elbo.parameters())
         parameters = [p for p in every if p.requires_grad]
+        self._trained = set(parameters)
         if not parameters:
             raise ValueError("net: expected parameters that can be trained, got none")
         ends = [LastLayer.of(net, likelihood) for net in nets]
@@ -89,7 +90,9 @@ class Learner:
     def learn(self, steps: int) -> None:
         """The steps of one more interaction."""
         if self._schedule is not None:
-            factor = self._schedule(self.interactions)
+            factor = float(self._schedule(self.interactions))
+            if not 0 <= factor < math.inf:
+                raise ValueError(f"schedule: expected a factor >= 0, got {factor}")
             for group, rate in zip(self._optimizer.param_groups, self._rates, strict=True):
                 group["lr"] = rate * factor
         self.interactions += 1
@@ -110,6 +113,13 @@ class Learner:
     def _descend(self, steps: int) -> None:
         if not self._descends:
             return
+        if any(
+            p.requires_grad and p not in self._trained for e in self._elbos for p in e.parameters()
+        ):
+            raise ValueError(
+                "net: expected the parameters that the agent was made with, got others that its "
+                "optimiser does not know; change values in place, or make a new Bandit"
+            )
         rows = len(self.experience)
         device = self._generator.device
         shape = (steps, len(self._elbos), self._batch_size)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, final
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -21,7 +22,8 @@ from dubio.decide.arguments import (
 from dubio.decide.experience import Experience
 from dubio.decide.learner import Schedule
 from dubio.decide.rules import Rule
-from dubio.decide.settings import Settings
+from dubio.decide.settings import Settings, whole_number
+from dubio.layers.exact_linear import ExactLinear
 from dubio.likelihoods import Likelihood
 from dubio.likelihoods.reward import RewardOfAction
 from dubio.noise.numbers import mix
@@ -29,6 +31,7 @@ from dubio.objectives.elbo import ELBO
 from dubio.population import Population
 
 _CHOOSING, _TRAINING, _NOISE = range(3)  # streams of random numbers
+_TRIED = 64  # contexts, to see whether networks can take them
 V = TypeVar("V")
 
 
@@ -66,7 +69,8 @@ class BanditPopulation:
         nets: The network of each agent, or the members of its ensemble; all ensembles are of one
             size. They are trained when `write` is called.
         actions: A, how many actions there are.
-        likelihood: What outputs say about a reward. May differ in its numbers.
+        likelihood: What outputs say about a reward. May differ in its numbers. Each agent
+            learns those of a copy, which `write` leaves inside.
         rule: As for `Bandit`. May differ.
         action_features: As for `Bandit`.
         memory: How many of the last rewards are learnt from.
@@ -114,8 +118,15 @@ class BanditPopulation:
                 f"{[len(members) for members in ensembles]}"
             )
         self._members = len(ensembles[0])
+        if any(isinstance(m, ExactLinear) for nets in ensembles for n in nets for m in n.modules()):
+            raise NotImplementedError(
+                "nets: expected networks that are trained by gradients alone, got ExactLinear, "
+                "which is conditioned on the memory; use a Bandit for each, or dubio.BayesLinear"
+            )
         own_rules: list[Rule] = _one_each("rule", rule, count)
-        own_seeds: list[int] = _one_each("seeds", list(seeds or range(count)), count)
+        own_seeds: list[int] = _one_each(
+            "seeds", list(range(count) if seeds is None else seeds), count
+        )
         each = zip(
             own_rules, _one_each("learning_rate", learning_rate, count),
             _one_each("kl_weight", kl_weight, count), _one_each("floor", floor, count),
@@ -204,6 +215,7 @@ class BanditPopulation:
             steps: Gradient steps, in place of those of the agents; with 0 rewards are remembered
                 only, and it does not count as an interaction.
         """
+        steps = self._settings[0].steps if steps is None else whole_number("steps", steps, 0)
         x = self._read_contexts(contexts)
         count = x.shape[1] if self._own else len(x)
         taken = _of_agents("actions", actions, len(self), count)
@@ -223,10 +235,11 @@ class BanditPopulation:
             )
         for likelihood, own in zip(self._likelihoods, gains, strict=True):
             likelihood.check_targets(own[:, None], own.new_zeros(1, len(own), 1))
+        if self._shape is None:  # can the networks take such contexts?
+            self._scores(x[:, :_TRIED] if self._own else x[:_TRIED], -1)
         self._shape = self._shape_of(x)
         results = torch.stack([taken.to(gains), gains], -1).transpose(0, 1)  # (B, M, 2)
         self._experience.add(x.transpose(0, 1) if self._own else x, results)
-        steps = self._settings[0].steps if steps is None else steps
         if steps:
             self._learn(steps)
 
@@ -266,7 +279,7 @@ class BanditPopulation:
     def _learn(self, steps: int) -> None:
         """The steps of one more interaction."""
         if self._schedule is not None:
-            factor = self._schedule(self.interactions)
+            factor = float(self._schedule(self.interactions))
             if factor != self._factor:
                 self._session.learning_rate = self._rates * factor
                 self._factor = factor
@@ -365,6 +378,8 @@ def _of_agents(name: str, values: Array, agents: int, rows: int) -> Tensor:
 
 def _one_each(name: str, given: V | Sequence[V], count: int) -> list[V]:
     """One for each agent."""
+    if isinstance(given, Tensor | np.ndarray):
+        given = given.tolist()
     if isinstance(given, str) or not isinstance(given, Sequence):
         return [given] * count
     if len(given) != count:
