@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -143,6 +144,11 @@ def test_rewards_that_the_likelihood_does_not_know() -> None:
     [
         ({"rule": "best"}, ValueError, "rule: expected one of thompson, greedy, epsilon, upper"),
         ({"actions": 1}, ValueError, "actions: expected a whole number >= 2, got 1"),
+        (
+            {"net": with_dropout().bfloat16(), "actions": 258},
+            ValueError,
+            "actions: expected at most 257 for a network of torch.bfloat16, .* got 258",
+        ),
         ({"memory": 0}, ValueError, "memory: expected a whole number >= 1, got 0"),
         ({"functions": 1.5}, ValueError, "functions: expected a whole number >= 1, got 1.5"),
         ({"floor": 0.4}, ValueError, "floor: expected at most 1 / 3 for 3 actions, got 0.4"),
@@ -181,6 +187,36 @@ def test_a_first_update_that_does_not_fit_the_network(steps: int, mistake: str) 
     assert agent.remembered == agent.interactions == 0
     if mistake == "contexts":
         agent.choose(X)  # it does not wait for the wrong ones
+
+
+class Whole(nn.Module):
+    """A network that takes whole numbers and others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = with_dropout()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        outputs: torch.Tensor = self.net(x.float())
+        return outputs
+
+
+def test_contexts_are_not_rounded_to_whole_numbers(tmp_path: Path) -> None:
+    agent = decide.Bandit(Whole(), ACTIONS, likelihood=Gaussian(1.0))
+    agent.update(X.long(), [0, 1], [1.0, 1.0])
+    agent.save(tmp_path)
+    for one in (agent, Bandit.load(tmp_path)):
+        with pytest.raises(ValueError, match="contexts: expected whole numbers as before, got tor"):
+            one.update(X + 0.5, [0, 1], [1.0, 1.0])
+
+
+def test_whole_numbers_become_floating_ones_if_others_were() -> None:
+    agent = decide.Bandit(with_dropout(), ACTIONS, likelihood=Gaussian(1.0))
+    choice = agent.choose(X + 0.5)
+    agent.update(X.long(), [0, 1], [1.0, 1.0])
+    agent.update(choice.id, [1.0, 1.0])
+    remembered = agent._learner.experience.take(torch.arange(4))[0]
+    assert torch.equal(remembered, torch.cat([X, X + 0.5]))
 
 
 def test_the_rule_upper_needs_two_functions() -> None:

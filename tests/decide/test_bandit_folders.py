@@ -1,6 +1,7 @@
 """Folders of agents: what others write there, what is damaged or deleted, and odd numbers."""
 
 import copy
+import os
 import pickle
 import shutil
 from collections.abc import Callable
@@ -66,6 +67,25 @@ def test_a_copy_is_not_kept_and_goes_its_own_way(
     agent.choose(X[:1])
     assert decide.Bandit.load(tmp_path).choices == agent.choices == twin.choices - 2
     assert not torch.equal(agent.pending, twin.pending)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+def test_a_fork_does_not_write_to_the_folder(tmp_path: Path) -> None:
+    """Its choices would get the ids of the first process' choices."""
+    agent = made("plain").keep_in(tmp_path)
+    agent.choose(X)
+    child = os.fork()
+    if child == 0:  # pragma: no cover
+        try:
+            agent.choose(X)
+        except CheckpointError:
+            copy.deepcopy(agent).choose(X)
+            os._exit(7)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    agent.choose(X)
+    assert torch.equal(decide.Bandit.load(tmp_path).pending, agent.pending)
 
 
 def test_a_damaged_record_before_others(tmp_path: Path) -> None:

@@ -14,14 +14,15 @@ from dubio.decide.answers import Answers
 from dubio.decide.arguments import (
     Array,
     action_features_of,
+    check_number_of_actions,
     members_of,
     read_actions,
     read_allowed,
-    read_contexts,
     read_ids,
     read_numbers,
 )
 from dubio.decide.choosing import Choice, Policy
+from dubio.decide.contexts import Contexts
 from dubio.decide.journal import Event
 from dubio.decide.keeping import KeptAgent
 from dubio.decide.learner import Learner, OptimizerFactory, Schedule
@@ -124,6 +125,7 @@ class Bandit(KeptAgent):
             (p.detach() for one in nets for p in one.parameters() if p.is_floating_point()),
             torch.empty(()),
         )
+        check_number_of_actions(actions, self._like)
         self._features = action_features_of(action_features, actions, self._like)
         self._parts = {
             "net": nets, "likelihood": likelihood, "optimizer": optimizer, "schedule": schedule,
@@ -137,7 +139,7 @@ class Bandit(KeptAgent):
         self._learner = Learner(nets, reward, self._settings, optimizer, schedule, self._training)
         self._pending = Pending()
         self._answers = Answers()
-        self._shape: torch.Size | None = None  # of one context
+        self._contexts = Contexts(self._like, flat=self._features is not None)
 
     def __repr__(self) -> str:
         return (
@@ -188,7 +190,7 @@ class Bandit(KeptAgent):
         Raises:
             FloatingPointError: If the network expects rewards that are NaN or infinite.
         """
-        rows = self._read_contexts(contexts)
+        rows = self._contexts.read(contexts)
         mask = self._read_allowed(allowed, len(rows))
         before = self._choosing.get_state()
         try:
@@ -198,7 +200,7 @@ class Bandit(KeptAgent):
             self._choosing.set_state(before)
             raise
         probability = odds.gather(1, action[:, None]).squeeze(1)
-        self._shape = rows.shape[1:]
+        self._contexts.accept(rows)
         could = _ALL.expand(odds.shape) if mask is None else mask.cpu()
         ids = self._pending.enter(Chosen(rows, action, odds, could))
         self._keep({"call": "choose", "contexts": rows, "allowed": mask, "action": action})
@@ -265,7 +267,7 @@ class Bandit(KeptAgent):
             contexts: `(B, D)`, or what the network takes.
             draws: How many functions, if not ``functions``.
         """
-        rows = self._read_contexts(contexts)
+        rows = self._contexts.read(contexts)
         count = self._settings.functions if draws is None else whole_number("draws", draws, 1)
         return self._policy.scores(rows, count, self._asking()).double().mean(0).cpu()
 
@@ -283,7 +285,7 @@ class Bandit(KeptAgent):
             draws: How many functions, if not ``functions``.
             allowed: Which actions may be taken, as for `choose`.
         """
-        rows = self._read_contexts(contexts)
+        rows = self._contexts.read(contexts)
         mask = self._read_allowed(allowed, len(rows))
         least = 2 if self._settings.rule == "upper" else 1
         count = self._settings.functions if draws is None else whole_number("draws", draws, least)
@@ -305,7 +307,7 @@ class Bandit(KeptAgent):
     def _take(
         self, contexts: Array, actions: Array, rewards: Array, weight: Array | None, steps: int
     ) -> None:
-        rows = self._read_contexts(contexts)
+        rows = self._contexts.read(contexts)
         count, device = len(rows), self._like.device
         taken = read_actions(actions, count, self._settings.actions, device)
         gains = read_numbers("rewards", rewards, count)
@@ -315,9 +317,9 @@ class Bandit(KeptAgent):
         if bool((weights < 0).any()):
             raise ValueError(f"weight: expected numbers >= 0, got {float(weights.min())}")
         y = self._targets(taken, gains, weights)
-        if self._shape is None:  # can the networks take such contexts?
+        if self._contexts.are_new:  # can the networks take such contexts?
             self._policy.scores(rows[:_TRIED], 1, self._asking())
-        self._shape = rows.shape[1:]
+        self._contexts.accept(rows)
         event = {
             "call": "take", "contexts": rows, "actions": taken, "rewards": gains,
             "weight": weights, "steps": steps,
@@ -338,10 +340,6 @@ class Bandit(KeptAgent):
         self._likelihood.check_targets(y[:, 1:2], y.new_zeros(1, len(y), 1))
         return y
 
-    def _read_contexts(self, values: Array) -> Tensor:
-        flat = self._features is not None
-        return read_contexts(values, self._like, self._shape, flat=flat)
-
     def _read_allowed(self, values: Array | None, rows: int) -> Tensor | None:
         if values is None:
             return None
@@ -355,7 +353,7 @@ class Bandit(KeptAgent):
         return {
             "settings": asdict(self._settings),
             "features": self._features,
-            "shape": None if self._shape is None else list(self._shape),
+            "contexts": self._contexts.state(),
             "learner": self._learner.state(),
             "pending": self._pending.state(),
             "answered": self._answers.state(),
@@ -367,7 +365,7 @@ class Bandit(KeptAgent):
     @classmethod
     def _restored(cls, parts: dict[str, Any], state: dict[str, Any]) -> Self:
         agent = cls(**parts, action_features=state["features"], **state["settings"])
-        agent._shape = None if state["shape"] is None else torch.Size(state["shape"])
+        agent._contexts.load(state.get("contexts"))
         agent._learner.load(state["learner"])
         agent._pending.load(state["pending"])
         agent._answers.load(state["answered"])

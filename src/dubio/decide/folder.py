@@ -2,6 +2,7 @@
 
 import io
 import math
+import os
 import pickle
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -120,6 +121,7 @@ class KeptFolder:
         self._save_every = save_every
         self._journal: Journal | None = None
         self._saved = -math.inf
+        self._process = os.getpid()
         self._lock = _locked(folder)
         try:
             self.snapshot(state)
@@ -129,6 +131,7 @@ class KeptFolder:
 
     def append(self, event: Event, state: Callable[[], State]) -> None:
         """Keep an event that has happened; as part of a snapshot if it is time for one."""
+        self._check_process()
         late = time.monotonic() - self._saved >= self._save_every
         if self._journal is None or late or self._journal.is_deleted:
             self.snapshot(state())
@@ -141,6 +144,7 @@ class KeptFolder:
 
     def snapshot(self, state: State) -> None:
         """Replace the state in the folder, and begin a new journal."""
+        self._check_process()
         used = [path.name.rpartition(".")[2] for path in self.folder.glob("journal.*")]
         number = 1 + max((int(one) for one in used if one.isdigit()), default=-1)
         name = f"journal.{number}"
@@ -164,8 +168,17 @@ class KeptFolder:
 
     def close(self) -> None:
         """Let go of the folder."""
+        if os.getpid() != self._process:
+            return  # it is still kept there
         self._let_go()
         self._lock.release()
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise CheckpointError(
+                f"folder: expected the process that keeps the agent in {self.folder}, got a fork "
+                "of it; use copy.deepcopy(agent) there, and tell the first process of rewards"
+            )
 
     def _let_go(self) -> None:
         if self._journal is not None:

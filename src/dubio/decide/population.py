@@ -16,9 +16,10 @@ from dubio.decide.arguments import (
     action_features_of,
     all_finite,
     as_tensor,
+    check_number_of_actions,
     members_of,
-    read_contexts,
 )
+from dubio.decide.contexts import Contexts
 from dubio.decide.experience import Experience
 from dubio.decide.learner import Schedule
 from dubio.decide.rules import Rule
@@ -142,6 +143,7 @@ class BanditPopulation:
         ]  # fmt: skip
         like = next(p.detach() for p in ensembles[0][0].parameters() if p.is_floating_point())
         self._like = like
+        check_number_of_actions(self._settings[0].actions, like)
         self._features = action_features_of(action_features, actions, like)
         self._likelihoods = [
             copy.deepcopy(own) for own in _one_each("likelihood", likelihood, count)
@@ -168,7 +170,7 @@ class BanditPopulation:
         self._choosing = [_generator(s.seed, _CHOOSING) for s in self._settings]
         self._training = [_generator(s.seed, _TRAINING) for s in self._settings]
         self._own = own_contexts
-        self._shape: torch.Size | None = None
+        self._contexts = Contexts(like, flat=self._features is not None)
         self._choices = 0
         self.interactions = 0
 
@@ -199,7 +201,7 @@ class BanditPopulation:
         ).cpu()  # (M, B, A)
         drawn = [rules.drawn(*pair) for pair in zip(odds, self._choosing, strict=True)]
         self._choices += 1
-        self._shape = self._shape_of(rows)
+        self._contexts.accept(rows[0] if self._own else rows)
         action = torch.stack(drawn)  # (M, B)
         return Choices(action, odds.gather(-1, action[..., None]).squeeze(-1), odds)
 
@@ -235,9 +237,9 @@ class BanditPopulation:
             )
         for likelihood, own in zip(self._likelihoods, gains, strict=True):
             likelihood.check_targets(own[:, None], own.new_zeros(1, len(own), 1))
-        if self._shape is None:  # can the networks take such contexts?
+        if self._contexts.are_new:  # can the networks take such contexts?
             self._scores(x[:, :_TRIED] if self._own else x[:_TRIED], -1)
-        self._shape = self._shape_of(x)
+        self._contexts.accept(x[0] if self._own else x)
         results = torch.stack([taken.to(gains), gains], -1).transpose(0, 1)  # (B, M, 2)
         self._experience.add(x.transpose(0, 1) if self._own else x, results)
         if steps:
@@ -262,7 +264,7 @@ class BanditPopulation:
             "factor": self._factor,
             "choices": self._choices,
             "interactions": self.interactions,
-            "shape": None if self._shape is None else list(self._shape),
+            "contexts": self._contexts.state(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -274,7 +276,7 @@ class BanditPopulation:
                 generator.set_state(kept)
         self._factor, self._choices = state["factor"], state["choices"]
         self.interactions = state["interactions"]
-        self._shape = None if state["shape"] is None else torch.Size(state["shape"])
+        self._contexts.load(state.get("contexts"))
 
     def _learn(self, steps: int) -> None:
         """The steps of one more interaction."""
@@ -348,21 +350,16 @@ class BanditPopulation:
             found.append(means.detach())
         return found
 
-    def _shape_of(self, contexts: Tensor) -> torch.Size:
-        """What one context looks like."""
-        return contexts.shape[2 if self._own else 1 :]
-
     def _read_contexts(self, values: Array) -> Tensor:
-        flat = self._features is not None
         if not self._own:
-            return read_contexts(values, self._like, self._shape, flat=flat)
+            return self._contexts.read(values)
         given = as_tensor("contexts", values)
         if given.dim() < 3 or len(given) != len(self):
             raise ValueError(
                 f"contexts: expected shape ({len(self)}, B, D), rows of its own for each agent, "
                 f"got {tuple(given.shape)}"
             )
-        rows = read_contexts(given.flatten(0, 1), self._like, self._shape, flat=flat)
+        rows = self._contexts.read(given.flatten(0, 1))
         return rows.view(len(self), -1, *rows.shape[1:])
 
 
