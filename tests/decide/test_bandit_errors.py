@@ -166,6 +166,7 @@ def test_rewards_that_the_likelihood_does_not_know() -> None:
         ),
         ({"action_features": "hot"}, ValueError, "action_features: expected 'one-hot'"),
         ({"action_features": torch.ones(2, 4)}, ValueError, r"expected finite .* \(3, F\)"),
+        ({"optimizer": torch.optim.LBFGS}, TypeError, "optimizer: .* no closure, got LBFGS"),
         ({"optimizer": lambda p: 1}, TypeError, "optimizer: expected a function from parameters"),
     ],
 )

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias, final
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Adam, Optimizer
+from torch.optim import LBFGS, Adam, Optimizer
 
 from dubio.decide.experience import Experience
 from dubio.decide.last_layer import LastLayer
@@ -80,6 +80,8 @@ class Learner:
                 f"returns {type(self._optimizer).__name__}; pass partial(torch.optim.SGD, "
                 "lr=0.01), for example"
             )
+        if isinstance(self._optimizer, LBFGS):
+            raise TypeError("optimizer: expected one that needs no closure, got LBFGS; use Adam")
         self._rates = [group["lr"] for group in self._optimizer.param_groups]
 
     def add(self, x: Tensor, y: Tensor) -> None:

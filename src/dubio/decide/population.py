@@ -3,9 +3,8 @@
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar, final
+from typing import Any, Literal, final
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -22,6 +21,7 @@ from dubio.decide.arguments import (
 from dubio.decide.contexts import Contexts
 from dubio.decide.experience import Experience
 from dubio.decide.learner import Schedule
+from dubio.decide.per_agent import actions_of_agents, one_each, rewards_of_agents
 from dubio.decide.rules import Rule
 from dubio.decide.settings import Settings, whole_number
 from dubio.layers.exact_linear import ExactLinear
@@ -33,7 +33,6 @@ from dubio.population import Population
 
 _CHOOSING, _TRAINING, _NOISE = range(3)  # streams of random numbers
 _TRIED = 64  # contexts, to see whether networks can take them
-V = TypeVar("V")
 
 
 @final
@@ -124,14 +123,14 @@ class BanditPopulation:
                 "nets: expected networks that are trained by gradients alone, got ExactLinear, "
                 "which is conditioned on the memory; use a Bandit for each, or dubio.BayesLinear"
             )
-        own_rules: list[Rule] = _one_each("rule", rule, count)
-        own_seeds: list[int] = _one_each(
+        own_rules: list[Rule] = one_each("rule", rule, count)
+        own_seeds: list[int] = one_each(
             "seeds", list(range(count) if seeds is None else seeds), count
         )
         each = zip(
-            own_rules, _one_each("learning_rate", learning_rate, count),
-            _one_each("kl_weight", kl_weight, count), _one_each("floor", floor, count),
-            _one_each("epsilon", epsilon, count), _one_each("bonus", bonus, count),
+            own_rules, one_each("learning_rate", learning_rate, count),
+            one_each("kl_weight", kl_weight, count), one_each("floor", floor, count),
+            one_each("epsilon", epsilon, count), one_each("bonus", bonus, count),
             own_seeds, strict=True,
         )  # fmt: skip
         self._settings = [
@@ -146,7 +145,7 @@ class BanditPopulation:
         check_number_of_actions(self._settings[0].actions, like)
         self._features = action_features_of(action_features, actions, like)
         self._likelihoods = [
-            copy.deepcopy(own) for own in _one_each("likelihood", likelihood, count)
+            copy.deepcopy(own) for own in one_each("likelihood", likelihood, count)
         ]
         given = None if self._features is not None else actions
         elbos = [
@@ -220,21 +219,8 @@ class BanditPopulation:
         steps = self._settings[0].steps if steps is None else whole_number("steps", steps, 0)
         x = self._read_contexts(contexts)
         count = x.shape[1] if self._own else len(x)
-        taken = _of_agents("actions", actions, len(self), count)
-        gains = _of_agents("rewards", rewards, len(self), count).to(self._like)
-        if taken.is_floating_point() or taken.dtype == torch.bool:
-            raise ValueError(f"actions: expected whole numbers, got {taken.dtype}")
-        most = self._settings[0].actions - 1
-        if not 0 <= int(taken.min()) <= int(taken.max()) <= most:
-            raise ValueError(
-                f"actions: expected numbers from 0 to {most}, got some from "
-                f"{int(taken.min())} to {int(taken.max())}; number the actions from 0"
-            )
-        if not all_finite(gains):
-            raise ValueError(
-                "rewards: expected finite numbers, got NaN or infinite ones; leave out contexts "
-                "whose rewards are not known"
-            )
+        taken = actions_of_agents(actions, len(self), count, self._settings[0].actions)
+        gains = rewards_of_agents(rewards, len(self), count, self._like)
         for likelihood, own in zip(self._likelihoods, gains, strict=True):
             likelihood.check_targets(own[:, None], own.new_zeros(1, len(own), 1))
         if self._contexts.are_new:  # can the networks take such contexts?
@@ -361,27 +347,6 @@ class BanditPopulation:
             )
         rows = self._contexts.read(given.flatten(0, 1))
         return rows.view(len(self), -1, *rows.shape[1:])
-
-
-def _of_agents(name: str, values: Array, agents: int, rows: int) -> Tensor:
-    found = as_tensor(name, values)
-    if found.shape != (agents, rows):
-        raise ValueError(
-            f"{name}: expected shape ({agents}, {rows}), a row for each agent, got "
-            f"{tuple(found.shape)}"
-        )
-    return found
-
-
-def _one_each(name: str, given: V | Sequence[V], count: int) -> list[V]:
-    """One for each agent."""
-    if isinstance(given, Tensor | np.ndarray):
-        given = given.tolist()
-    if isinstance(given, str) or not isinstance(given, Sequence):
-        return [given] * count
-    if len(given) != count:
-        raise ValueError(f"{name}: expected one for each of {count} agents, got {len(given)}")
-    return list(given)
 
 
 def _generator(seed: int, purpose: int) -> torch.Generator:
