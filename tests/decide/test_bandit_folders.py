@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from bandit_runs import ACTIONS, context, made, run, with_dropout
+from bandit_runs import ACTIONS, KINDS, context, made, run, with_dropout
 from dubio import CheckpointError, decide
 from dubio.likelihoods import Gaussian
 
@@ -86,6 +86,31 @@ def test_a_fork_does_not_write_to_the_folder(tmp_path: Path) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     agent.choose(X)
     assert torch.equal(decide.Bandit.load(tmp_path).pending, agent.pending)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_call_of_the_agent_looks_like_a_change_by_hand(kind: str, tmp_path: Path) -> None:
+    agent = made(kind).keep_in(tmp_path)
+    for _ in range(3):
+        run(agent, agent.choices + 2)
+        agent.expected(X)
+        agent.train(1)
+    assert [path.name for path in tmp_path.glob("journal.*")] == ["journal.0"]  # no new snapshot
+
+
+@pytest.mark.parametrize("call", ["choose", "update"])
+def test_weights_that_are_changed_by_hand_are_kept(call: str, tmp_path: Path) -> None:
+    agent = made("dropout").keep_in(tmp_path)
+    choice = agent.choose(X)
+    net = agent._parts["net"][0]
+    net.load_state_dict({name: value.flip(0) for name, value in net.state_dict().items()})
+    if call == "update":
+        agent.update(choice.id, torch.ones(3))
+    agent.choose(X)
+    agent.choose(X)
+    again = decide.Bandit.load(tmp_path)
+    assert torch.equal(again.expected(X), agent.expected(X))
+    assert torch.equal(again.pending, agent.pending)
 
 
 def test_a_damaged_record_before_others(tmp_path: Path) -> None:

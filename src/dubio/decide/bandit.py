@@ -24,7 +24,7 @@ from dubio.decide.arguments import (
 from dubio.decide.choosing import Choice, Policy
 from dubio.decide.contexts import Contexts
 from dubio.decide.journal import Event
-from dubio.decide.keeping import KeptAgent
+from dubio.decide.keeping import KeptAgent, Weights
 from dubio.decide.learner import Learner, OptimizerFactory, Schedule
 from dubio.decide.log import Log
 from dubio.decide.pending import Chosen, Pending
@@ -202,8 +202,8 @@ class Bandit(KeptAgent):
         probability = odds.gather(1, action[:, None]).squeeze(1)
         self._contexts.accept(rows)
         could = _ALL.expand(odds.shape) if mask is None else mask.cpu()
-        ids = self._pending.enter(Chosen(rows, action, odds, could))
-        self._keep({"call": "choose", "contexts": rows, "allowed": mask, "action": action})
+        with self._keeping({"call": "choose", "contexts": rows, "allowed": mask, "action": action}):
+            ids = self._pending.enter(Chosen(rows, action, odds, could))
         return Choice(action.clone(), probability, odds.clone(), ids)
 
     @in_turn
@@ -348,6 +348,9 @@ class Bandit(KeptAgent):
 
     def _asking(self) -> torch.Generator:
         return torch.Generator().manual_seed(_stream(self._settings.seed, _ASKING))
+
+    def _weights(self) -> Weights:
+        return self._learner.weights()
 
     def _state(self) -> dict[str, Any]:
         return {

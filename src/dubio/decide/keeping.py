@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 from torch import nn
 
@@ -17,6 +17,8 @@ from dubio.decide.learner import OptimizerFactory, Schedule
 from dubio.likelihoods import Likelihood
 from dubio.training.errors import CheckpointError
 
+Weights: TypeAlias = tuple[tuple[int, int], ...]
+
 
 class KeptAgent(ABC):
     """An agent with a state that can be saved, and calls that can be made again."""
@@ -24,6 +26,7 @@ class KeptAgent(ABC):
     def __init__(self) -> None:
         self._turn = threading.RLock()
         self._kept: KeptFolder | None = None
+        self._known: Weights = ()  # as the last kept call left them
         self._left: tuple[Path, Fingerprint] | None = None  # a folder, as this agent left it
 
     def __getstate__(self) -> dict[str, Any]:
@@ -43,7 +46,7 @@ class KeptAgent(ABC):
         place = Path(folder)
         with self._turn:
             if self._kept is not None and self._kept.folder.resolve() == place.resolve():
-                self._kept.snapshot(self._state())
+                self._snapshot(self._kept)
                 return
             folders.write_alone(place, self._state())
             self._leave(place)
@@ -71,6 +74,7 @@ class KeptAgent(ABC):
                     "by Bandit.load(folder), or pass another folder"
                 )
             self._kept = KeptFolder(place, self._state(), save_every)
+            self._known = self._weights()
             weakref.finalize(self, self._kept.close)
         return self
 
@@ -121,22 +125,33 @@ class KeptAgent(ABC):
     @contextmanager
     def _keeping(self, event: Event) -> Iterator[None]:
         """Keep the event that the block makes happen; if it fails, the state that it leaves."""
+        kept = self._kept
+        if kept is None:
+            yield
+            return
+        touched = self._weights() != self._known  # by hand: then the journal would mislead
         try:
             yield
         except BaseException:
-            if self._kept is not None:
-                self._kept.snapshot(self._state())
+            self._snapshot(kept)
             raise
-        self._keep(event)
+        if touched:
+            self._snapshot(kept)
+        else:
+            kept.append(event, self._state)
+            self._known = self._weights()
+
+    def _snapshot(self, kept: KeptFolder) -> None:
+        kept.snapshot(self._state())
+        self._known = self._weights()
 
     def _leave(self, folder: Path) -> None:
         """Remember what is in a folder, to see whether others write to it."""
         self._left = folder.resolve(), folders.fingerprint(folder)
 
-    def _keep(self, event: Event) -> None:
-        """Keep an event that has happened."""
-        if self._kept is not None:
-            self._kept.append(event, self._state)
+    @abstractmethod
+    def _weights(self) -> Weights:
+        """Something that differs after a weight was changed."""
 
     @abstractmethod
     def _state(self) -> State:

@@ -145,6 +145,14 @@ class Learner:
             loss.backward()
         self._optimizer.step()
 
+    def weights(self) -> tuple[tuple[int, int], ...]:
+        """Which tensors there are, and how often each was written to."""
+        return tuple(
+            (id(tensor), tensor._version)
+            for elbo in self._elbos
+            for tensor in (*elbo.parameters(), *elbo.buffers())
+        )
+
     def state(self) -> dict[str, Any]:
         """What to save."""
         return {
