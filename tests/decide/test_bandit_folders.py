@@ -113,13 +113,14 @@ def test_weights_that_are_changed_by_hand_are_kept(call: str, tmp_path: Path) ->
     assert torch.equal(again.pending, agent.pending)
 
 
-def test_a_damaged_record_before_others(tmp_path: Path) -> None:
+@pytest.mark.parametrize("where", ["length", "checksum", "body"])
+def test_a_damaged_record_before_others(where: str, tmp_path: Path) -> None:
     agent = made("plain").keep_in(tmp_path)
     for _ in range(3):
         agent.choose(X)
     (path,) = tmp_path.glob("journal.*")
     content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
+    content[len(content) // 3 + {"length": 3, "checksum": 5, "body": 50}[where]] ^= 1
     path.write_bytes(content)
     with pytest.raises(CheckpointError, match=r"expected a whole journal, got .* damaged record"):
         decide.Bandit.load(tmp_path)

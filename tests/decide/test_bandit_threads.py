@@ -1,12 +1,15 @@
 """Several threads with one agent, and with agents of their own."""
 
+import copy
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from bandit_runs import context, made, result, run
 from dubio import decide
+from dubio.likelihoods import Gaussian
 
 
 def test_threads_share_an_agent(tmp_path: Path) -> None:
@@ -29,6 +32,23 @@ def test_threads_share_an_agent(tmp_path: Path) -> None:
     assert len(agent.pending) == 0
     again = decide.Bandit.load(tmp_path)
     assert torch.equal(again.choose(x).probabilities, agent.choose(x).probabilities)
+
+
+def test_threads_share_a_population() -> None:
+    nets = [nn.Sequential(nn.Dropout(0.2), nn.Linear(3, 2)) for _ in range(2)]
+    agents = decide.BanditPopulation(nets, 2, likelihood=Gaussian(1.0))
+    x = torch.ones(4, 3)
+
+    def some_rounds(_: int) -> None:
+        for _ in range(20):
+            agents.update(x, agents.choose(x).action, torch.ones(2, 4))
+            agents.expected(x)
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(some_rounds, range(4)))
+    assert agents.interactions == 80
+    again = copy.deepcopy(agents)
+    assert torch.equal(again.choose(x).action, agents.choose(x).action)
 
 
 def test_threads_with_agents_of_their_own() -> None:

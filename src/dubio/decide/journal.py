@@ -22,6 +22,7 @@ from dubio.training.errors import DamagedCheckpointError
 
 Event: TypeAlias = dict[str, Any]  # tensors, arrays, numbers, strings and None by name
 _HEAD = struct.Struct("<II")
+_BEGIN = b'{"call": '  # of every body
 
 
 @final
@@ -56,18 +57,26 @@ def read(path: Path) -> Iterator[Event]:
     """The events of a journal, up to the last if that is not whole."""
     content = path.read_bytes()
     place = 0
-    while place + _HEAD.size <= len(content):
-        length, checksum = _HEAD.unpack_from(content, place)
-        body = content[place + _HEAD.size : place + _HEAD.size + length]
-        place += _HEAD.size + length
-        if len(body) < length or zlib.crc32(body) != checksum:
-            if place < len(content):
-                raise DamagedCheckpointError(
-                    f"folder: expected a whole journal, got {path} with a damaged record before "
-                    f"byte {place} of {len(content)}; restore a copy"
-                )
-            return
+    while (body := _record(content, place)) is not None:
         yield decode(body)
+        place += _HEAD.size + len(body)
+    start = content.find(_BEGIN, place + _HEAD.size + 1)
+    while start >= 0:
+        if _record(content, start - _HEAD.size) is not None:
+            raise DamagedCheckpointError(
+                f"folder: expected a whole journal, got {path} with a damaged record at byte "
+                f"{place} and whole ones after it; restore a copy"
+            )
+        start = content.find(_BEGIN, start + 1)
+
+
+def _record(content: bytes, place: int) -> bytes | None:
+    """The body of the record at a place; None if there is no whole one."""
+    if place + _HEAD.size > len(content):
+        return None
+    length, checksum = _HEAD.unpack_from(content, place)
+    body = content[place + _HEAD.size : place + _HEAD.size + length]
+    return body if len(body) == length and zlib.crc32(body) == checksum else None
 
 
 def encode(event: Event) -> bytes:

@@ -1,6 +1,5 @@
 """Agents that are saved to a folder, at once or call by call, and go on from there."""
 
-import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -14,6 +13,7 @@ from dubio.decide import folder as folders
 from dubio.decide.folder import Fingerprint, KeptFolder, State
 from dubio.decide.journal import Event
 from dubio.decide.learner import OptimizerFactory, Schedule
+from dubio.decide.turns import Turn
 from dubio.likelihoods import Likelihood
 from dubio.training.errors import CheckpointError
 
@@ -24,18 +24,14 @@ class KeptAgent(ABC):
     """An agent with a state that can be saved, and calls that can be made again."""
 
     def __init__(self) -> None:
-        self._turn = threading.RLock()
+        self._turn = Turn()
         self._kept: KeptFolder | None = None
         self._known: Weights = ()  # as the last kept call left them
         self._left: tuple[Path, Fingerprint] | None = None  # a folder, as this agent left it
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy is not kept in the folder of the original, and waits for nobody."""
-        with self._turn:
-            return {**self.__dict__, "_turn": None, "_kept": None, "_left": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _turn=threading.RLock())
+        """A copy is not kept in the folder of the original."""
+        return {**self.__dict__, "_kept": None, "_left": None}
 
     def save(self, folder: str | Path) -> None:
         """Save everything to a folder, in one go: a crash leaves the former state or the new one.

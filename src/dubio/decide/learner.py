@@ -82,7 +82,7 @@ class Learner:
             )
         if isinstance(self._optimizer, LBFGS):
             raise TypeError("optimizer: expected one that needs no closure, got LBFGS; use Adam")
-        self._rates = [group["lr"] for group in self._optimizer.param_groups]
+        self._rates = [float(group["lr"]) for group in self._optimizer.param_groups]
 
     def add(self, x: Tensor, y: Tensor) -> None:
         """Remember further rows; y has action, reward and weight, `(B, 3)`."""

@@ -24,6 +24,7 @@ from dubio.decide.learner import Schedule
 from dubio.decide.per_agent import actions_of_agents, one_each, rewards_of_agents
 from dubio.decide.rules import Rule
 from dubio.decide.settings import Settings, whole_number
+from dubio.decide.turns import Turn, in_turn
 from dubio.layers.exact_linear import ExactLinear
 from dubio.likelihoods import Likelihood
 from dubio.likelihoods.reward import RewardOfAction
@@ -117,6 +118,7 @@ class BanditPopulation:
                 "nets: expected one for each agent, or ensembles of one size, got sizes "
                 f"{[len(members) for members in ensembles]}"
             )
+        self._turn = Turn()
         self._members = len(ensembles[0])
         if any(isinstance(m, ExactLinear) for nets in ensembles for n in nets for m in n.modules()):
             raise NotImplementedError(
@@ -187,6 +189,7 @@ class BanditPopulation:
         """Which agents have had a loss that was not finite; they learn no more."""
         return self._session.failed.view(len(self), -1).any(1)
 
+    @in_turn
     def choose(self, contexts: Array) -> Choices:
         """Let each agent choose an action for each context.
 
@@ -204,6 +207,7 @@ class BanditPopulation:
         action = torch.stack(drawn)  # (M, B)
         return Choices(action, odds.gather(-1, action[..., None]).squeeze(-1), odds)
 
+    @in_turn
     def update(
         self, contexts: Array, actions: Array, rewards: Array, *, steps: int | None = None
     ) -> None:
@@ -231,15 +235,18 @@ class BanditPopulation:
         if steps:
             self._learn(steps)
 
+    @in_turn
     def expected(self, contexts: Array) -> Tensor:  # (M, B, A)
         """The mean reward of every action over functions, the same ones at every call."""
         scores = self._scores(self._read_contexts(contexts), -1)
         return torch.stack([own.double().mean(0) for own in scores]).cpu()
 
+    @in_turn
     def write(self) -> None:
         """Give the networks that were passed their weights."""
         self._session.write()
 
+    @in_turn
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes, in types that ``torch.load(weights_only=True)`` takes."""
         return {
@@ -253,6 +260,7 @@ class BanditPopulation:
             "contexts": self._contexts.state(),
         }
 
+    @in_turn
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there, bit for bit: agents that were made in the same way."""
         self._session.load_state_dict(state["session"])

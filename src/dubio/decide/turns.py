@@ -1,9 +1,9 @@
 """Calls of an agent by several threads, one after the other."""
 
+import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Concatenate, ParamSpec, Protocol, TypeVar, final
 
 import torch
 
@@ -11,11 +11,27 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class TakesTurns(Protocol):
-    """What has a lock for its calls."""
+@final
+class Turn:
+    """The turn of one thread; the thread that has it may take it again. A copy is free."""
 
-    @property
-    def _turn(self) -> AbstractContextManager[Any]: ...
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def __reduce__(self) -> tuple[type["Turn"], tuple[()]]:
+        return Turn, ()
+
+
+class TakesTurns(Protocol):
+    """What has a turn for its calls."""
+
+    _turn: Turn
 
 
 A = TypeVar("A", bound=TakesTurns)
