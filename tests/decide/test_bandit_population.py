@@ -268,6 +268,11 @@ def test_complex_rewards_are_refused():
         agents_of_two().update(torch.zeros(1, 4), torch.zeros(2, 1).long(), torch.zeros(2, 1) + 1j)
 
 
+def test_what_is_no_likelihood_is_refused():
+    with pytest.raises(TypeError, match="likelihood: expected an instance from dubio.likelihoods"):
+        decide.BanditPopulation(some(2), 2, likelihood=[likelihoods.Gaussian(1.0), "normal"])
+
+
 def test_exact_layers_are_refused():
     """They would never be conditioned, and agents would not learn."""
     nets = [nn.Sequential(nn.Linear(4, 3), decide.ExactLinear(3, 2)) for _ in range(2)]

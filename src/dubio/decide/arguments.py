@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dubio.likelihoods import Likelihood
+
 Array: TypeAlias = Any  # a tensor, an array of numpy, a column of a frame, or nested lists
 
 
@@ -33,6 +35,15 @@ def check_number_of_actions(actions: int, like: Tensor) -> None:
         raise ValueError(
             f"actions: expected at most {most} for a network of {like.dtype}, which has no larger "
             f"whole numbers, got {actions}; use a network of float32"
+        )
+
+
+def check_likelihood(given: object) -> None:
+    """Complain about what is no likelihood."""
+    if not isinstance(given, Likelihood):
+        raise TypeError(
+            f"likelihood: expected an instance from dubio.likelihoods, such as Gaussian(1.0) or "
+            f"Bernoulli(), got {given!r}"
         )
 
 

@@ -14,6 +14,7 @@ from dubio.decide.answers import Answers
 from dubio.decide.arguments import (
     Array,
     action_features_of,
+    check_likelihood,
     check_number_of_actions,
     members_of,
     read_actions,
@@ -114,11 +115,7 @@ class Bandit(KeptAgent):
             actions, rule, memory, steps, batch_size, learning_rate, kl_weight, functions,
             average, floor, epsilon, bonus, keep_log, seed, condition_every,
         )  # fmt: skip
-        if not isinstance(likelihood, Likelihood):
-            raise TypeError(
-                f"likelihood: expected an instance from dubio.likelihoods, such as Gaussian(1.0) "
-                f"or Bernoulli(), got {likelihood!r}"
-            )
+        check_likelihood(likelihood)
         actions, seed = self._settings.actions, self._settings.seed
         nets = members_of(net)
         self._like = next(

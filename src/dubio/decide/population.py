@@ -15,6 +15,7 @@ from dubio.decide.arguments import (
     action_features_of,
     all_finite,
     as_tensor,
+    check_likelihood,
     check_number_of_actions,
     members_of,
 )
@@ -149,6 +150,8 @@ class BanditPopulation:
         self._likelihoods = [
             copy.deepcopy(own) for own in one_each("likelihood", likelihood, count)
         ]
+        for own in self._likelihoods:
+            check_likelihood(own)
         given = None if self._features is not None else actions
         elbos = [
             ELBO(net, RewardOfAction(copy.deepcopy(own), given), 1, kl_weight=settings.kl_weight)
