@@ -269,7 +269,7 @@ def test_complex_rewards_are_refused():
 
 
 def test_what_is_no_likelihood_is_refused():
-    with pytest.raises(TypeError, match="likelihood: expected an instance from dubio.likelihoods"):
+    with pytest.raises(TypeError, match="likelihood: expected an instance from dubio"):
         decide.BanditPopulation(some(2), 2, likelihood=[likelihoods.Gaussian(1.0), "normal"])
 
 
