@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -89,6 +90,21 @@ MISTAKES: dict[str, tuple[Callable[[Bandit], Any], type[Exception], str]] = {
     ),
     "steps": (lambda a: a.train(-1), ValueError, "steps: expected a whole number >= 0, got -1"),
     "draws": (lambda a: a.expected(X, draws=0), ValueError, "draws: expected a whole number >= 1"),
+    "complex context": (
+        lambda a: a.choose(X + 0j),
+        TypeError,
+        "contexts: expected real numbers, got torch.complex64",
+    ),
+    "complex reward": (
+        lambda a: a.update([0], torch.ones(1) + 1j),
+        TypeError,
+        "rewards: expected real numbers",
+    ),
+    "complex action": (
+        lambda a: a.update(X, torch.ones(2) + 0j, [1, 1]),
+        TypeError,
+        "actions: expected real numbers",
+    ),
     "log": (lambda a: a.log, ValueError, "pass keep_log=True"),
 }
 
@@ -128,11 +144,17 @@ def test_rewards_that_the_likelihood_does_not_know() -> None:
     [
         ({"rule": "best"}, ValueError, "rule: expected one of thompson, greedy, epsilon, upper"),
         ({"actions": 1}, ValueError, "actions: expected a whole number >= 2, got 1"),
+        (
+            {"net": with_dropout().bfloat16(), "actions": 258},
+            ValueError,
+            "actions: expected at most 257 for a network of torch.bfloat16, .* got 258",
+        ),
         ({"memory": 0}, ValueError, "memory: expected a whole number >= 1, got 0"),
         ({"functions": 1.5}, ValueError, "functions: expected a whole number >= 1, got 1.5"),
         ({"floor": 0.4}, ValueError, "floor: expected at most 1 / 3 for 3 actions, got 0.4"),
         ({"epsilon": 2}, ValueError, "epsilon: expected a number from 0 to 1, got 2"),
         ({"learning_rate": -1.0}, ValueError, "learning_rate: expected a number >= 0, got -1"),
+        ({"learning_rate": "fast"}, TypeError, "learning_rate: expected a number, got 'fast'"),
         ({"rule": "upper", "functions": 1}, ValueError, "functions: expected at least 2"),
         ({"likelihood": "normal"}, TypeError, "likelihood: expected an instance"),
         ({"net": []}, TypeError, "net: expected an nn.Module or several"),
@@ -144,6 +166,7 @@ def test_rewards_that_the_likelihood_does_not_know() -> None:
         ),
         ({"action_features": "hot"}, ValueError, "action_features: expected 'one-hot'"),
         ({"action_features": torch.ones(2, 4)}, ValueError, r"expected finite .* \(3, F\)"),
+        ({"optimizer": torch.optim.LBFGS}, TypeError, "optimizer: .* no closure, got LBFGS"),
         ({"optimizer": lambda p: 1}, TypeError, "optimizer: expected a function from parameters"),
     ],
 )
@@ -153,7 +176,77 @@ def test_settings(options: dict[str, Any], kind: type[Exception], message: str) 
         decide.Bandit(**(known | options))
 
 
+@pytest.mark.parametrize("steps", [0, 1])
+@pytest.mark.parametrize("mistake", ["contexts", "outputs"])
+def test_a_first_update_that_does_not_fit_the_network(steps: int, mistake: str) -> None:
+    outputs = ACTIONS + 1 if mistake == "outputs" else ACTIONS
+    net = nn.Sequential(nn.Dropout(0.5), nn.Linear(WIDTH, outputs))
+    agent = decide.Bandit(net, ACTIONS, likelihood=Gaussian(1.0))
+    x = torch.ones(2, WIDTH + 1) if mistake == "contexts" else X
+    with pytest.raises((ValueError, RuntimeError), match=r"expected outputs|cannot be multiplied"):
+        agent.update(x, [0, 1], [1.0, 1.0], steps=steps)
+    assert agent.remembered == agent.interactions == 0
+    if mistake == "contexts":
+        agent.choose(X)  # it does not wait for the wrong ones
+
+
+class Whole(nn.Module):
+    """A network that takes whole numbers and others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = with_dropout()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        outputs: torch.Tensor = self.net(x.float())
+        return outputs
+
+
+def test_contexts_are_not_rounded_to_whole_numbers(tmp_path: Path) -> None:
+    agent = decide.Bandit(Whole(), ACTIONS, likelihood=Gaussian(1.0))
+    agent.update(X.long(), [0, 1], [1.0, 1.0])
+    agent.save(tmp_path)
+    for one in (agent, Bandit.load(tmp_path)):
+        with pytest.raises(ValueError, match="contexts: expected whole numbers as before, got tor"):
+            one.update(X + 0.5, [0, 1], [1.0, 1.0])
+
+
+def test_whole_numbers_become_floating_ones_if_others_were() -> None:
+    agent = decide.Bandit(with_dropout(), ACTIONS, likelihood=Gaussian(1.0))
+    choice = agent.choose(X + 0.5)
+    agent.update(X.long(), [0, 1], [1.0, 1.0])
+    agent.update(choice.id, [1.0, 1.0])
+    remembered = agent._learner.experience.take(torch.arange(4))[0]
+    assert torch.equal(remembered, torch.cat([X, X + 0.5]))
+
+
+def test_the_rule_upper_needs_two_functions() -> None:
+    agent = decide.Bandit(with_dropout(), ACTIONS, likelihood=Gaussian(1.0), rule="upper")
+    with pytest.raises(ValueError, match="draws: expected a whole number >= 2, got 1"):
+        agent.probabilities(X, draws=1)
+    assert agent.expected(X, draws=1).isfinite().all()
+
+
+@pytest.mark.parametrize("factor", [-1.0, math.nan, math.inf])
+def test_schedules(factor: float) -> None:
+    net = with_dropout()
+    agent = decide.Bandit(net, ACTIONS, likelihood=Gaussian(1.0), schedule=lambda n: factor)
+    before = [value.clone() for value in net.state_dict().values()]
+    with pytest.raises(ValueError, match="schedule: expected a factor >= 0"):
+        agent.update(X, [0, 1], [1.0, 1.0])
+    assert all(torch.equal(*pair) for pair in zip(before, net.state_dict().values(), strict=True))
+
+
 class TestNetworks:
+    def test_with_parameters_that_the_optimiser_does_not_know(self) -> None:
+        net = nn.Sequential(nn.Linear(WIDTH, 8), nn.Dropout(0.5), nn.Linear(8, ACTIONS))
+        net[0].requires_grad_(False)
+        agent = decide.Bandit(net, ACTIONS, likelihood=Gaussian(1.0))
+        agent.update(X, [0, 1], [1.0, 1.0])
+        net[0].requires_grad_(True)
+        with pytest.raises(ValueError, match="got others that its optimiser does not know"):
+            agent.train(1)
+
     def test_without_noise(self) -> None:
         agent = decide.Bandit(nn.Linear(WIDTH, ACTIONS), ACTIONS, likelihood=Gaussian(1.0))
         with pytest.raises(ValueError, match=r"expected noise, or several networks.*thompson"):

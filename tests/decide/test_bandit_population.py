@@ -3,6 +3,7 @@
 import copy
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -242,3 +243,58 @@ def test_contexts_of_another_width_are_refused():
     agents.choose(torch.zeros(2, 4))
     with pytest.raises(ValueError, match="contexts: expected 4 numbers in each as before, got 5"):
         agents.choose(torch.zeros(2, 5))
+
+
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("steps", [0, 1])
+def test_a_first_update_that_does_not_fit_the_networks(own, steps):
+    agents = decide.BanditPopulation(some(2), 2, own_contexts=own, **QUICK)
+    x = torch.zeros(2, 3, 5) if own else torch.zeros(3, 5)
+    with pytest.raises(RuntimeError, match="cannot be multiplied"):
+        agents.update(x, torch.zeros(2, 3).long(), torch.zeros(2, 3), steps=steps)
+    agents.choose(x[..., :4])  # it does not wait for the wrong ones
+
+
+@pytest.mark.parametrize("steps", [-1, 1.5, True])
+def test_wrong_steps_leave_agents_as_they_were(steps):
+    agents = agents_of_two()
+    with pytest.raises(ValueError, match="steps: expected a whole number >= 0"):
+        agents.update(torch.zeros(1, 4), torch.zeros(2, 1).long(), torch.zeros(2, 1), steps=steps)
+    assert len(agents._experience) == 0
+
+
+def test_complex_rewards_are_refused():
+    with pytest.raises(TypeError, match="rewards: expected real numbers"):
+        agents_of_two().update(torch.zeros(1, 4), torch.zeros(2, 1).long(), torch.zeros(2, 1) + 1j)
+
+
+def test_what_is_no_likelihood_is_refused():
+    with pytest.raises(TypeError, match="likelihood: expected an instance from dubio"):
+        decide.BanditPopulation(some(2), 2, likelihood=[likelihoods.Gaussian(1.0), "normal"])
+
+
+def test_exact_layers_are_refused():
+    """They would never be conditioned, and agents would not learn."""
+    nets = [nn.Sequential(nn.Linear(4, 3), decide.ExactLinear(3, 2)) for _ in range(2)]
+    with pytest.raises(NotImplementedError, match=r"got ExactLinear, .* use a Bandit for each"):
+        decide.BanditPopulation(nets, 2, **QUICK)
+
+
+@pytest.mark.parametrize("array", [np.array, torch.tensor])
+def test_settings_may_be_arrays(array):
+    options = {"rule": "epsilon", "functions": 4, "likelihood": likelihoods.Gaussian(4.0)}
+    ours = decide.BanditPopulation(
+        some(2), 2, seeds=array([5, 6]), learning_rate=array([0.125, 0.25]),
+        epsilon=array([0.5, 0.0]), **options,
+    )  # fmt: skip
+    theirs = decide.BanditPopulation(
+        some(2), 2, seeds=[5, 6], learning_rate=[0.125, 0.25], epsilon=[0.5, 0.0], **options
+    )
+    assert torch.equal(lived(ours, 3), lived(theirs, 3))
+
+
+def test_states_with_a_schedule_of_numpy_can_be_loaded(tmp_path):
+    agents = decide.BanditPopulation(some(2), 2, schedule=lambda n: np.float64(0.5) ** n, **QUICK)
+    lived(agents, 2)
+    torch.save(agents.state_dict(), tmp_path / "state.pt")
+    torch.load(tmp_path / "state.pt", weights_only=True)

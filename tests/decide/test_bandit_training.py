@@ -310,7 +310,7 @@ class TestPriorFunction:
     def test_errors(self) -> None:
         with pytest.raises(ValueError, match=r"prior: expected a network without noise.*in 1;"):
             decide.PriorFunction(nn.Sequential(nn.Linear(2, 1), nn.Dropout(0.5)))
-        with pytest.raises(ValueError, match="scale: expected > 0, got 0"):
+        with pytest.raises(ValueError, match="scale: expected a number > 0, got 0"):
             decide.PriorFunction(self.net(), 0)
 
         class Own(nn.Module):

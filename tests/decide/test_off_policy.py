@@ -87,7 +87,8 @@ def test_consistent(estimate: Estimator, full: bool) -> None:
 
 @pytest.mark.parametrize("estimate", [decide.ips, decide.snips, doubly_robust])
 def test_wrong_propensities_are_far_off(estimate: Estimator) -> None:
-    found = estimate(sampled(20_000, 1, WRONG), policy)
+    with pytest.warns(UserWarning, match=r"expected weights of mean 1, got .* wrong"):
+        found = estimate(sampled(20_000, 1, WRONG), policy)
     assert abs(found.value - VALUE) > FAR * found.standard_error
 
 
@@ -170,6 +171,49 @@ def test_replay_of_a_uniform_log_keeps_all_that_agree() -> None:
     assert found.rows == int((torch.tensor(agree) == actions).sum())
 
 
+def test_rare_actions_are_no_reason_to_warn() -> None:
+    """The bound of the mean weight holds for few large weights; false alarm below 1e-6 a log."""
+    odds = torch.tensor([[0.99, 0.01]], dtype=torch.float64)
+    for seed in range(300):
+        draw = torch.Generator().manual_seed(seed)
+        actions = torch.multinomial(odds.expand(50, 2), 1, generator=draw).squeeze(1)
+        log = Log(torch.zeros(50, 1), actions, torch.ones(50), odds.expand(50, 2))
+        decide.ips(log, torch.full((50, 2), 0.5))
+
+
+@pytest.mark.parametrize("columns", [2, 3])
+def test_replay_warns_of_actions_that_the_log_could_not_take(columns: int) -> None:
+    never = torch.tensor([[0.5, 0.5, 0.0]])[:, :columns].expand(60, -1)
+    log = Log(CONTEXTS[torch.arange(60) % 3], [0, 1] * 30, torch.ones(60), never)
+    with pytest.warns(UserWarning, match="agent: expected actions that the log could take"):
+        decide.replay(fixed_agent(), log)
+
+
+def test_replay_warns_of_wrong_probabilities() -> None:
+    log = Log(CONTEXTS[torch.arange(90) % 3], [0] * 90, torch.ones(90), torch.ones(90))
+    with pytest.warns(UserWarning, match="log: expected about 90 ± 0 of 90 events to be kept"):
+        decide.replay(fixed_agent(), log)
+
+
+def test_a_single_weight_has_no_standard_error() -> None:
+    log = Log(torch.zeros(3, 1), [0, 1, 1], [1.0, 2.0, 3.0], [0.5] * 3)
+    found = decide.snips(log, torch.tensor([[1.0, 0.0]]).expand(3, 2))
+    assert math.isnan(found.standard_error)
+
+
+def test_logs_are_copies() -> None:
+    given = torch.ones(2, 1), torch.ones(2).long(), torch.ones(2).double(), torch.ones(2).double()
+    log = Log(*given)
+    for one in given:
+        one.zero_()
+    for one in (log.contexts, log.actions, log.rewards, log.probability):
+        assert one.sum() == 2
+    agent = fixed_agent(keep_log=True)
+    agent.update(agent.choose(CONTEXTS).id, torch.ones(3))
+    agent.log.rewards.zero_()
+    assert agent.log.rewards.sum() == 3
+
+
 def test_lacking_support_is_a_warning() -> None:
     never = torch.tensor([[0.5, 0.5, 0.0]]).double().expand(10, -1)
     log = Log(torch.zeros(10, 1), [0, 1] * 5, torch.ones(10), never)
@@ -197,6 +241,10 @@ class TestErrors:
             (([0], [math.nan], [0.5]), "rewards: expected finite numbers, got 1"),
             (([0], [1.0, 2.0], [0.5]), r"rewards: expected 1 numbers, got shape \(2,\)"),
             (([0], [1.0], [0.5, 0.5]), r"probabilities: expected shape \(1,\)"),
+            (([True], [1.0], [0.5]), "actions: expected 1 whole numbers, got torch.bool"),
+            (([1], [1.0], [0.5], [True, True]), r"allowed: expected True or False of shape \(1,"),
+            (([1], [1.0], [0.5], [[1, 1]]), "allowed: expected True or False"),
+            (([1], [1.0], [0.5], [[True, False]]), "allowed: .* got action 1 in row 0"),
             (([2], [1.0], [[0.5, 0.5]]), "probabilities: expected shape .* at least 3 actions"),
         ],
     )
@@ -216,6 +264,12 @@ class TestErrors:
             decide.doubly_robust(log, policy, torch.zeros(5, 2))
         with pytest.raises(ValueError, match="log: expected at least one choice"):
             decide.ips(log[:0], policy)
+        with pytest.raises(ValueError, match="log: expected at least one choice"):
+            decide.replay(fixed_agent(), log[:0])
+        with pytest.raises(TypeError, match="policy: expected real numbers"):
+            decide.ips(log, torch.full((5, 3), 1 / 3) + 1j)
+        with pytest.raises(TypeError, match="expected: expected real numbers"):
+            decide.doubly_robust(log, policy, torch.zeros(5, 3) + 1j)
 
     def test_a_policy_of_which_nothing_is_known(self) -> None:
         log = Log(torch.zeros(2, 1), [0, 0], [1.0, 1.0], [0.5, 0.5])
@@ -256,6 +310,19 @@ class TestFrames:
         assert Log.from_frame({name: frame[name].tolist() for name in frame}, ["age"], "banner",
                               "click", "p").rewards.tolist() == [1.0, 0.0]  # fmt: skip
         assert list(log.to_frame(["age"]).columns) == ["age", "action", "reward", "probability"]
+
+    def test_columns_in_another_order(self) -> None:
+        log = Log(torch.arange(24.0).view(2, 12), [0, 1], [1.0, 2.0], [0.5, 0.5])
+        frame = log.to_frame()
+        again = Log.from_frame(frame[sorted(frame.columns)])  # context_10 before context_2
+        assert torch.equal(again.contexts, log.contexts)
+
+    @pytest.mark.parametrize(
+        "names", [["action", "b", "c"], ["b", "b", "c"], ["probability_0", "b", "c"]]
+    )
+    def test_names_that_are_taken(self, names: list[str]) -> None:
+        with pytest.raises(ValueError, match="names: expected names that no other column has"):
+            sampled(3, 0).to_frame(names)
 
     def test_missing_columns(self) -> None:
         with pytest.raises(KeyError, match="contexts: expected names of columns, got none"):

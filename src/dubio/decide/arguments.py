@@ -8,12 +8,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dubio.likelihoods import Likelihood
+
 Array: TypeAlias = Any  # a tensor, an array of numpy, a column of a frame, or nested lists
 
 
 def as_tensor(name: str, values: Array) -> Tensor:
     """A tensor of these values."""
     if isinstance(values, Tensor):
+        if values.is_complex():
+            raise TypeError(f"{name}: expected real numbers, got {values.dtype}; pass their parts")
         return values.detach()
     array = np.asarray(values)  # numbers of Python become float64
     if array.dtype.kind not in "fiub":
@@ -22,6 +26,25 @@ def as_tensor(name: str, values: Array) -> Tensor:
             "tensor or an array of numbers"
         )
     return torch.as_tensor(array if array.flags.writeable else array.copy())
+
+
+def check_number_of_actions(actions: int, like: Tensor) -> None:
+    """Complain if the numbers of actions cannot be told apart in the type of the network."""
+    most = int(2 / torch.finfo(like.dtype).eps) + 1
+    if actions > most:
+        raise ValueError(
+            f"actions: expected at most {most} for a network of {like.dtype}, which has no larger "
+            f"whole numbers, got {actions}; use a network of float32"
+        )
+
+
+def check_likelihood(given: object) -> None:
+    """Complain about what is no likelihood."""
+    if not isinstance(given, Likelihood):
+        raise TypeError(
+            f"likelihood: expected an instance from dubio.likelihoods, such as Gaussian(1.0) or "
+            f"Bernoulli(), got {given!r}"
+        )
 
 
 def members_of(net: nn.Module | Sequence[nn.Module]) -> list[nn.Module]:
@@ -57,39 +80,6 @@ def action_features_of(
             f"action, got shape {tuple(features.shape)}"
         )
     return features.to(like.device, like.dtype).clone()
-
-
-def read_contexts(values: Array, like: Tensor, shape: torch.Size | None, *, flat: bool) -> Tensor:
-    """Contexts `(B, ...)`, floating ones in the type of the network.
-
-    Args:
-        values: What was passed.
-        like: A tensor of the network's type and device.
-        shape: What one context looked like before, if there was any.
-        flat: Whether one context must be a vector.
-    """
-    contexts = as_tensor("contexts", values)
-    if contexts.ndim < 2 or len(contexts) == 0 or (flat and contexts.ndim != 2):
-        raise ValueError(
-            f"contexts: expected rows (B, D), at least one, got shape {tuple(contexts.shape)}; "
-            "pass contexts[None] for a single one"
-        )
-    if shape is not None and contexts.shape[1:] != shape:
-        raise ValueError(
-            f"contexts: expected {_sizes(shape)} numbers in each as before, got "
-            f"{_sizes(contexts.shape[1:])}; an agent is for contexts of one kind"
-        )
-    if flat or contexts.is_floating_point() or contexts.dtype == torch.bool:
-        contexts = contexts.to(like.device, like.dtype)
-    # a copy of its own: aligned as every tensor of torch, so that sums are rounded alike
-    contexts = contexts.to(like.device).clone(memory_format=torch.contiguous_format)
-    if not all_finite(contexts):
-        rows = (~contexts.flatten(1).isfinite().all(1)).nonzero().flatten().tolist()
-        raise ValueError(
-            f"contexts: expected finite numbers, got NaN or infinite ones in {len(rows)} rows, "
-            f"first in row {rows[0]}; impute them, or leave the rows out"
-        )
-    return contexts
 
 
 def read_allowed(values: Array, rows: int, actions: int, device: torch.device) -> Tensor:
@@ -131,7 +121,7 @@ def read_numbers(name: str, values: Array, rows: int) -> Tensor:
     numbers = as_tensor(name, values)
     if numbers.ndim == 0 and rows == 1:
         numbers = numbers[None]
-    if numbers.shape != (rows,) or numbers.is_complex():
+    if numbers.shape != (rows,):
         raise ValueError(
             f"{name}: expected {rows} numbers, got shape {tuple(numbers.shape)}; pass one for each "
             "choice"
@@ -151,7 +141,7 @@ def read_ids(values: Array) -> list[int]:
     ids = as_tensor("ids", values)
     if ids.numel() == 0:
         return []
-    if ids.is_floating_point() or ids.dtype == torch.bool or ids.is_complex() or ids.ndim > 1:
+    if ids.is_floating_point() or ids.dtype == torch.bool or ids.ndim > 1:
         raise ValueError(
             f"ids: expected whole numbers, got {ids.dtype} of shape {tuple(ids.shape)}; pass "
             "choice.id or some of it"
@@ -162,7 +152,3 @@ def read_ids(values: Array) -> list[int]:
 def all_finite(values: Tensor) -> bool:
     """Whether no number is NaN or infinite. A sum tells it soonest, unless it is too large."""
     return math.isfinite(values.sum()) or bool(values.isfinite().all())
-
-
-def _sizes(shape: torch.Size) -> str:
-    return " × ".join(map(str, shape))

@@ -14,27 +14,31 @@ from dubio.decide.answers import Answers
 from dubio.decide.arguments import (
     Array,
     action_features_of,
+    check_likelihood,
+    check_number_of_actions,
     members_of,
     read_actions,
     read_allowed,
-    read_contexts,
     read_ids,
     read_numbers,
 )
 from dubio.decide.choosing import Choice, Policy
+from dubio.decide.contexts import Contexts
 from dubio.decide.journal import Event
-from dubio.decide.keeping import KeptAgent
+from dubio.decide.keeping import KeptAgent, Weights
 from dubio.decide.learner import Learner, OptimizerFactory, Schedule
 from dubio.decide.log import Log
 from dubio.decide.pending import Chosen, Pending
 from dubio.decide.rules import Rule
 from dubio.decide.settings import Settings, whole_number
+from dubio.decide.turns import in_turn
 from dubio.likelihoods import Likelihood
 from dubio.likelihoods.reward import RewardOfAction
 from dubio.noise.numbers import mix
 from dubio.training.errors import CheckpointError
 
 _CHOOSING, _TRAINING, _ASKING = range(3)  # streams of random numbers
+_TRIED = 64  # contexts, to see whether networks can take them
 _ALL = torch.ones((), dtype=torch.bool)
 
 
@@ -111,16 +115,14 @@ class Bandit(KeptAgent):
             actions, rule, memory, steps, batch_size, learning_rate, kl_weight, functions,
             average, floor, epsilon, bonus, keep_log, seed, condition_every,
         )  # fmt: skip
-        if not isinstance(likelihood, Likelihood):
-            raise TypeError(
-                f"likelihood: expected an instance from dubio.likelihoods, such as Gaussian(1.0) "
-                f"or Bernoulli(), got {likelihood!r}"
-            )
+        check_likelihood(likelihood)
+        actions, seed = self._settings.actions, self._settings.seed
         nets = members_of(net)
         self._like = next(
             (p.detach() for one in nets for p in one.parameters() if p.is_floating_point()),
             torch.empty(()),
         )
+        check_number_of_actions(actions, self._like)
         self._features = action_features_of(action_features, actions, self._like)
         self._parts = {
             "net": nets, "likelihood": likelihood, "optimizer": optimizer, "schedule": schedule,
@@ -134,7 +136,7 @@ class Bandit(KeptAgent):
         self._learner = Learner(nets, reward, self._settings, optimizer, schedule, self._training)
         self._pending = Pending()
         self._answers = Answers()
-        self._shape: torch.Size | None = None  # of one context
+        self._contexts = Contexts(self._like, flat=self._features is not None)
 
     def __repr__(self) -> str:
         return (
@@ -168,9 +170,10 @@ class Bandit(KeptAgent):
         """All answered choices, in the order of the answers."""
         if not self._settings.keep_log:
             raise ValueError("log: expected an agent that keeps one; pass keep_log=True to Bandit")
-        return self._answers.log()
+        with self._turn:
+            return self._answers.log()
 
-    @torch.inference_mode(False)
+    @in_turn
     def choose(self, contexts: Array, allowed: Array | None = None) -> Choice:
         """Choose an action for each context.
 
@@ -184,7 +187,7 @@ class Bandit(KeptAgent):
         Raises:
             FloatingPointError: If the network expects rewards that are NaN or infinite.
         """
-        rows = self._read_contexts(contexts)
+        rows = self._contexts.read(contexts)
         mask = self._read_allowed(allowed, len(rows))
         before = self._choosing.get_state()
         try:
@@ -194,13 +197,13 @@ class Bandit(KeptAgent):
             self._choosing.set_state(before)
             raise
         probability = odds.gather(1, action[:, None]).squeeze(1)
-        self._shape = rows.shape[1:]
+        self._contexts.accept(rows)
         could = _ALL.expand(odds.shape) if mask is None else mask.cpu()
-        ids = self._pending.enter(Chosen(rows, action, odds, could))
-        self._keep({"call": "choose", "contexts": rows, "allowed": mask, "action": action})
+        with self._keeping({"call": "choose", "contexts": rows, "allowed": mask, "action": action}):
+            ids = self._pending.enter(Chosen(rows, action, odds, could))
         return Choice(action.clone(), probability, odds.clone(), ids)
 
-    @torch.inference_mode(False)
+    @in_turn
     def update(
         self,
         ids: Array,
@@ -238,13 +241,14 @@ class Bandit(KeptAgent):
             raise TypeError("rewards: expected numbers, got none; call update(choice.id, rewards)")
         self._answer(read_ids(ids), gains, steps)
 
-    @torch.inference_mode(False)
+    @in_turn
     def train(self, steps: int) -> None:
         """Some more gradient steps on what is remembered."""
         steps = whole_number("steps", steps, 0)
         with self._keeping({"call": "train", "steps": steps}):
             self._learner.train(steps)
 
+    @in_turn
     def forget(self, ids: Array) -> None:
         """Give up waiting for the rewards of some choices."""
         gone = read_ids(ids)
@@ -252,6 +256,7 @@ class Bandit(KeptAgent):
         with self._keeping({"call": "forget", "ids": gone}):
             self._pending.remove(gone)
 
+    @in_turn
     def expected(self, contexts: Array, draws: int | None = None) -> Tensor:  # (B, A)
         """The mean reward of every action over functions, the same ones at every call.
 
@@ -259,10 +264,11 @@ class Bandit(KeptAgent):
             contexts: `(B, D)`, or what the network takes.
             draws: How many functions, if not ``functions``.
         """
-        rows = self._read_contexts(contexts)
+        rows = self._contexts.read(contexts)
         count = self._settings.functions if draws is None else whole_number("draws", draws, 1)
         return self._policy.scores(rows, count, self._asking()).double().mean(0).cpu()
 
+    @in_turn
     def probabilities(
         self, contexts: Array, draws: int | None = None, allowed: Array | None = None
     ) -> Tensor:  # (B, A)
@@ -276,9 +282,10 @@ class Bandit(KeptAgent):
             draws: How many functions, if not ``functions``.
             allowed: Which actions may be taken, as for `choose`.
         """
-        rows = self._read_contexts(contexts)
+        rows = self._contexts.read(contexts)
         mask = self._read_allowed(allowed, len(rows))
-        count = self._settings.functions if draws is None else whole_number("draws", draws, 1)
+        least = 2 if self._settings.rule == "upper" else 1
+        count = self._settings.functions if draws is None else whole_number("draws", draws, least)
         return self._policy.probabilities(rows, mask, count, self._asking())
 
     def _answer(self, ids: list[int], values: Array, steps: int) -> None:
@@ -297,7 +304,7 @@ class Bandit(KeptAgent):
     def _take(
         self, contexts: Array, actions: Array, rewards: Array, weight: Array | None, steps: int
     ) -> None:
-        rows = self._read_contexts(contexts)
+        rows = self._contexts.read(contexts)
         count, device = len(rows), self._like.device
         taken = read_actions(actions, count, self._settings.actions, device)
         gains = read_numbers("rewards", rewards, count)
@@ -307,7 +314,9 @@ class Bandit(KeptAgent):
         if bool((weights < 0).any()):
             raise ValueError(f"weight: expected numbers >= 0, got {float(weights.min())}")
         y = self._targets(taken, gains, weights)
-        self._shape = rows.shape[1:]
+        if self._contexts.are_new:  # can the networks take such contexts?
+            self._policy.scores(rows[:_TRIED], 1, self._asking())
+        self._contexts.accept(rows)
         event = {
             "call": "take", "contexts": rows, "actions": taken, "rewards": gains,
             "weight": weights, "steps": steps,
@@ -328,10 +337,6 @@ class Bandit(KeptAgent):
         self._likelihood.check_targets(y[:, 1:2], y.new_zeros(1, len(y), 1))
         return y
 
-    def _read_contexts(self, values: Array) -> Tensor:
-        flat = self._features is not None
-        return read_contexts(values, self._like, self._shape, flat=flat)
-
     def _read_allowed(self, values: Array | None, rows: int) -> Tensor | None:
         if values is None:
             return None
@@ -341,11 +346,14 @@ class Bandit(KeptAgent):
     def _asking(self) -> torch.Generator:
         return torch.Generator().manual_seed(_stream(self._settings.seed, _ASKING))
 
+    def _weights(self) -> Weights:
+        return self._learner.weights()
+
     def _state(self) -> dict[str, Any]:
         return {
             "settings": asdict(self._settings),
             "features": self._features,
-            "shape": None if self._shape is None else list(self._shape),
+            "contexts": self._contexts.state(),
             "learner": self._learner.state(),
             "pending": self._pending.state(),
             "answered": self._answers.state(),
@@ -357,7 +365,7 @@ class Bandit(KeptAgent):
     @classmethod
     def _restored(cls, parts: dict[str, Any], state: dict[str, Any]) -> Self:
         agent = cls(**parts, action_features=state["features"], **state["settings"])
-        agent._shape = None if state["shape"] is None else torch.Size(state["shape"])
+        agent._contexts.load(state.get("contexts"))
         agent._learner.load(state["learner"])
         agent._pending.load(state["pending"])
         agent._answers.load(state["answered"])

@@ -2,13 +2,15 @@
 
 import io
 import math
+import os
 import pickle
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, final
+from typing import Any, TypeAlias, final
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,6 +23,7 @@ from dubio.training.lock import Lock
 FORMAT = "dubio.decide.Bandit 1"
 _STATE = "agent.pt"
 State = dict[str, Any]
+Fingerprint: TypeAlias = tuple[tuple[str, int, int, int], ...]
 
 
 def write(folder: Path, state: State, following: str | None = None) -> None:
@@ -32,12 +35,23 @@ def write(folder: Path, state: State, following: str | None = None) -> None:
         following: The journal that goes on from here, if there is one.
     """
     content = io.BytesIO()
-    torch.save({"format": FORMAT, "journal": following, "state": state}, content)
+    torch.save({"format": FORMAT, "journal": following, "state": _plain(state)}, content)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         plain_files.replace(folder / _STATE, content)
     except OSError as error:
         raise _cannot_write(folder, error) from error
+
+
+def write_alone(folder: Path, state: State) -> None:
+    """Replace the state in a folder that no agent is kept in."""
+    with suppress(OSError):  # writing will tell
+        folder.mkdir(parents=True, exist_ok=True)
+    lock = _locked(folder)
+    try:
+        write(folder, state)
+    finally:
+        lock.release()
 
 
 def read(folder: Path) -> tuple[State, Iterator[Event]]:
@@ -75,6 +89,13 @@ def holds_agent(folder: Path) -> bool:
     return (folder / _STATE).is_file()
 
 
+def fingerprint(folder: Path) -> Fingerprint:
+    """Something that differs after the agent there was written to."""
+    paths = sorted([folder / _STATE, *folder.glob("journal.*")])
+    found = [(path.name, path.stat()) for path in paths if path.is_file()]
+    return tuple((name, stat.st_ino, stat.st_mtime_ns, stat.st_size) for name, stat in found)
+
+
 @final
 class KeptFolder:
     """A folder that follows an agent, call by call.
@@ -86,6 +107,9 @@ class KeptFolder:
         folder: The folder, for this agent alone.
         state: Of the agent now.
         save_every: Seconds between snapshots.
+
+    Attributes:
+        folder: As given.
     """
 
     def __init__(self, folder: Path, state: State, save_every: float) -> None:
@@ -93,16 +117,12 @@ class KeptFolder:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise _cannot_write(folder, error) from error
-        self._folder = folder
+        self.folder = folder
         self._save_every = save_every
         self._journal: Journal | None = None
         self._saved = -math.inf
-        self._lock = Lock(folder / _STATE)
-        if not self._lock.take():
-            raise CheckpointError(
-                f"folder: expected one that no other agent is kept in, got {folder}, which one is "
-                "at this moment; close it, or pass another folder"
-            )
+        self._process = os.getpid()
+        self._lock = _locked(folder)
         try:
             self.snapshot(state)
         except BaseException:
@@ -111,46 +131,79 @@ class KeptFolder:
 
     def append(self, event: Event, state: Callable[[], State]) -> None:
         """Keep an event that has happened; as part of a snapshot if it is time for one."""
-        if self._journal is None or time.monotonic() - self._saved >= self._save_every:
+        self._check_process()
+        late = time.monotonic() - self._saved >= self._save_every
+        if self._journal is None or late or self._journal.is_deleted:
             self.snapshot(state())
             return
         try:
             self._journal.append(event)
         except OSError as error:
             self._let_go()  # the next call takes a snapshot, which has the event in it
-            raise _cannot_write(self._folder, error) from error
+            raise _cannot_write(self.folder, error) from error
 
     def snapshot(self, state: State) -> None:
         """Replace the state in the folder, and begin a new journal."""
-        used = [path.name.rpartition(".")[2] for path in self._folder.glob("journal.*")]
+        self._check_process()
+        used = [path.name.rpartition(".")[2] for path in self.folder.glob("journal.*")]
         number = 1 + max((int(one) for one in used if one.isdigit()), default=-1)
         name = f"journal.{number}"
         try:
-            begun = Journal(self._folder / name)
+            self.folder.mkdir(parents=True, exist_ok=True)
+            begun = Journal(self.folder / name)
         except OSError as error:
-            raise _cannot_write(self._folder, error) from error
+            raise _cannot_write(self.folder, error) from error
         try:
-            write(self._folder, state, name)
+            write(self.folder, state, name)
         except BaseException:
             begun.close()
             raise
         self._let_go()
         self._journal = begun
         self._saved = time.monotonic()
-        for old in self._folder.glob("journal.*"):
+        for old in self.folder.glob("journal.*"):
             if old.name != name:
                 with suppress(OSError):
                     old.unlink()
 
     def close(self) -> None:
         """Let go of the folder."""
+        if os.getpid() != self._process:
+            return  # it is still kept there
         self._let_go()
         self._lock.release()
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise CheckpointError(
+                f"folder: expected the process that keeps the agent in {self.folder}, got a fork "
+                "of it; use copy.deepcopy(agent) there, and tell the first process of rewards"
+            )
 
     def _let_go(self) -> None:
         if self._journal is not None:
             self._journal.close()
             self._journal = None
+
+
+def _locked(folder: Path) -> Lock:
+    """The right to write to a folder, to be released."""
+    lock = Lock(folder / _STATE)
+    if not lock.take():
+        raise CheckpointError(
+            f"folder: expected one that no other agent is kept in, got {folder}, which one is at "
+            "this moment; close it, or pass another folder"
+        )
+    return lock
+
+
+def _plain(value: Any) -> Any:
+    """The same with numbers of Python, since those of numpy cannot be read without running code."""
+    if isinstance(value, dict):
+        return {_plain(name): _plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(map(_plain, value))
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _cannot_write(folder: Path, error: OSError) -> CheckpointError:

@@ -15,10 +15,14 @@ from pathlib import Path
 from typing import Any, TypeAlias, final
 
 import numpy as np
+import torch
 from torch import Tensor
+
+from dubio.training.errors import DamagedCheckpointError
 
 Event: TypeAlias = dict[str, Any]  # tensors, arrays, numbers, strings and None by name
 _HEAD = struct.Struct("<II")
+_BEGIN = b'{"call": '  # of every body
 
 
 @final
@@ -39,22 +43,40 @@ class Journal:
         if os.write(self._file, record) != len(record):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
+    @property
+    def is_deleted(self) -> bool:
+        """Whether the file has no name any more: what is written to it would be lost."""
+        return os.fstat(self._file).st_nlink == 0
+
     def close(self) -> None:
         """Write no more."""
         os.close(self._file)
 
 
 def read(path: Path) -> Iterator[Event]:
-    """The events of a journal, up to the first that is not whole."""
+    """The events of a journal, up to the last if that is not whole."""
     content = path.read_bytes()
     place = 0
-    while place + _HEAD.size <= len(content):
-        length, checksum = _HEAD.unpack_from(content, place)
-        body = content[place + _HEAD.size : place + _HEAD.size + length]
-        if len(body) < length or zlib.crc32(body) != checksum:
-            return
+    while (body := _record(content, place)) is not None:
         yield decode(body)
-        place += _HEAD.size + length
+        place += _HEAD.size + len(body)
+    start = content.find(_BEGIN, place + _HEAD.size + 1)
+    while start >= 0:
+        if _record(content, start - _HEAD.size) is not None:
+            raise DamagedCheckpointError(
+                f"folder: expected a whole journal, got {path} with a damaged record at byte "
+                f"{place} and whole ones after it; restore a copy"
+            )
+        start = content.find(_BEGIN, start + 1)
+
+
+def _record(content: bytes, place: int) -> bytes | None:
+    """The body of the record at a place; None if there is no whole one."""
+    if place + _HEAD.size > len(content):
+        return None
+    length, checksum = _HEAD.unpack_from(content, place)
+    body = content[place + _HEAD.size : place + _HEAD.size + length]
+    return body if len(body) == length and zlib.crc32(body) == checksum else None
 
 
 def encode(event: Event) -> bytes:
@@ -63,7 +85,8 @@ def encode(event: Event) -> bytes:
     arrays: list[bytes] = []
     for name, value in event.items():
         if isinstance(value, Tensor):
-            value = value.cpu().numpy()
+            # numpy has no bfloat16
+            value = (value.float() if value.dtype == torch.bfloat16 else value).cpu().numpy()
         if isinstance(value, np.ndarray):
             values[name] = {"dtype": value.dtype.str, "shape": value.shape}
             arrays.append(value.tobytes())

@@ -5,24 +5,33 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 from torch import nn
 
 from dubio.decide import folder as folders
-from dubio.decide.folder import KeptFolder, State
+from dubio.decide.folder import Fingerprint, KeptFolder, State
 from dubio.decide.journal import Event
 from dubio.decide.learner import OptimizerFactory, Schedule
+from dubio.decide.turns import Turn
 from dubio.likelihoods import Likelihood
 from dubio.training.errors import CheckpointError
+
+Weights: TypeAlias = tuple[tuple[int, int], ...]
 
 
 class KeptAgent(ABC):
     """An agent with a state that can be saved, and calls that can be made again."""
 
     def __init__(self) -> None:
+        self._turn = Turn()
         self._kept: KeptFolder | None = None
-        self._home: Path | None = None
+        self._known: Weights = ()  # as the last kept call left them
+        self._left: tuple[Path, Fingerprint] | None = None  # a folder, as this agent left it
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy is not kept in the folder of the original."""
+        return {**self.__dict__, "_kept": None, "_left": None}
 
     def save(self, folder: str | Path) -> None:
         """Save everything to a folder, in one go: a crash leaves the former state or the new one.
@@ -31,10 +40,12 @@ class KeptAgent(ABC):
         pickled is to be passed to `load`.
         """
         place = Path(folder)
-        if self._kept is not None and self._home == place.resolve():
-            self._kept.snapshot(self._state())
-        else:
-            folders.write(place, self._state())
+        with self._turn:
+            if self._kept is not None and self._kept.folder.resolve() == place.resolve():
+                self._snapshot(self._kept)
+                return
+            folders.write_alone(place, self._state())
+            self._leave(place)
 
     def keep_in(self, folder: str | Path, save_every: float = 60.0) -> Self:
         """From now on, be safe in a folder: nothing is lost that a call has returned.
@@ -49,23 +60,28 @@ class KeptAgent(ABC):
             save_every: Seconds between snapshots.
         """
         place = Path(folder)
-        if folders.holds_agent(place) and self._home != place.resolve():
-            raise CheckpointError(
-                f"folder: expected an empty one, got {folder} with another agent in it; go on with "
-                "that one by Bandit.load(folder), or pass another folder"
-            )
-        self.close()
-        self._kept = KeptFolder(place, self._state(), save_every)
-        weakref.finalize(self, self._kept.close)
-        self._home = place.resolve()
+        with self._turn:
+            self.close()
+            now = place.resolve(), folders.fingerprint(place)
+            if folders.holds_agent(place) and self._left != now:
+                raise CheckpointError(
+                    f"folder: expected an empty one, or this agent as it was left there, got "
+                    f"{folder} with another agent in it, or with more of this one; go on with that "
+                    "by Bandit.load(folder), or pass another folder"
+                )
+            self._kept = KeptFolder(place, self._state(), save_every)
+            self._known = self._weights()
+            weakref.finalize(self, self._kept.close)
         return self
 
     def close(self) -> None:
         """End `keep_in`, with a last snapshot."""
-        if self._kept is not None:
-            self._kept.snapshot(self._state())
-            self._kept.close()
-            self._kept = None
+        with self._turn:
+            if self._kept is not None:
+                self._kept.snapshot(self._state())
+                self._kept.close()
+                self._leave(self._kept.folder)
+                self._kept = None
 
     @classmethod
     def load(
@@ -89,6 +105,7 @@ class KeptAgent(ABC):
             schedule: The schedule, likewise.
         """
         place = Path(folder)
+        left = place.resolve(), folders.fingerprint(place)
         state, events = folders.read(place)
         given = {"net": net, "likelihood": likelihood, "optimizer": optimizer, "schedule": schedule}
         parts: dict[str, Any] = {
@@ -98,24 +115,39 @@ class KeptAgent(ABC):
         agent = cls._restored(parts, state)
         for event in events:
             agent._again(event)
-        agent._home = place.resolve()
+        agent._left = left
         return agent
 
     @contextmanager
     def _keeping(self, event: Event) -> Iterator[None]:
         """Keep the event that the block makes happen; if it fails, the state that it leaves."""
+        kept = self._kept
+        if kept is None:
+            yield
+            return
+        touched = self._weights() != self._known  # by hand: then the journal would mislead
         try:
             yield
         except BaseException:
-            if self._kept is not None:
-                self._kept.snapshot(self._state())
+            self._snapshot(kept)
             raise
-        self._keep(event)
+        if touched:
+            self._snapshot(kept)
+        else:
+            kept.append(event, self._state)
+            self._known = self._weights()
 
-    def _keep(self, event: Event) -> None:
-        """Keep an event that has happened."""
-        if self._kept is not None:
-            self._kept.append(event, self._state)
+    def _snapshot(self, kept: KeptFolder) -> None:
+        kept.snapshot(self._state())
+        self._known = self._weights()
+
+    def _leave(self, folder: Path) -> None:
+        """Remember what is in a folder, to see whether others write to it."""
+        self._left = folder.resolve(), folders.fingerprint(folder)
+
+    @abstractmethod
+    def _weights(self) -> Weights:
+        """Something that differs after a weight was changed."""
 
     @abstractmethod
     def _state(self) -> State:

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias, final
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Adam, Optimizer
+from torch.optim import LBFGS, Adam, Optimizer
 
 from dubio.decide.experience import Experience
 from dubio.decide.last_layer import LastLayer
@@ -62,6 +62,7 @@ class Learner:
         ]
         every = dict.fromkeys(p for elbo in self._elbos for p in elbo.parameters())
         parameters = [p for p in every if p.requires_grad]
+        self._trained = set(parameters)
         if not parameters:
             raise ValueError("net: expected parameters that can be trained, got none")
         ends = [LastLayer.of(net, likelihood) for net in nets]
@@ -79,7 +80,9 @@ class Learner:
                 f"returns {type(self._optimizer).__name__}; pass partial(torch.optim.SGD, "
                 "lr=0.01), for example"
             )
-        self._rates = [group["lr"] for group in self._optimizer.param_groups]
+        if isinstance(self._optimizer, LBFGS):
+            raise TypeError("optimizer: expected one that needs no closure, got LBFGS; use Adam")
+        self._rates = [float(group["lr"]) for group in self._optimizer.param_groups]
 
     def add(self, x: Tensor, y: Tensor) -> None:
         """Remember further rows; y has action, reward and weight, `(B, 3)`."""
@@ -89,7 +92,9 @@ class Learner:
     def learn(self, steps: int) -> None:
         """The steps of one more interaction."""
         if self._schedule is not None:
-            factor = self._schedule(self.interactions)
+            factor = float(self._schedule(self.interactions))
+            if not 0 <= factor < math.inf:
+                raise ValueError(f"schedule: expected a factor >= 0, got {factor}")
             for group, rate in zip(self._optimizer.param_groups, self._rates, strict=True):
                 group["lr"] = rate * factor
         self.interactions += 1
@@ -110,6 +115,13 @@ class Learner:
     def _descend(self, steps: int) -> None:
         if not self._descends:
             return
+        if any(
+            p.requires_grad and p not in self._trained for e in self._elbos for p in e.parameters()
+        ):
+            raise ValueError(
+                "net: expected the parameters that the agent was made with, got others that its "
+                "optimiser does not know; change values in place, or make a new Bandit"
+            )
         rows = len(self.experience)
         device = self._generator.device
         shape = (steps, len(self._elbos), self._batch_size)
@@ -132,6 +144,14 @@ class Learner:
                 )
             loss.backward()
         self._optimizer.step()
+
+    def weights(self) -> tuple[tuple[int, int], ...]:
+        """Which tensors there are, and how often each was written to."""
+        return tuple(
+            (id(tensor), tensor._version)
+            for elbo in self._elbos
+            for tensor in (*elbo.parameters(), *elbo.buffers())
+        )
 
     def state(self) -> dict[str, Any]:
         """What to save."""

@@ -31,7 +31,7 @@ class Log:
         rewards: float64.
         probability: Of the action that was taken, `(N,)` float64.
         probabilities: Of all actions, `(N, A)` float64, or None if they are not known.
-        allowed: As given.
+        allowed: As given. All are copies.
     """
 
     def __init__(
@@ -42,10 +42,11 @@ class Log:
         probabilities: Array,
         allowed: Array | None = None,
     ) -> None:
-        self.contexts = as_tensor("contexts", contexts)
+        self.contexts = as_tensor("contexts", contexts).clone()
         rows = len(self.contexts)
-        self.actions = as_tensor("actions", actions).cpu()
-        if self.actions.shape != (rows,) or self.actions.is_floating_point():
+        self.actions = as_tensor("actions", actions).cpu().clone()
+        kind = self.actions.dtype
+        if self.actions.shape != (rows,) or kind.is_floating_point or kind == torch.bool:
             raise ValueError(
                 f"actions: expected {rows} whole numbers, got {self.actions.dtype} of shape "
                 f"{tuple(self.actions.shape)}; pass one for each context, counted from 0"
@@ -53,8 +54,8 @@ class Log:
         self.actions = self.actions.to(torch.int64)
         if rows and int(self.actions.min()) < 0:
             raise ValueError(f"actions: expected numbers from 0, got {int(self.actions.min())}")
-        self.rewards = read_numbers("rewards", rewards, rows)
-        given = as_tensor("probabilities", probabilities).cpu().double()
+        self.rewards = read_numbers("rewards", rewards, rows).clone()
+        given = as_tensor("probabilities", probabilities).cpu().double().clone()
         self.probabilities: Tensor | None = None
         if given.ndim == 2:
             self.probabilities = check_distributions("probabilities", given, self.actions)
@@ -72,7 +73,7 @@ class Log:
                 f"{float(given[wrong[0]]):.4g} in row {wrong[0]} ({len(wrong)} rows in all); what "
                 "was done cannot have been impossible: look at how they were logged"
             )
-        self.allowed = None if allowed is None else as_tensor("allowed", allowed).cpu()
+        self.allowed = None if allowed is None else _check_allowed(allowed, self.actions)
 
     def __len__(self) -> int:
         return len(self.actions)
@@ -113,16 +114,28 @@ class Log:
             raise ValueError(
                 f"names: expected {width}, one a number of a context, got {len(names)}"
             )
+        others = [*("action", "reward", "probability"), *self._tables()]
+        taken = [name for place, name in enumerate(names) if name in [*others, *names[:place]]]
+        if taken:
+            raise ValueError(
+                f"names: expected names that no other column has, got {taken}; the others are "
+                f"{', '.join(others)}"
+            )
         columns: dict[str, Any] = dict(zip(names, self.contexts.cpu().numpy().T, strict=True))
         columns["action"] = self.actions.numpy()
         columns["reward"] = self.rewards.numpy()
         columns["probability"] = self.probability.numpy()
-        for name, table in (("probability", self.probabilities), ("allowed", self.allowed)):
-            if table is not None:
-                columns |= {
-                    f"{name}_{action}": table[:, action] for action in range(table.shape[1])
-                }
-        return pandas.DataFrame(columns)
+        return pandas.DataFrame(columns | self._tables())
+
+    def _tables(self) -> dict[str, Tensor]:
+        """The columns that tell something about every action, by name."""
+        tables = {"probability": self.probabilities, "allowed": self.allowed}
+        return {
+            f"{name}_{action}": table[:, action]
+            for name, table in tables.items()
+            if table is not None
+            for action in range(table.shape[1])
+        }
 
     @classmethod
     def from_frame(
@@ -137,7 +150,8 @@ class Log:
 
         Args:
             frame: A pandas data frame, or anything else with columns by name.
-            contexts: The columns of the context; by default all whose names begin with context_.
+            contexts: The columns of the context; by default all whose names begin with context_,
+                in the order of their numbers if they have some.
             action: The column of actions, counted from 0.
             reward: The column of rewards.
             probability: The column of the probability of the action that was taken. If there are
@@ -147,6 +161,8 @@ class Log:
         known = [str(name) for name in getattr(frame, "columns", getattr(frame, "keys", list)())]
         if contexts is None:
             contexts = [name for name in known if name.startswith(_CONTEXT)]
+            if all(name.removeprefix(_CONTEXT).isdecimal() for name in contexts):
+                contexts.sort(key=lambda name: int(name.removeprefix(_CONTEXT)))
         if not contexts:
             raise KeyError(
                 f"contexts: expected names of columns, got none, and no column begins with "
@@ -181,6 +197,25 @@ def check_distributions(name: str, given: Tensor, actions: Tensor) -> Tensor:  #
             f"{given[wrong[0]].tolist()} in row {wrong[0]} ({len(wrong)} rows in all)"
         )
     return given
+
+
+def _check_allowed(given: Array, actions: Tensor) -> Tensor:  # (N, A)
+    """Which actions could be taken; those that were taken could."""
+    allowed = as_tensor("allowed", given).cpu().clone()
+    least = 1 + (int(actions.max()) if len(actions) else 0)
+    right = allowed.ndim == 2 and len(allowed) == len(actions) and allowed.shape[1] >= least
+    if allowed.dtype != torch.bool or not right:
+        raise ValueError(
+            f"allowed: expected True or False of shape ({len(actions)}, actions) with at least "
+            f"{least} actions, got {allowed.dtype} of shape {tuple(allowed.shape)}"
+        )
+    wrong = (~allowed.gather(1, actions[:, None]).squeeze(1)).nonzero().flatten().tolist()
+    if wrong:
+        raise ValueError(
+            f"allowed: expected the actions that were taken to be allowed, got action "
+            f"{int(actions[wrong[0]])} in row {wrong[0]} ({len(wrong)} rows in all)"
+        )
+    return allowed
 
 
 def _numbered(names: Sequence[str], prefix: str) -> list[str]:

@@ -16,6 +16,8 @@ from dubio.decide.log import Log, check_distributions
 Policy: TypeAlias = Bandit | Callable[[Tensor], Array] | Array
 Rewards: TypeAlias = Bandit | Callable[[Tensor], Array] | Array
 
+_RARE = 15.0  # −log of half the probability that a mean weight is beyond its bound
+_ROUNDING = 1e-9
 _FAR = 5.0  # standard errors; a mean weight so far from one happens once in 1.7 million logs
 
 
@@ -26,7 +28,7 @@ class Estimate:
 
     Attributes:
         value: The estimate.
-        standard_error: Of the estimate; NaN if there is one row.
+        standard_error: Of the estimate; NaN if there is one row, of `snips` one with a weight.
         effective_sample_size: (Σw)² / Σw², as many rows with equal weights would tell as much
             (Kish 1965); of `replay` the number of rows that were kept.
         rows: How many were used.
@@ -70,8 +72,9 @@ def snips(log: Log, policy: Policy) -> Estimate:
         )
     value = (weights * log.rewards).sum() / total
     error = (weights * (log.rewards - value)).square().sum().sqrt() / total
+    known = int(weights.count_nonzero()) > 1
     return Estimate(
-        float(value), float(error) if len(log) > 1 else math.nan, _effective(weights), len(log)
+        float(value), float(error) if known else math.nan, _effective(weights), len(log)
     )
 
 
@@ -94,7 +97,8 @@ def doubly_robust(log: Log, policy: Policy, expected: Rewards | None = None) -> 
                 "expected: expected mean rewards, got None; pass a function such as agent.expected"
             )
         expected = policy
-    rewards = _of_contexts(expected.expected if isinstance(expected, Bandit) else expected, log)
+    mean_rewards = expected.expected if isinstance(expected, Bandit) else expected
+    rewards = _of_contexts("expected", mean_rewards, log)
     if rewards.shape != odds.shape or not bool(rewards.isfinite().all()):
         raise ValueError(
             f"expected: expected finite mean rewards of shape {tuple(odds.shape)}, got shape "
@@ -119,23 +123,29 @@ def replay(agent: Bandit, log: Log, *, seed: int = 0) -> Estimate:
         seed: For the events that are left out.
 
     Returns:
-        The mean reward of the kept events.
+        The mean reward of the kept events. A warning tells if the agent takes actions that the log
+        could not, or if more or fewer events were kept than the share c.
     """
+    if len(log) == 0:
+        raise ValueError("log: expected at least one choice, got none")
     known = log.probability if log.probabilities is None else log.probabilities
     least = float(known[known > 0].min())
     generator = torch.Generator().manual_seed(seed)
     kept = torch.rand(len(log), generator=generator, dtype=torch.float64) < least / log.probability
-    earned = []
+    earned, lost = [], 0.0
     for row in range(len(log)):
         here = slice(row, row + 1)
         choice = agent.choose(
             log.contexts[here], None if log.allowed is None else log.allowed[here]
         )
+        if log.probabilities is not None:
+            lost += _outside(choice.probabilities, log.probabilities[here])
         if bool(kept[row]) and int(choice.action) == int(log.actions[row]):
             agent.update(choice.id, log.rewards[here])
             earned.append(float(log.rewards[row]))
         else:
             agent.forget(choice.id)
+    _warn_of_replay(len(log), len(earned), least, lost)
     if not earned:
         raise ValueError(
             f"log: expected events that can be kept, got none of {len(log)}; use a longer log, or "
@@ -152,16 +162,16 @@ def _weights(log: Log, policy: Policy) -> tuple[Tensor, Tensor]:  # (N,), (N, A)
     if isinstance(policy, Bandit):
         found = policy.probabilities(log.contexts, allowed=log.allowed)
     else:
-        found = _of_contexts(policy, log)
+        found = _of_contexts("policy", policy, log)
     odds = check_distributions("policy", found, log.actions)
     weights = odds.gather(1, log.actions[:, None]).squeeze(1) / log.probability
     _warn_of_support(log, odds, weights)
     return weights, odds
 
 
-def _of_contexts(function: Any, log: Log) -> Tensor:
+def _of_contexts(name: str, function: Any, log: Log) -> Tensor:
     found = function(log.contexts) if callable(function) else function
-    return as_tensor("policy", found).cpu().double()
+    return as_tensor(name, found).cpu().double()
 
 
 def _warn_of_support(log: Log, odds: Tensor, weights: Tensor) -> None:
@@ -175,15 +185,55 @@ def _warn_of_support(log: Log, odds: Tensor, weights: Tensor) -> None:
                 f"{float(lost.mean()):.3g}; what they earn is not in the log",
                 stacklevel=4,
             )
+            return
+    elif len(log) == 1:
         return
-    if len(log) == 1:
-        return
-    mean, error = float(weights.mean()), float(weights.std() / math.sqrt(len(log)))
+    mean, error = float(weights.mean()), _error_of_mean(log, odds, weights)
     if abs(mean - 1) > _FAR * error + 1e-6:
         warnings.warn(
             f"policy: expected weights of mean 1, got {mean:.3g} ± {error:.2g}; the logged "
             "probabilities are wrong, or the log lacks actions that the policy takes",
             stacklevel=4,
+        )
+
+
+def _error_of_mean(log: Log, odds: Tensor, weights: Tensor) -> float:
+    """The standard error of the mean weight; if all probabilities are known, one for rare weights.
+
+    Their variance in a row is then Σ_a π²/p − 1, and by Bernstein's inequality the mean is off by
+    more than √(2·L·Σ variances)/N + L·(largest weight)/(3N) with probability 2·exp(−L)
+    at most. That is returned as `_FAR` errors.
+    """
+    known = log.probabilities
+    if known is None or known.shape != odds.shape:
+        return float(weights.std() / math.sqrt(len(log)))
+    ratios = odds.div(known).where(known > 0, 0)
+    variances = (odds * ratios).sum(1).sub(1).clamp(min=0)
+    bound = math.sqrt(2 * _RARE * float(variances.sum())) + _RARE * float(ratios.max()) / 3
+    return bound / len(log) / _FAR
+
+
+def _outside(odds: Tensor, known: Tensor) -> float:
+    """How probable it was to take an action that the log could not, of one row."""
+    shared = min(odds.shape[1], known.shape[1])
+    return 1 - float(odds[:, :shared].where(known[:, :shared] > 0, 0).sum())
+
+
+def _warn_of_replay(rows: int, kept: int, share: float, lost: float) -> None:
+    if lost > _ROUNDING * rows:
+        warnings.warn(
+            f"agent: expected actions that the log could take, got others with a share of "
+            f"{lost / rows:.3g}; what they earn is not in the log",
+            stacklevel=3,
+        )
+        return
+    error = math.sqrt(rows * share * (1 - share))
+    if abs(kept - rows * share) > _FAR * error + 3:  # 3 for counts of few
+        warnings.warn(
+            f"log: expected about {rows * share:.0f} ± {error:.0f} of {rows} events to be kept, "
+            f"got {kept}; the logged probabilities are wrong, or the log lacks actions that "
+            "the agent takes",
+            stacklevel=3,
         )
 
 

@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar, final
+from typing import Any, Literal, final
 
 import torch
 from torch import Tensor, nn
@@ -15,13 +15,18 @@ from dubio.decide.arguments import (
     action_features_of,
     all_finite,
     as_tensor,
+    check_likelihood,
+    check_number_of_actions,
     members_of,
-    read_contexts,
 )
+from dubio.decide.contexts import Contexts
 from dubio.decide.experience import Experience
 from dubio.decide.learner import Schedule
+from dubio.decide.per_agent import actions_of_agents, one_each, rewards_of_agents
 from dubio.decide.rules import Rule
-from dubio.decide.settings import Settings
+from dubio.decide.settings import Settings, whole_number
+from dubio.decide.turns import Turn, in_turn
+from dubio.layers.exact_linear import ExactLinear
 from dubio.likelihoods import Likelihood
 from dubio.likelihoods.reward import RewardOfAction
 from dubio.noise.numbers import mix
@@ -29,7 +34,7 @@ from dubio.objectives.elbo import ELBO
 from dubio.population import Population
 
 _CHOOSING, _TRAINING, _NOISE = range(3)  # streams of random numbers
-V = TypeVar("V")
+_TRIED = 64  # contexts, to see whether networks can take them
 
 
 @final
@@ -66,7 +71,8 @@ class BanditPopulation:
         nets: The network of each agent, or the members of its ensemble; all ensembles are of one
             size. They are trained when `write` is called.
         actions: A, how many actions there are.
-        likelihood: What outputs say about a reward. May differ in its numbers.
+        likelihood: What outputs say about a reward. May differ in its numbers. Each agent
+            learns those of a copy, which `write` leaves inside.
         rule: As for `Bandit`. May differ.
         action_features: As for `Bandit`.
         memory: How many of the last rewards are learnt from.
@@ -113,13 +119,21 @@ class BanditPopulation:
                 "nets: expected one for each agent, or ensembles of one size, got sizes "
                 f"{[len(members) for members in ensembles]}"
             )
+        self._turn = Turn()
         self._members = len(ensembles[0])
-        own_rules: list[Rule] = _one_each("rule", rule, count)
-        own_seeds: list[int] = _one_each("seeds", list(seeds or range(count)), count)
+        if any(isinstance(m, ExactLinear) for nets in ensembles for n in nets for m in n.modules()):
+            raise NotImplementedError(
+                "nets: expected networks that are trained by gradients alone, got ExactLinear, "
+                "which is conditioned on the memory; use a Bandit for each, or dubio.BayesLinear"
+            )
+        own_rules: list[Rule] = one_each("rule", rule, count)
+        own_seeds: list[int] = one_each(
+            "seeds", list(range(count) if seeds is None else seeds), count
+        )
         each = zip(
-            own_rules, _one_each("learning_rate", learning_rate, count),
-            _one_each("kl_weight", kl_weight, count), _one_each("floor", floor, count),
-            _one_each("epsilon", epsilon, count), _one_each("bonus", bonus, count),
+            own_rules, one_each("learning_rate", learning_rate, count),
+            one_each("kl_weight", kl_weight, count), one_each("floor", floor, count),
+            one_each("epsilon", epsilon, count), one_each("bonus", bonus, count),
             own_seeds, strict=True,
         )  # fmt: skip
         self._settings = [
@@ -131,10 +145,13 @@ class BanditPopulation:
         ]  # fmt: skip
         like = next(p.detach() for p in ensembles[0][0].parameters() if p.is_floating_point())
         self._like = like
+        check_number_of_actions(self._settings[0].actions, like)
         self._features = action_features_of(action_features, actions, like)
         self._likelihoods = [
-            copy.deepcopy(own) for own in _one_each("likelihood", likelihood, count)
+            copy.deepcopy(own) for own in one_each("likelihood", likelihood, count)
         ]
+        for own in self._likelihoods:
+            check_likelihood(own)
         given = None if self._features is not None else actions
         elbos = [
             ELBO(net, RewardOfAction(copy.deepcopy(own), given), 1, kl_weight=settings.kl_weight)
@@ -157,7 +174,7 @@ class BanditPopulation:
         self._choosing = [_generator(s.seed, _CHOOSING) for s in self._settings]
         self._training = [_generator(s.seed, _TRAINING) for s in self._settings]
         self._own = own_contexts
-        self._shape: torch.Size | None = None
+        self._contexts = Contexts(like, flat=self._features is not None)
         self._choices = 0
         self.interactions = 0
 
@@ -175,6 +192,7 @@ class BanditPopulation:
         """Which agents have had a loss that was not finite; they learn no more."""
         return self._session.failed.view(len(self), -1).any(1)
 
+    @in_turn
     def choose(self, contexts: Array) -> Choices:
         """Let each agent choose an action for each context.
 
@@ -188,10 +206,11 @@ class BanditPopulation:
         ).cpu()  # (M, B, A)
         drawn = [rules.drawn(*pair) for pair in zip(odds, self._choosing, strict=True)]
         self._choices += 1
-        self._shape = self._shape_of(rows)
+        self._contexts.accept(rows[0] if self._own else rows)
         action = torch.stack(drawn)  # (M, B)
         return Choices(action, odds.gather(-1, action[..., None]).squeeze(-1), odds)
 
+    @in_turn
     def update(
         self, contexts: Array, actions: Array, rewards: Array, *, steps: int | None = None
     ) -> None:
@@ -204,41 +223,33 @@ class BanditPopulation:
             steps: Gradient steps, in place of those of the agents; with 0 rewards are remembered
                 only, and it does not count as an interaction.
         """
+        steps = self._settings[0].steps if steps is None else whole_number("steps", steps, 0)
         x = self._read_contexts(contexts)
         count = x.shape[1] if self._own else len(x)
-        taken = _of_agents("actions", actions, len(self), count)
-        gains = _of_agents("rewards", rewards, len(self), count).to(self._like)
-        if taken.is_floating_point() or taken.dtype == torch.bool:
-            raise ValueError(f"actions: expected whole numbers, got {taken.dtype}")
-        most = self._settings[0].actions - 1
-        if not 0 <= int(taken.min()) <= int(taken.max()) <= most:
-            raise ValueError(
-                f"actions: expected numbers from 0 to {most}, got some from "
-                f"{int(taken.min())} to {int(taken.max())}; number the actions from 0"
-            )
-        if not all_finite(gains):
-            raise ValueError(
-                "rewards: expected finite numbers, got NaN or infinite ones; leave out contexts "
-                "whose rewards are not known"
-            )
+        taken = actions_of_agents(actions, len(self), count, self._settings[0].actions)
+        gains = rewards_of_agents(rewards, len(self), count, self._like)
         for likelihood, own in zip(self._likelihoods, gains, strict=True):
             likelihood.check_targets(own[:, None], own.new_zeros(1, len(own), 1))
-        self._shape = self._shape_of(x)
+        if self._contexts.are_new:  # can the networks take such contexts?
+            self._scores(x[:, :_TRIED] if self._own else x[:_TRIED], -1)
+        self._contexts.accept(x[0] if self._own else x)
         results = torch.stack([taken.to(gains), gains], -1).transpose(0, 1)  # (B, M, 2)
         self._experience.add(x.transpose(0, 1) if self._own else x, results)
-        steps = self._settings[0].steps if steps is None else steps
         if steps:
             self._learn(steps)
 
+    @in_turn
     def expected(self, contexts: Array) -> Tensor:  # (M, B, A)
         """The mean reward of every action over functions, the same ones at every call."""
         scores = self._scores(self._read_contexts(contexts), -1)
         return torch.stack([own.double().mean(0) for own in scores]).cpu()
 
+    @in_turn
     def write(self) -> None:
         """Give the networks that were passed their weights."""
         self._session.write()
 
+    @in_turn
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes, in types that ``torch.load(weights_only=True)`` takes."""
         return {
@@ -249,9 +260,10 @@ class BanditPopulation:
             "factor": self._factor,
             "choices": self._choices,
             "interactions": self.interactions,
-            "shape": None if self._shape is None else list(self._shape),
+            "contexts": self._contexts.state(),
         }
 
+    @in_turn
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there, bit for bit: agents that were made in the same way."""
         self._session.load_state_dict(state["session"])
@@ -261,12 +273,12 @@ class BanditPopulation:
                 generator.set_state(kept)
         self._factor, self._choices = state["factor"], state["choices"]
         self.interactions = state["interactions"]
-        self._shape = None if state["shape"] is None else torch.Size(state["shape"])
+        self._contexts.load(state.get("contexts"))
 
     def _learn(self, steps: int) -> None:
         """The steps of one more interaction."""
         if self._schedule is not None:
-            factor = self._schedule(self.interactions)
+            factor = float(self._schedule(self.interactions))
             if factor != self._factor:
                 self._session.learning_rate = self._rates * factor
                 self._factor = factor
@@ -335,41 +347,17 @@ class BanditPopulation:
             found.append(means.detach())
         return found
 
-    def _shape_of(self, contexts: Tensor) -> torch.Size:
-        """What one context looks like."""
-        return contexts.shape[2 if self._own else 1 :]
-
     def _read_contexts(self, values: Array) -> Tensor:
-        flat = self._features is not None
         if not self._own:
-            return read_contexts(values, self._like, self._shape, flat=flat)
+            return self._contexts.read(values)
         given = as_tensor("contexts", values)
         if given.dim() < 3 or len(given) != len(self):
             raise ValueError(
                 f"contexts: expected shape ({len(self)}, B, D), rows of its own for each agent, "
                 f"got {tuple(given.shape)}"
             )
-        rows = read_contexts(given.flatten(0, 1), self._like, self._shape, flat=flat)
+        rows = self._contexts.read(given.flatten(0, 1))
         return rows.view(len(self), -1, *rows.shape[1:])
-
-
-def _of_agents(name: str, values: Array, agents: int, rows: int) -> Tensor:
-    found = as_tensor(name, values)
-    if found.shape != (agents, rows):
-        raise ValueError(
-            f"{name}: expected shape ({agents}, {rows}), a row for each agent, got "
-            f"{tuple(found.shape)}"
-        )
-    return found
-
-
-def _one_each(name: str, given: V | Sequence[V], count: int) -> list[V]:
-    """One for each agent."""
-    if isinstance(given, str) or not isinstance(given, Sequence):
-        return [given] * count
-    if len(given) != count:
-        raise ValueError(f"{name}: expected one for each of {count} agents, got {len(given)}")
-    return list(given)
 
 
 def _generator(seed: int, purpose: int) -> torch.Generator:

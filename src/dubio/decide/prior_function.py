@@ -35,8 +35,8 @@ class PriorFunction(nn.Module):
         seed: int | None = None,
     ) -> None:
         super().__init__()
-        if not scale > 0:
-            raise ValueError(f"scale: expected > 0, got {scale}; 1.0 is a common choice")
+        if not 0 < scale < float("inf"):
+            raise ValueError(f"scale: expected a number > 0, got {scale}; 1.0 is a common choice")
         self.net = net
         self.scale = scale
         self.prior = (_restarted(net, seed) if prior is None else prior).requires_grad_(False)

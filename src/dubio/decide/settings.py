@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from operator import index
-from typing import SupportsIndex, final
+from typing import Any, SupportsIndex, final
 
 from torch import Tensor
 
@@ -41,7 +41,10 @@ class Settings:
             ("actions", 2), ("memory", 1), ("steps", 0), ("batch_size", 1), ("functions", 1),
             ("average", 1), ("condition_every", 1),
         ):  # fmt: skip
-            whole_number(name, getattr(self, name), least)
+            object.__setattr__(self, name, whole_number(name, getattr(self, name), least))
+        object.__setattr__(self, "seed", index(self.seed))
+        for name in ("learning_rate", "kl_weight", "bonus", "epsilon", "floor"):
+            object.__setattr__(self, name, _number(name, getattr(self, name)))
         for name in ("learning_rate", "kl_weight", "bonus"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise ValueError(f"{name}: expected a number >= 0, got {getattr(self, name)!r}")
@@ -70,6 +73,14 @@ class Settings:
             case "upper":
                 found = rules.upper(scores, allowed, self.bonus)
         return rules.with_floor(found, allowed, self.floor)
+
+
+def _number(name: str, value: Any) -> float:
+    """The same as a number of Python."""
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name}: expected a number, got {value!r}") from error
 
 
 def whole_number(name: str, value: object, least: int) -> int:
