@@ -184,6 +184,13 @@ def test_a_state_goes_on_to_the_same_bits():
     assert torch.equal(one.expected(x), other.expected(x))
 
 
+@pytest.mark.parametrize("functions", [1, 8])
+def test_one_function_is_not_enough_for_thompson_sampling(functions):
+    agents = decide.BanditPopulation(some(2, drop=0), 2, functions=functions, **QUICK)
+    with pytest.raises(ValueError, match="expected noise, or ensembles, for the rule thompson"):
+        agents.choose(torch.ones(1, 4))
+
+
 def test_the_global_generator_stays_where_it_is():
     nets = some(2)
     before = torch.get_rng_state()

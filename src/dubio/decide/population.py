@@ -176,6 +176,7 @@ class BanditPopulation:
         self._own = own_contexts
         self._contexts = Contexts(like, flat=self._features is not None)
         self._choices = 0
+        self._checked = False  # whether the rules suit the networks
         self.interactions = 0
 
     def __len__(self) -> int:
@@ -316,6 +317,7 @@ class BanditPopulation:
             x = x.unflatten(0, (len(self), -1)) if self._own else x
         if self._own:
             x = x.repeat_interleave(self._members, 0)  # members of an ensemble have the same
+        self._check_rules(x)
         outputs = self._session.outputs(
             x,
             own_rows=self._own,
@@ -338,14 +340,24 @@ class BanditPopulation:
             )  # fmt: skip
             if outputs.shape[1] > 1:
                 means = means.unflatten(0, (-1, settings.average)).mean(1)
-            rule = self._settings[agent].rule
-            if rule in ("thompson", "upper") and len(means) == 1 < settings.functions:
-                raise ValueError(
-                    f"nets: expected noise, or ensembles, for the rule {rule}, got networks "
-                    "without noise; give them dropout or dubio.BayesLinear, or use rule='epsilon'"
-                )
             found.append(means.detach())
         return found
+
+    def _check_rules(self, x: Tensor) -> None:
+        """Whether those rules that need several functions have them."""
+        needing = [s.rule for s in self._settings if s.rule in ("thompson", "upper")]
+        if self._checked or not needing or self._members > 1:
+            return
+        source = torch.Generator().manual_seed(0)
+        drawn = self._session.outputs(
+            x, own_rows=self._own, draws=2, shared=True, generator=source
+        )  # one draw of networks without noise
+        if drawn.shape[1] == 1:
+            raise ValueError(
+                f"nets: expected noise, or ensembles, for the rule {needing[0]}, got networks "
+                "without noise; give them dropout or dubio.BayesLinear, or use rule='epsilon'"
+            )
+        self._checked = True
 
     def _read_contexts(self, values: Array) -> Tensor:
         if not self._own:
