@@ -116,9 +116,11 @@ CLAIMS = (
         "On every data set it has the highest Recall and NDCG of the nine VAEs of the table, each "
         f"predicting as its authors do, and the NDCG is above that of VAE+Drop {TWO}.",
         best_of_vaes,
-        otherwise=Undecided(
-            "One restart on one small data set: the nine VAEs lie within 2.3 points of NDCG@100, "
-            "and the errors of their differences, over users alone, are 0.3."
+        otherwise=Refuted(
+            "On MovieLens 1M, with three restarts, Concrete dropout is above it by 0.60 ± 0.28 and "
+            "VAE-IAF+Drop by 0.51 ± 0.22 points of NDCG@100. The ablation says why: rates that "
+            "learn rise to a mean keep of 0.73 and lose 0.5 against rates fixed at 0.5; the "
+            "authors' gradient hardly moves them. The paper's data sets are not at hand."
         ),
     ),
     Claim(
@@ -129,8 +131,8 @@ CLAIMS = (
             [(in_table(f"{kind}-drop"), in_table(kind)) for kind in ("vae", "vamp", "iaf")]
         ),
         otherwise=Undecided(
-            "All three are better with dropout, the plain VAE by less than two errors, with one "
-            "restart; the gain is a tenth to a half of the published one."
+            "VAE and IAF are better with dropout, by a seventh to a quarter of the published gain; "
+            "VampPrior is not, by less than one error. One small data set, three restarts."
         ),
     ),
     Claim(
@@ -141,8 +143,8 @@ CLAIMS = (
             [(in_table("vae-drop"), in_table(kind)) for kind in ("sivae-cdrop", "sivae-gdrop")]
         ),
         otherwise=Undecided(
-            "Gaussian dropout is above VAE+Drop and Concrete dropout as good, with one restart on "
-            "one small data set."
+            "Neither is worse: Concrete dropout is above VAE+Drop by 0.53 ± 0.31 points, Gaussian "
+            "dropout is level. One small data set, three restarts."
         ),
     ),
     Claim(
@@ -162,8 +164,9 @@ CLAIMS = (
         "On every data set SIVAE+LBDrop with draws is better than rates fixed at 0.5 with the same "
         f"mixture and draws, {TWO}.",
         clearly_better([((OURS, "draws"), (FIXED_MIXTURE, "draws"))]),
-        otherwise=Undecided(
-            "Learned rates are not above fixed ones, with one restart."
+        otherwise=Refuted(
+            "Learned rates are below fixed ones by 0.52 ± 0.25 points: they rise to a mean keep of "
+            "0.73, and with more of the history kept the VAE overfits sooner."
         ),
         ours=True,
     ),
@@ -174,7 +177,7 @@ CLAIMS = (
         f"one, both without noise at the test, {TWO}.",
         clearly_better([((FIXED_MIXTURE, "mean"), ("vae-drop", "mean"))]),
         otherwise=Undecided(
-            "It is above, by less than two errors, with one restart."
+            "It is above by 0.19 ± 0.24 points over three restarts, less than two errors."
         ),
         ours=True,
     ),
@@ -185,8 +188,8 @@ CLAIMS = (
         f"without noise, {TWO}.",
         clearly_better([((method, "draws"), (method, "mean")) for method in ABLATION]),
         otherwise=Undecided(
-            "All four are better with draws, one of them by less than two errors, with one "
-            "restart."
+            "All four are better with draws, by 0.16 to 0.26 points, with errors of 0.14 to 0.24 "
+            "over three restarts."
         ),
         ours=True,
     ),

@@ -326,4 +326,4 @@ def choice_table(rows: Rows) -> Table:
     )
 
 
-PAGE = Page(CLAIMS, exhibits, examined="small-c5c91515")
+PAGE = Page(CLAIMS, exhibits, examined="small-31f0efc7")
