@@ -31,6 +31,7 @@ from dubio.recommend.weights import initialise
 ITEMS, BATCH, HIDDEN, LATENT = 20_000, 500, 600, 200
 USERS, LENGTH = 2_000, 73
 PLAIN, MIXTURE, LEARNED, RECBOLE = "dubio", "dubio, V = 2", "dubio, learned rates", "RecBole"
+NARROW = "dubio, bfloat16"
 MODELS: dict[str, Callable[[], VAE]] = {
     PLAIN: VAE,
     MIXTURE: lambda: VAE(mixture=3),
@@ -68,15 +69,15 @@ def plan(**changes: Any) -> TrainingPlan:
     return TrainingPlan(**{**numbers, **changes})
 
 
-def start(model: VAE, x: csr_array) -> TrainingRun:
+def start(model: VAE, x: csr_array, **changes: Any) -> TrainingRun:
     network = model._build(x.shape[1], x.shape[0])
     initialise(network, torch.Generator().manual_seed(0))
-    return TrainingRun(network, x, plan())
+    return TrainingRun(network, x, plan(**changes))
 
 
-def dubio_step(model: VAE, x: csr_array) -> Step:
+def dubio_step(model: VAE, x: csr_array, **changes: Any) -> Step:
     """The loop of `fit`, one step at a time, with batches, noise and Adam."""
-    run = start(model, x)
+    run = start(model, x, **changes)
 
     def forever() -> Any:
         while True:
@@ -197,6 +198,7 @@ def measure(threads: int, rounds: int) -> list[Row]:
     clock = time.process_time if threads == 1 else time.perf_counter
     x = histories(USERS)
     steps: dict[str, Step] = {name: dubio_step(make(), x) for name, make in MODELS.items()}
+    steps[NARROW] = dubio_step(VAE(), x, precision="bfloat16")
     steps[RECBOLE], source = recbole_step(x)
     seconds: dict[str, list[float]] = {name: [] for name in steps}
     for number in range(rounds + 2):
