@@ -10,6 +10,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import nn
@@ -33,40 +34,33 @@ def network(method: str) -> nn.Module:
     return nn.Sequential(*hidden(FEATURES + ACTIONS), *hidden(HIDDEN), linear(HIDDEN, 1))
 
 
-def bandit(method: str, net: nn.Module) -> decide.Bandit:
-    agent = decide.Bandit(
-        net,
-        ACTIONS,
-        likelihood=likelihoods.Gaussian(1.0),
-        rule="greedy" if method == "plain" else "thompson",
-        action_features="one-hot",
-        steps=STEPS,
-        batch_size=BATCH,
-        memory=MEMORY,
-    )
+def settings(method: str) -> dict[str, Any]:
+    return {
+        "likelihood": likelihoods.Gaussian(1.0),
+        "rule": "greedy" if method == "plain" else "thompson",
+        "action_features": "one-hot",
+        "steps": STEPS,
+        "batch_size": BATCH,
+        "memory": MEMORY,
+    }
+
+
+def filled(agent: Any, *agents: int) -> Any:
+    """With a full memory; ``agents`` is how many there are, if it is a population."""
     draw = torch.Generator().manual_seed(0)
     contexts = torch.rand(MEMORY, FEATURES, generator=draw).round()
-    actions = torch.randint(ACTIONS, (MEMORY,), generator=draw)
+    actions = torch.randint(ACTIONS, (*agents, MEMORY), generator=draw)
     agent.update(contexts, actions, 5.0 * actions, steps=0)
     return agent
 
 
+def bandit(method: str, net: nn.Module) -> decide.Bandit:
+    return filled(decide.Bandit(net, ACTIONS, **settings(method)))
+
+
 def together(method: str) -> decide.BanditPopulation:
-    agents = decide.BanditPopulation(
-        [network(method) for _ in range(AGENTS)],
-        ACTIONS,
-        likelihood=likelihoods.Gaussian(1.0),
-        rule="greedy" if method == "plain" else "thompson",
-        action_features="one-hot",
-        steps=STEPS,
-        batch_size=BATCH,
-        memory=MEMORY,
-    )
-    draw = torch.Generator().manual_seed(0)
-    contexts = torch.rand(MEMORY, FEATURES, generator=draw).round()
-    actions = torch.randint(ACTIONS, (AGENTS, MEMORY), generator=draw)
-    agents.update(contexts, actions, 5.0 * actions, steps=0)
-    return agents
+    nets = [network(method) for _ in range(AGENTS)]
+    return filled(decide.BanditPopulation(nets, ACTIONS, **settings(method)), AGENTS)
 
 
 def seconds(call: Callable[[], object], rounds: int, least: float = 0.2) -> float:
