@@ -18,19 +18,10 @@ from mask_cases import MASKS
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+def made(recordings: list[bool], monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Record the second step of every stack; whether there was a recording, one by one."""
     monkeypatch.setattr(recording, "_STEPS_BEFORE", 2)
-    found: list[bool] = []
-    record = Steps._record
-
-    def spied(*args: Any) -> Any:
-        result = record(*args)
-        found.append(result is not None)
-        return result
-
-    monkeypatch.setattr(Steps, "_record", spied)
-    return found
+    return recordings
 
 
 def _fit(members: list[nn.Module], **options: Any) -> Any:

@@ -13,7 +13,6 @@ import dubio
 from alone import MEMBERS, NETWORKS, FromStream, N, assert_same, data, objectives
 from dubio.noise.noise import noise_from
 from dubio.population import recording
-from dubio.population.recording import Steps
 from dubio.population.streams import Stream
 
 STEPS, BATCH = 14, 8
@@ -53,19 +52,10 @@ def train_alone(
 
 
 @pytest.fixture
-def recorded(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+def recorded(recordings: list[bool], monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether there was a recording, one by one; the third step of a layout is recorded."""
     monkeypatch.setattr(recording, "_STEPS_BEFORE", 3)
-    found: list[bool] = []
-    record = Steps._record
-
-    def spied(*args: Any) -> Any:
-        result = record(*args)
-        found.append(result is not None)
-        return result
-
-    monkeypatch.setattr(Steps, "_record", spied)
-    return found
+    return recordings
 
 
 @pytest.mark.parametrize("kind", NETWORKS)
