@@ -47,7 +47,7 @@ def test_mushrooms():
 def test_all_methods_play_all_bandits():
     smoke = bandits.COMPUTATION.scales["smoke"]
     rows = rows_of(bandits, replace(smoke, interactions=20))
-    assert len(rows) == 2 * 8 * smoke.trials
+    assert len(rows) == 2 * 8 * smoke.trials + 4  # and four methods on a long stream
     assert all(0 <= value < 1000 and math.isfinite(value) for value in rows.values())
     uniform = {row["uniform"] for row in rows.where(problem="mushroom", trial=1)}
     assert len(uniform) == 1  # methods meet the same contexts

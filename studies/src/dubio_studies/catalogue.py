@@ -217,18 +217,8 @@ ENTRIES = [
     study("clark2022/figure-19"),
     study("clark2022/figure-20-21"),
     study("clark2022/figure-22"),
-    planned(
-        "clark2022/figure-23-27",
-        "Mushrooms: a contextual bandit",
-        "Cumulative regret, eating rates and mistakes of Thompson sampling and ε-greedy agents.",
-        *(f"figure {n}" for n in range(23, 28)),
-    ),
-    planned(
-        "uncertainty/bandits",
-        "Bandits: who explores best?",
-        "Relative regret of all methods on mushrooms and on the wheel, beside published ones.",
-        "the benchmark of Riquelme et al. 2018",
-    ),
+    study("clark2022/figure-23-27"),
+    study("uncertainty/bandits"),
     study("uncertainty/digits-vs-shift"),
 ]
 

@@ -1,11 +1,11 @@
 """Regrets of agents on mushrooms and wheels, relative to uniform actions."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from dubio.decide import Rule
 from dubio_studies.framework.study import Computation, Measurement, Piece, Seed
-from dubio_studies.uncertainty.bandits.published import METHODS, PROBLEMS
+from dubio_studies.uncertainty.bandits.published import LONG, METHODS, SHORT
 from dubio_studies.worlds.agents import Kind, Learning, agents, begin, play
 from dubio_studies.worlds.bandits import Mushrooms, SideBySide, Stream, Wheel
 
@@ -31,51 +31,76 @@ class Config(Learning):
         trials: Streams of contexts; every method meets each of them with agents of its own.
         interactions: Contexts of a stream.
         pulls: Random actions before, for each action.
+        long_problems: Which bandits with long streams.
+        long_methods: Which agents meet them.
+        long_trials: Long streams.
+        long_interactions: Contexts of a long stream, all of which are learnt from.
+        long_every: Contexts between updates there.
+        long_steps: Gradient steps of an update there.
     """
 
-    problems: tuple[str, ...] = tuple(PROBLEMS)
+    problems: tuple[str, ...] = tuple(SHORT)
     methods: tuple[str, ...] = tuple(METHODS)
     trials: int = 20
     interactions: int = 2000
     pulls: int = 3
-    every: int = 20
-    steps: int = 100
+    every: int = 10
+    steps: int = 20
     learning_rate: float = 3e-3
     halve_every: int = 0
     slab_sigma: float = 1.0
     spike_sigma: float = 0.1
     functions: int = 32
+    long_problems: tuple[str, ...] = tuple(LONG)
+    long_methods: tuple[str, ...] = ("linear", "neural linear", "dropout", "bayes")
+    long_trials: int = 5
+    long_interactions: int = 80_000
+    long_every: int = 400
+    long_steps: int = 80
 
     def __post_init__(self) -> None:
         """Refuse what cannot be computed."""
-        if unknown := set(self.problems) - set(PROBLEMS):
-            raise ValueError(f"problems: expected some of {', '.join(PROBLEMS)}, got {unknown}.")
-        if unknown := set(self.methods) - set(METHODS):
-            raise ValueError(f"methods: expected some of {', '.join(METHODS)}, got {unknown}.")
+        for name, known in (
+            ("problems", SHORT),
+            ("methods", METHODS),
+            ("long_problems", LONG),
+            ("long_methods", METHODS),
+        ):
+            if unknown := set(getattr(self, name)) - set(known):
+                raise ValueError(f"{name}: expected some of {', '.join(known)}, got {unknown}.")
         if min(self.trials, self.interactions, self.pulls) < 1:
             raise ValueError("trials, interactions, pulls: expected at least 1.")
+        if min(self.long_trials, self.long_interactions, self.long_every, self.long_steps) < 1:
+            raise ValueError("settings of long streams: expected at least 1.")
+
+    def of(self, problem: str) -> "Config":
+        """The settings of a problem: those of long streams where it has them."""
+        if problem not in LONG:
+            return self
+        return replace(
+            self, trials=self.long_trials, interactions=self.long_interactions,
+            every=self.long_every, steps=self.long_steps, memory=self.long_interactions,
+        )  # fmt: skip
 
 
 def pieces(config: Config) -> list[Piece]:
     """A piece for each problem and method."""
-    return [
-        {"problem": problem, "method": method}
-        for problem in config.problems
-        for method in config.methods
-    ]
+    pairs = [(problem, method) for problem in config.problems for method in config.methods]
+    pairs += [(problem, method) for problem in config.long_problems
+              for method in config.long_methods]  # fmt: skip
+    return [{"problem": problem, "method": method} for problem, method in pairs]
 
 
 def stream(problem: str, steps: int, seed: int) -> Stream:
     """The contexts of a problem."""
-    name, _, delta = problem.partition(" ")
-    return (
-        Wheel.drawn(steps, float(delta), seed) if name == "wheel" else Mushrooms.drawn(steps, seed)
-    )
+    name, _, rim = problem.removeprefix("long ").partition(" ")
+    return Wheel.drawn(steps, float(rim), seed) if name == "wheel" else Mushrooms.drawn(steps, seed)
 
 
 def run(config: Config, piece: Piece, seed: Seed) -> Iterator[Measurement]:
     """Let the agents of a method play all trials of a problem, side by side."""
     problem, method = str(piece["problem"]), str(piece["method"])
+    config = config.of(problem)
     learning = Learning(**{f.name: getattr(config, f.name) for f in fields(Learning)})
     rule: Rule = "greedy" if method == "greedy" else "thompson"
     trials = range(1, config.trials + 1)
@@ -105,18 +130,21 @@ COMPUTATION = Computation(
     protocol="The bandits of Riquelme et al. 2018: mushrooms (117 columns, one-hot) and the wheel. "
     "An agent begins with three random actions for each that there is, then meets 2,000 contexts. "
     "Its network has two hidden layers of 100 rectifiers and gives one reward for each action; "
-    "after every 20 contexts it does some steps of Adam on what it has seen. Thompson sampling "
-    "draws 32 functions for 20 contexts and takes actions by the shares that win. NeuralLinear has "
+    "after every 10 contexts there are 20 steps of Adam on what it has seen. Thompson sampling "
+    "draws 32 functions for 10 contexts and takes actions by the shares that win. NeuralLinear has "
     "an exact posterior of its last layer, the linear agent one of its only layer. Settings are "
     "the same for all methods and problems and were not tuned. Every trial has a stream and an "
-    "agent of its own; regret is against expected rewards, in percent of that of uniform actions.",
+    "agent of its own; regret is against expected rewards, in percent of that of uniform actions. "
+    "Long streams have 80,000 contexts, as those behind the published regrets on the wheel, with "
+    "80 steps after every 400.",
     scales={
         "smoke": Config(
             problems=("mushroom", "wheel 0.5"), trials=2, interactions=40, steps=2, hidden=8,
-            members=2, functions=4,
+            members=2, functions=4, long_problems=("long wheel 0.95",), long_trials=1,
+            long_interactions=80, long_every=40, long_steps=2,
         ),
-        "small": Config(steps=40),
-        "paper": Config(trials=50),
+        "small": Config(long_problems=("long wheel 0.5", "long wheel 0.95")),
+        "paper": Config(trials=50, long_trials=50),
     },
     pieces=pieces,
     run=run,
