@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from dubio.calibrate.conformal import Conformal, with_ties
-from dubio.predictive.validation import Labels, label_prediction, log_mean
+from dubio.predictive.validation import Labels, known_rows, label_prediction, log_mean
 
 
 @final
@@ -60,8 +60,9 @@ class _ConformalSets(Conformal):
         """
         p = label_prediction(p)
         p.check_targets(y)
-        scores = self._scores(_one_label(log_mean(p)), generator)
-        self._calibrate(scores.gather(-1, y.long().reshape(-1, 1)).squeeze(-1))
+        logs, labels = known_rows(p, _one_label(log_mean(p)), y.reshape(-1))
+        scores = self._scores(logs, generator)
+        self._calibrate(scores.gather(-1, labels[:, None]).squeeze(-1))
         self._keep_sizes(p)
         return self
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from dubio.predictive.fitted import Fitted
 from dubio.predictive.predictive import Predictive
-from dubio.predictive.validation import Labels, from_logs, label_prediction, log_mean
+from dubio.predictive.validation import Labels, from_logs, known_rows, label_prediction, log_mean
 
 WIDEST = 2.0**40  # of β = 1/T: what lies beyond has no optimum worth the name
 TOLERANCE = 1e-12  # of β, relative
@@ -50,8 +50,8 @@ class TemperatureScaling(Fitted):
         """
         p = label_prediction(p)
         p.check_targets(y)
-        logs = log_mean(p).flatten(0, -2)  # (N, K)
-        self._keep("temperature", 1 / _optimum(logs, y.long().reshape(-1)))
+        logs, labels = known_rows(p, log_mean(p), y)  # (N, K), (N,)
+        self._keep("temperature", 1 / _optimum(logs, labels))
         self._keep_sizes(p)
         return self
 

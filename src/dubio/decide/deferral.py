@@ -223,6 +223,12 @@ class Deferral(Fitted):
         """Whether the answer of each row would be wrong, `(B,)`."""
         if p.likelihood.discrete:
             p.check_targets(y)
+            known = p.likelihood.known(y)
+            if known is not None and not bool(known.all()):
+                raise ValueError(
+                    f"y: expected a label for every row, got {int((~known).sum())} that do not "
+                    "count; predict and fit without these rows"
+                )
             return (y != likeliest(p)).reshape(-1)
         p.likelihood.check_targets(y, p.mean.unsqueeze(0))
         if not bool(y.isfinite().all()):

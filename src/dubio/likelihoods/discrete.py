@@ -12,6 +12,7 @@ from dubio.likelihoods.quantiles import empirical_quantile
 from dubio.noise.vectorised import is_vectorised
 
 OutputKind = Literal["logits", "probabilities"]
+_NO_LABEL = -(2**62)
 _ROUNDING = torch.finfo(torch.bfloat16).eps  # of sums; what was bfloat16 once may be float32 now
 
 
@@ -54,10 +55,25 @@ class Categorical(_Discrete):
         dim: The class dimension of one output `(B, ...)`: 1 for a segmentation (B, K, H, W).
         outputs: "logits" (log-softmax outputs are logits too) or "probabilities", for a network
             that ends in a softmax already; a second softmax would flatten its predictions.
+        void: The label of rows or pixels that do not count, such as -100 or CamVid's 11. They add
+            nothing to `log_prob`; `ELBO` averages over the rows that have a label, so its
+            ``num_data`` is the number of these. Calibration and metrics leave them out.
     """
 
     dim: int = -1
     outputs: OutputKind = "logits"
+    void: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.void is not None and (
+            isinstance(self.void, bool) or not isinstance(self.void, int)
+        ):
+            raise ValueError(f"void: expected an integer label or None, got {self.void!r}")
+
+    def known(self, y: Tensor) -> Tensor | None:
+        """Where labels are not void."""
+        return None if self.void is None else y != self.void
 
     def check(self, outputs: Tensor) -> None:
         """Also checks the class dimension and the probabilities, if they are."""
@@ -132,7 +148,7 @@ class Categorical(_Discrete):
 
     def from_log_by_label(self, logs: Tensor) -> tuple[Likelihood, Tensor]:
         """Log probabilities are logits."""
-        return Categorical(self.dim), logs.movedim(-1, self.dim)
+        return Categorical(self.dim, void=self.void), logs.movedim(-1, self.dim)
 
     def check_targets(self, y: Tensor, means: Tensor) -> None:
         """Integer labels, one in place of the classes."""
@@ -148,19 +164,24 @@ class Categorical(_Discrete):
             raise ValueError(f"y: expected integer class labels, got {y.dtype}; pass y.long()")
         if is_vectorised(y):  # labels of many networks at once are taken on trust
             return
-        low, high = map(int, y.aminmax())
+        known = self.known(y)
+        labels = y if known is None else y.where(known, 0)
+        low, high = map(int, labels.aminmax())
         if low < 0 or high >= classes:
             raise ValueError(
                 f"y: expected class labels from 0 to {classes - 1}, got labels from {low} to "
-                f"{high}; relabel or remove the rows"
+                f"{high}; relabel, or pass void= for the label of what does not count"
             )
 
     def log_prob(self, outputs: Tensor, y: Tensor) -> Tensor:
         """The log probability of integer labels `y`, `(B, ...)`, summed over pixels."""
         logs, axis = self.log_probabilities(outputs), self._axis(outputs)
         self.check_targets(y, logs)
-        index = y.long().expand(len(logs), *y.shape).unsqueeze(axis)  # (S, B, ..., 1, ...)
-        return sum_events(logs.gather(axis, index))
+        known = self.known(y)
+        labels = y.long() if known is None else y.long().where(known, 0)
+        index = labels.expand(len(logs), *y.shape).unsqueeze(axis)  # (S, B, ..., 1, ...)
+        chosen = logs.gather(axis, index)
+        return sum_events(chosen if known is None else chosen.where(known.unsqueeze(axis - 1), 0))
 
     def losses(self, outputs: Tensor, y: Tensor) -> Tensor:
         """The cross-entropy of logits, or the same as for all likelihoods."""
@@ -170,7 +191,8 @@ class Categorical(_Discrete):
         scores = self._read(outputs[None])[0] if outputs.dtype.itemsize < 4 else outputs
         self.check(outputs[None])
         self.check_targets(y, outputs[None])
-        return F.cross_entropy(scores, y.long(), reduction="none")
+        ignored = _NO_LABEL if self.void is None else self.void
+        return F.cross_entropy(scores, y.long(), reduction="none", ignore_index=ignored)
 
     def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """One label for each draw and row: `(S, B, ...)` without the classes."""

@@ -51,6 +51,10 @@ class Likelihood(ABC):
         """Raises an error if targets do not belong to these means `(S, B, *E)`."""
         check_tensor(y, means.shape[1:], means)
 
+    def known(self, y: Tensor) -> Tensor | None:
+        """Where targets count, shaped as `y`; None if all do."""
+        return None
+
     def undefined(self, quantity: str) -> TypeError:
         """The error for a quantity that this likelihood does not define."""
         return TypeError(f"{quantity}: not defined for {self!r}; {self.advice}")

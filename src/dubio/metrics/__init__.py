@@ -11,7 +11,7 @@ What arguments mean, wherever they occur:
   of one example, such as pixels; of numbers, a `Predictive`, a `torch.distributions.Normal`
   `(B, *E)` or, as a mixture, `(S, B, *E)`, or draws of the target `(S, B, *E)`.
 - `target`: integer labels `(B, *P)`, or numbers `(B, *E)`.
-- `void`: the label of places that do not count.
+- `void`: the label of places that do not count; that of ``Categorical(void=…)`` unless given.
 - `num_classes`: K.
 - `bins`: the number of bins of equal width, or of equally many cases for `ace`.
 - `uncertainty`: what to use in place of the entropy, `(B, *P)`.

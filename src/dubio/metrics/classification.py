@@ -80,9 +80,10 @@ def _hits(prediction: Classifiable, target: Tensor, void: int | None) -> Tensor:
 
 
 def _surprises(prediction: Classifiable, target: Tensor, void: int | None) -> Tensor:
-    probabilities, labels = read_classified(prediction, target, void).rows
+    seen = read_classified(prediction, target, void)
     if isinstance(prediction, Predictive) and target.ndim == 1 and void is None:
-        return -prediction.log_prob(target)
+        return -prediction.log_prob(target)[seen.known]
+    probabilities, labels = seen.rows
     return -probabilities.gather(-1, labels.unsqueeze(-1)).log()  # (N, 1)
 
 

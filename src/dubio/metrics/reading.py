@@ -81,7 +81,12 @@ def read_classified(
         )
     each = isinstance(prediction, Predictive) and probabilities.ndim > prediction.mean.ndim
     labels = target.long() if each and bool((target == target.long()).all()) else target
+    counted = None
+    if void is None and isinstance(prediction, Predictive):
+        counted = prediction.likelihood.known(labels)
+    labels = labels if counted is None else labels.where(counted, 0)
     known = check_labels(labels, probabilities.shape[-1], void)
+    known = known if counted is None else counted
     return Classified(probabilities, labels.long().where(known, 0), known)
 
 

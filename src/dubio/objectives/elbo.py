@@ -37,10 +37,12 @@ class ELBO(nn.Module):
         loss = −1/B Σ_b log p(y_b | x_b, masks_b) + (kl_weight · KL − log p(τ)) / num_data
 
     The last term is there if the likelihood has parameters τ with a prior of their own: MAP for
-    them. Length scales belong to the layers, the noise precision to the likelihood and ``num_data``
-    here; nothing is to be multiplied by hand. ``loss.backward()`` gives gradients to weights and
-    to learned rates alike, and ``elbo.parameters()`` are all that there is to train: those of the
-    network and of the likelihood. Noise is on in train and in eval mode.
+    them. Rows whose targets do not count (``Categorical(void=…)``) are left out of B, so that
+    ``num_data`` is the number of rows with a label. Length scales belong to the layers, the noise
+    precision to the likelihood and ``num_data`` here; nothing is to be multiplied by hand.
+    ``loss.backward()`` gives gradients to weights and to learned rates alike, and
+    ``elbo.parameters()`` are all that there is to train: those of the network and of the
+    likelihood. Noise is on in train and in eval mode.
 
     Args:
         model: A network with stochastic modules. Without any there is no KL: the loss is that of
@@ -174,6 +176,8 @@ class ELBO(nn.Module):
             trunk = passes.has_trunk
         self._kept.forget()
         nll = _mean(nlls)
+        if (known := self.likelihood.known(y)) is not None:
+            nll = nll * _rows_per_known_row(known)
         weight = self._kl_weight(self.step) if callable(self._kl_weight) else self._kl_weight
         loss, kl = add_divergences(nll, weight / self.num_data, divergences)
         log_prior = _ZERO
@@ -232,6 +236,12 @@ class ELBO(nn.Module):
             own_losses=own_losses,
             together={} if noise_is_given() else self._parts.together,
         )
+
+
+def _rows_per_known_row(known: Tensor) -> Tensor:  # (B, ...) -> ()
+    """What makes a mean over all rows one over those with a target; 0/1 if there is none."""
+    rows = known if known.dim() == 1 else known.flatten(1).any(1)
+    return len(rows) / rows.sum().clamp(min=1)
 
 
 def _mean(values: list[Tensor]) -> Tensor:

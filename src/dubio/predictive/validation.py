@@ -79,6 +79,19 @@ def log_mean(p: Predictive) -> Tensor:
     return logs
 
 
+def known_rows(p: Predictive, logs: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Log probabilities `(N, K)` and labels `(N,)` of all places whose label counts."""
+    logs, labels = logs.flatten(0, -2), y.long().reshape(-1)
+    known = p.likelihood.known(labels)
+    if known is None:
+        return logs, labels
+    if not bool(known.any()):
+        raise ValueError(
+            f"y: expected labels that count, got none; {p.likelihood!r} leaves all out"
+        )
+    return logs[known], labels[known]
+
+
 def from_logs(likelihood: Likelihood, logs: Tensor) -> Predictive:
     """The prediction of a single draw with these log probabilities, labels last."""
     of_logits, outputs = likelihood.from_log_by_label(logs)
