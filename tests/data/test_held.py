@@ -35,8 +35,6 @@ REVIEWS = {  # words, test documents
     "kitchen": (93_474, 5945),
 }
 NOT_READ = {  # at hand, but no loader reads them
-    "imagenet-weights/efficientnet_lite0_imagenet_fp16.safetensors",
-    "imagenet-weights/vgg16_features_imagenet_fp16.safetensors",
     "movielens-1m/ml1m_interactions.npz",  # these three are parts of ml-1m.zip
     "movielens-1m/movies.dat.gz",
     "movielens-1m/users.dat.gz",

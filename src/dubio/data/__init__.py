@@ -44,6 +44,7 @@ from dubio.data.ratings import (
 from dubio.data.reviews import Reviews, amazon, amazon_selected, amazon_unlabeled
 from dubio.data.scenes import Scenes, camvid, camvid_sample
 from dubio.data.tables import UCI_NAMES, Regression, Split, uci
+from dubio.data.weights import Weights, imagenet_weights
 
 __all__ = [
     "UCI_NAMES",
@@ -67,6 +68,7 @@ __all__ = [
     "User",
     "UserItemSplit",
     "UserItems",
+    "Weights",
     "YearlyIrradiance",
     "amazon",
     "amazon_selected",
@@ -82,6 +84,7 @@ __all__ = [
     "fashion_mnist",
     "fetch_original",
     "gowalla",
+    "imagenet_weights",
     "million_song",
     "mnist",
     "movielens",

