@@ -218,6 +218,7 @@ ENTRIES = [
     study("clark2022/figure-20-21"),
     study("clark2022/figure-22"),
     study("clark2022/figure-23-27"),
+    study("clark2022/figure-26-27"),
     study("uncertainty/bandits"),
     study("uncertainty/digits-vs-shift"),
 ]

@@ -1,4 +1,4 @@
-"""The numbers of figures 23 to 27: agents that meet the same mushrooms."""
+"""The numbers of figures 23 to 25: agents that meet the same mushrooms."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
@@ -143,10 +143,10 @@ COMPUTATION = Computation(
     scales={
         "smoke": Config(
             interactions=30, start=64, seeds=2, variants=1, steps=2, hidden=8, members=2,
-            settings=("bayes", "greedy", "epsilon 5 %", "dropout", "ensemble", "bayes, rate 1e-3"),
+            settings=("bayes", "greedy", "epsilon 5 %", "dropout", "ensemble"),
         ),
         "small": Config(interactions=2000, settings=MAIN),
-        "paper": Config(),
+        "paper": Config(settings=MAIN),
     },
     pieces=pieces,
     run=run,

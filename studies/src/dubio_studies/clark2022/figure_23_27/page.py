@@ -35,10 +35,9 @@ LINES = {
 def exhibits(rows: Rows) -> list[Table | Plot]:
     """What the page shows, in order."""
     here = rows.distinct("agent")
-    variants = [agent for agent in here if agent.startswith("bayes,")]
-    others = [agent for agent in here if agent not in PAPER and agent not in variants]
+    others = [agent for agent in here if agent not in PAPER]
     found: list[Table | Plot] = [
-        _curves(
+        curves(
             rows, "regret", "Figure 23: cumulative regret", "regret",
             [agent for agent in PAPER if agent in here],
         ),
@@ -59,16 +58,9 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
             note="Means over agents.",
         ),
     ]  # fmt: skip
-    if variants:
-        found.append(
-            _curves(
-                rows, "variants", "Figures 26 and 27: other priors and learning rates", "regret",
-                ["bayes", *variants],
-            )
-        )  # fmt: skip
     if others:
         found.append(
-            _curves(
+            curves(
                 rows, "others", "Beside the paper: other agents", "regret",
                 ["bayes", "greedy", *others],
             )
@@ -76,7 +68,8 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
     return [*found, total_table(rows)]
 
 
-def _curves(rows: Rows, name: str, title: str, metric: str, which: list[str]) -> Plot:
+def curves(rows: Rows, name: str, title: str, metric: str, which: list[str]) -> Plot:
+    """A picture of a metric against mushrooms, for some settings."""
     return Plot(
         name,
         title,

@@ -143,7 +143,7 @@ COMPUTATION = Computation(
             members=2, functions=4, long_problems=("long wheel 0.95",), long_trials=1,
             long_interactions=80, long_every=40, long_steps=2,
         ),
-        "small": Config(long_problems=("long wheel 0.5", "long wheel 0.95")),
+        "small": Config(long_problems=("long wheel 0.95",)),
         "paper": Config(trials=50, long_trials=50),
     },
     pieces=pieces,
