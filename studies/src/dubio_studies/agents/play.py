@@ -1,7 +1,7 @@
 """Agents in worlds: the loop of acting, seeing and learning."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium import spaces
@@ -11,9 +11,17 @@ from numpy.typing import NDArray
 from dubio_studies.agents.q_learning import QLearners
 
 
+class Tick(NamedTuple):
+    """What happened to all agents at once."""
+
+    x: NDArray[Any]  # (M, …), what was seen before
+    rewards: NDArray[np.float64]  # (M,)
+    over: NDArray[np.bool_]  # (M,), where an episode ended or was cut off
+
+
 def play(
     agents: QLearners, envs: VectorEnv[Any, Any, Any], ticks: int, *, seed: int
-) -> Iterator[tuple[NDArray[np.float64], NDArray[np.bool_]]]:
+) -> Iterator[Tick]:
     """Let agents act in worlds, one for each, and learn.
 
     After the end of an episode Gymnasium's worlds spend a tick on starting anew, in which no action
@@ -24,20 +32,17 @@ def play(
         envs: Worlds with a finite number of actions.
         ticks: How many.
         seed: Of the first world; the next has the next number.
-
-    Yields:
-        Rewards of a tick, and where an episode was over with it, (M,) each.
     """
     check_worlds(agents, envs)
     x, _ = envs.reset(seed=seed)
     over = np.zeros(len(agents), dtype=np.bool_)
     for _ in range(ticks):
-        actions = agents.act(x)
+        seen, actions = x, agents.act(x)
         x, rewards, ended, cut, _ = envs.step(actions)
         agents.observe(rewards, ended, x, ~over)
         over = ended | cut
         agents.start_episodes(over)
-        yield rewards, over
+        yield Tick(seen, rewards, over)
 
 
 def check_worlds(agents: QLearners, envs: VectorEnv[Any, Any, Any]) -> None:

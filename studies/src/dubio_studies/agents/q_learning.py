@@ -20,6 +20,7 @@ from torch import Tensor, nn
 import dubio
 from dubio.likelihoods import Gaussian
 from dubio.likelihoods.reward import RewardOfAction
+from dubio.masks import Mask
 from dubio_studies.agents.exploration import Exploration
 from dubio_studies.agents.replay import Replay, Transitions
 
@@ -87,6 +88,7 @@ class QLearners:
         if len(seeds) != len(nets):
             raise ValueError(f"seeds: expected {len(nets)}, one an agent, got {len(seeds)}.")
         (self._members,) = sizes
+        self._nets = nets
         likelihood = RewardOfAction(Gaussian(learning.precision), actions)
         elbos = [dubio.ELBO(net, likelihood, num_data=1) for own in nets for net in own]
         own_seeds = [seed * self._members + k for seed in seeds for k in range(self._members)]
@@ -190,9 +192,32 @@ class QLearners:
         """Q(s, ·) of one stochastic pass of every network, with masks of its own for each row."""
         return self._one_pass(x, [2 * self.age] * len(x), shared=False)
 
+    def spread(self, x: Tensor, draws: int) -> Tensor:  # (B, D) -> (M, B)
+        """How much the functions that an agent could believe in differ about states.
+
+        The standard deviation of Q(s, a), averaged over actions: over masks of a network and over
+        the networks of an ensemble.
+
+        Args:
+            x: States.
+            draws: Masks; networks without noise have one.
+        """
+        seeds = [2 * self.age + 1] * (len(self) * self._members)
+        passed = self._session.outputs(x, draws=draws, shared=True, noise_seeds=seeds)
+        functions = passed.unflatten(0, (len(self), self._members)).flatten(1, 2)  # (M, F, B, A)
+        return functions.std(1, unbiased=False).mean(-1)
+
     def write(self) -> None:
         """Give the networks that agents were made with what was learned."""
         self._session.write()
+
+    def drop_rates(self) -> list[list[float]]:  # of each agent's networks
+        """The rates of dubio's masks, layer by layer; nothing where there are none."""
+        self.write()
+        return [
+            [float(part.drop.mean()) for net in own for part in net.modules() if isinstance(part, Mask)]
+            for own in self._nets
+        ]
 
     def _values(self, next_x: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Q(s, ·) of the functions believed in, (M, A), and of other passes for the batch."""

@@ -1,0 +1,14 @@
+"""What is shown of the foragers: rows in, pictures out. Nothing here trains."""
+
+from dubio.report.exhibits import Plot, Table
+from dubio_studies.framework.rows import Rows
+from dubio_studies.framework.study import Page
+from dubio_studies.gal2016.figure_6.claims import CLAIMS
+
+
+def exhibits(rows: Rows) -> list[Table | Plot]:
+    """What the page shows, in order."""
+    return []
+
+
+PAGE = Page(CLAIMS, exhibits)
