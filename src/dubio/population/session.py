@@ -41,8 +41,8 @@ class Session:
 
     It is made by `Population.session`. Every member has rows of its own in every batch, and random
     numbers of its own, so that it becomes the same network whoever is trained beside it: that of a
-    loop of `ELBO` and an optimiser. Until `write` is called the members themselves stay as they are; as a
-    context manager it writes at the end, also after an error.
+    loop of `ELBO` and an optimiser. Until `write` is called the members themselves stay as they
+    are; as a context manager it writes at the end, also after an error.
 
     Args:
         members: Objectives of one structure.
@@ -75,7 +75,8 @@ class Session:
         stack = Stack.of(members)
         self._like = next(iter(stack.learned.values())).detach()
         self._identity = {k: v for k, v in identity_of(stack).items() if k not in _MAY_DIFFER}
-        self._identity |= {"optimizer": optimizer, "weight_decay": weight_decay}
+        self._identity["optimizer"] = optimizer
+        self._identity["weight_decay"] = str(weight_decay)
         self._optimizer, self._weight_decay = optimizer, weight_decay
         self._is_elbo = isinstance(stack.skeleton, ELBO)
         elbos = [member for member in members if isinstance(member, ELBO)] if self._is_elbo else []

@@ -1,6 +1,7 @@
 """Networks that give a value for each action."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Literal, get_args
 
 import torch
@@ -43,7 +44,7 @@ def q_network(
         "bernoulli": lambda: masks.LearnableBernoulli(drop=drop),
     }
     layers: list[nn.Module] = []
-    for number, (inputs, outputs) in enumerate(zip(sizes[:-1], sizes[1:], strict=True)):
+    for number, (inputs, outputs) in enumerate(pairwise(sizes)):
         linear = nn.Linear(inputs, outputs)
         if number and kind == "dropout":
             layers.append(nn.Dropout(drop))

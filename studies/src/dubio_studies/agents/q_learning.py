@@ -180,13 +180,14 @@ class QLearners:
         later = self._learning.discount * next_values.amax(-1) * (1 - batch.ended)
         y = torch.stack([batch.actions, batch.rewards + later, torch.ones_like(later)], -1)
         counts = np.repeat(np.maximum(self._replay.counts, 1), self._members)
-        loss = self._session.step(batch.x, y, num_data=torch.from_numpy(counts))
-        if bool(self._session.failed.any()):
-            raise FloatingPointError(
-                "loss: expected finite ones, got others; use a smaller learning rate, or scale the "
-                "rewards."
-            )
-        return loss
+        if bool(later.isfinite().all()):
+            loss = self._session.step(batch.x, y, num_data=torch.from_numpy(counts))
+            if not bool(self._session.failed.any()):
+                return loss
+        raise FloatingPointError(
+            "values: expected finite numbers, got others; use a smaller learning rate, or scale "
+            "the rewards."
+        )
 
     def values(self, x: Tensor) -> Tensor:  # (M · K, B, D) -> (M · K, B, A)
         """Q(s, ·) of one stochastic pass of every network, with masks of its own for each row."""
@@ -215,7 +216,12 @@ class QLearners:
         """The rates of dubio's masks, layer by layer; nothing where there are none."""
         self.write()
         return [
-            [float(part.drop.mean()) for net in own for part in net.modules() if isinstance(part, Mask)]
+            [
+                float(part.drop.mean())
+                for net in own
+                for part in net.modules()
+                if isinstance(part, Mask)
+            ]
             for own in self._nets
         ]
 
@@ -233,9 +239,9 @@ class QLearners:
         return believed[torch.arange(len(self)), torch.from_numpy(self._member)], others
 
     def _one_pass(self, x: Tensor, seeds: list[int], *, shared: bool) -> Tensor:
-        passed = self._session.outputs(
-            x, own_rows=True, draws=1, shared=shared, noise_seeds=seeds
-        )[:, 0]
+        passed = self._session.outputs(x, own_rows=True, draws=1, shared=shared, noise_seeds=seeds)[
+            :, 0
+        ]
         if passed.shape[2:] != (self.actions,):
             raise ValueError(
                 f"nets: expected one value for each of {self.actions} actions, got outputs of "

@@ -75,7 +75,10 @@ class Replay:
             raise RuntimeError("sample: expected transitions of all agents, got none of some.")
         size = networks * batch_size
         places = np.stack(
-            [source.integers(n, size=size) for source, n in zip(self._sources, self.counts, strict=True)]
+            [
+                source.integers(n, size=size)
+                for source, n in zip(self._sources, self.counts, strict=True)
+            ]
         )
         places += self._capacity * np.arange(len(places))[:, None]
         rows = torch.from_numpy(places.reshape(-1))

@@ -11,9 +11,8 @@ from dubio_studies.agents.exploration import Annealed, Constant, Exploration
 from dubio_studies.agents.networks import Kind, q_network
 from dubio_studies.agents.q_learning import Learning, QLearners
 from dubio_studies.framework.study import Computation, Measurement, Piece, Seed
+from dubio_studies.gal2016.figure_6.timing import TICKS_OF_BATCH, TICKS_OF_FRAME, WINDOW
 
-TICKS_OF_BATCH = 200
-WINDOW = 1000  # of rewards that are averaged
 EYES, ACTIONS = 9, 5
 CURVE = 60  # points of a curve, at most
 
@@ -121,13 +120,13 @@ def run(config: Config, piece: Piece, seed: Seed) -> Iterator[Measurement]:
     rewards: deque[np.ndarray[Any, Any]] = deque(maxlen=WINDOW)
     averages: list[np.ndarray[Any, Any]] = []
     frames: list[Measurement] = []
-    start_of_frames = last - 12 * config.frames
+    start_of_frames = last - TICKS_OF_FRAME * config.frames
     for tick, found in enumerate(play(agents, envs, last, seed=seed.common % 2**31), 1):
         rewards.append(found.rewards)
         if tick % TICKS_OF_BATCH == 0 and tick > TICKS_OF_BATCH * config.burn_in:
             averages.append(np.mean(rewards, axis=0))
-        if tick > start_of_frames and (tick - start_of_frames) % 12 == 0:
-            number = (tick - start_of_frames) // 12
+        number, rest = divmod(tick - start_of_frames, TICKS_OF_FRAME)
+        if number > 0 and rest == 0:
             frames += frame_of(number, envs.unwrapped.worlds.scene(0))
     curves = np.array(averages)  # (batches, M)
     marks = np.unique(np.geomspace(1, len(curves), min(CURVE, len(curves))).round().astype(int))

@@ -81,8 +81,6 @@ def priors_are_needed(rows: Rows) -> Finding:
     return Finding(f"without: {without}; {total} against {others} of {of}", total < others)
 
 
-
-
 def doubt_stays(rows: Rows) -> Finding:
     """Whether dropout of a fixed rate is no surer of cells it knows than of others."""
     texts, verdicts = [], []
