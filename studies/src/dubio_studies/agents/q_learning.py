@@ -206,7 +206,8 @@ class QLearners:
         seeds = [2 * self.age + 1] * (len(self) * self._members)
         passed = self._session.outputs(x, draws=draws, shared=True, noise_seeds=seeds)
         functions = passed.unflatten(0, (len(self), self._members)).flatten(1, 2)  # (M, F, B, A)
-        return functions.std(1, unbiased=False).mean(-1)
+        spread: Tensor = functions.std(1, unbiased=False).mean(-1)
+        return spread
 
     def write(self) -> None:
         """Give the networks that agents were made with what was learned."""
@@ -215,15 +216,8 @@ class QLearners:
     def drop_rates(self) -> list[list[float]]:  # of each agent's networks
         """The rates of dubio's masks, layer by layer; nothing where there are none."""
         self.write()
-        return [
-            [
-                float(part.drop.mean())
-                for net in own
-                for part in net.modules()
-                if isinstance(part, Mask)
-            ]
-            for own in self._nets
-        ]
+        parts = [[part for net in own for part in net.modules()] for own in self._nets]
+        return [[float(p.drop.mean()) for p in own if isinstance(p, Mask)] for own in parts]
 
     def _values(self, next_x: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Q(s, ·) of the functions believed in, (M, A), and of other passes for the batch."""

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from dubio_studies.agents.exploration import Constant, Exploration
 from dubio_studies.agents.networks import Kind, q_network
@@ -151,7 +152,7 @@ class Tally:
         self._treasures = np.zeros(agents, dtype=np.int64)
         self._first, self._solved = (np.full(agents, episodes + 1) for _ in range(2))
 
-    def add(self, x: np.ndarray, rewards: np.ndarray) -> None:  # type: ignore[type-arg]
+    def add(self, x: NDArray[np.float32], rewards: NDArray[np.float64]) -> None:
         """A tick."""
         self.visited |= x > 0
         self._returns += rewards
@@ -184,7 +185,7 @@ class Tally:
                 yield {"metric": metric, "seed": agent, "value": value}
 
 
-def spreads(agents: QLearners, visited: np.ndarray, episode: int) -> Iterator[Measurement]:  # type: ignore[type-arg]
+def spreads(agents: QLearners, visited: NDArray[np.bool_], episode: int) -> Iterator[Measurement]:
     """How much functions differ about cells that were visited, and about others."""
     size = visited.shape[1]
     cells = np.flatnonzero(np.tril(np.ones((size, size))))  # which can be reached
