@@ -36,6 +36,7 @@ class Learning:
         discount: γ.
         memory: Transitions that are kept.
         start: Learning starts once there are more than so many.
+        every: Ticks from one step of the optimiser to the next.
         batch_size: Transitions of a step, for each network.
         learning_rate: Of the optimiser.
         optimizer: Plain gradient descent, or Adam.
@@ -48,6 +49,7 @@ class Learning:
     discount: float = 0.7
     memory: int = 30_000
     start: int = 1000
+    every: int = 1
     batch_size: int = 64
     learning_rate: float = 1e-3
     optimizer: Literal["adam", "sgd"] = "sgd"
@@ -106,8 +108,8 @@ class QLearners:
         self._replay = Replay(seeds, learning.memory, self._dtype)
         self._x = torch.empty(0)  # (M, D), what was seen at the last tick
         self._done: Actions = np.empty(0, dtype=np.int64)  # (M,), and what was done then
-        self._learned = 0  # transitions that there were when networks last learned
-        self._stored = 0
+        self._ticks = 0  # of which something is remembered
+        self._learned = 0  # at which of them networks last learned
         self.age = 0
         self._functions = np.zeros(len(seeds), dtype=np.int64)  # numbers of those believed in
         self._member = np.zeros(len(seeds), dtype=np.int64)  # of the ensemble
@@ -125,13 +127,15 @@ class QLearners:
         self._x = torch.from_numpy(np.asarray(x)).to(self._dtype).flatten(1)
         if len(self._x) != len(self):
             raise ValueError(f"x: expected a row for each of {len(self)} agents, got {len(x)}.")
-        learns = self._replay.counts.min() > self._learning.start and self._stored > self._learned
+        enough = self._replay.counts.min() > self._learning.start
+        due = self._ticks - self._learned >= self._learning.every
+        learns = enough and due
         batch = self._replay.sample(self._members, self._learning.batch_size) if learns else None
         own, values = self._values(None if batch is None else batch.next_x)
         self._done = self._chosen(own)
         if batch is not None and values is not None:
             self.learn(batch, values)
-            self._learned = self._stored
+            self._learned = self._ticks
         self.age += 1
         self._hold()
         return self._done
@@ -161,7 +165,7 @@ class QLearners:
             )
         seen = torch.from_numpy(np.asarray(next_x)).to(self._dtype).flatten(1)
         self._replay.add(self._x, self._done, rewards, ended, seen, which)
-        self._stored += int(which.sum())
+        self._ticks += bool(which.any())
 
     def start_episodes(self, which: Which) -> None:
         """Some agents start anew, and believe in other functions."""

@@ -59,6 +59,7 @@ class Config:
         members: Networks of an ensemble.
         prior_scale: Of its prior functions.
         batch_size: Transitions of a step, for each network.
+        every: Steps of the diver for one of the optimiser.
         hidden: Units of each of two hidden layers.
         precision: τ of the likelihood, which learned rates are weighed against.
     """
@@ -70,6 +71,7 @@ class Config:
     members: int = 20
     prior_scale: float = 5.0
     batch_size: int = 128
+    every: int = 1
     hidden: int = 50
     precision: float = 100.0
 
@@ -103,6 +105,7 @@ def divers(config: Config, name: str, size: int, seeds: list[int]) -> QLearners:
     ]  # fmt: skip
     learning = Learning(
         discount=0.99, memory=10_000, start=config.batch_size, batch_size=config.batch_size,
+        every=config.every,
         optimizer="adam", learning_rate=1e-3, precision=config.precision,
     )  # fmt: skip
     explore = Exploration(setting.hold, Constant(setting.epsilon))
@@ -212,7 +215,7 @@ COMPUTATION = Computation(
     "Claims and rules were written before the run.",
     scales={
         "smoke": Config(sizes=(4,), episodes=40, seeds=2, members=3, batch_size=8, hidden=8),
-        "small": Config(members=10, batch_size=64),
+        "small": Config(members=10, batch_size=64, every=2),
         "paper": Config(),
     },
     pieces=pieces,
