@@ -55,7 +55,9 @@ def within_25(rows: Rows) -> Finding:
 
 def about_175(rows: Rows) -> Finding:
     """Whether ε-greedy takes about as long as published."""
-    return Finding(shown(rows, EPSILON), 175 / 2 <= median(firsts(rows, EPSILON)) <= 175 * 2)
+    middle = median(firsts(rows, EPSILON))
+    got_there = middle <= batches(rows)
+    return Finding(shown(rows, EPSILON), got_there and 175 / 2 <= middle <= 175 * 2)
 
 
 def there_is_a_gap(rows: Rows) -> Finding:
@@ -100,7 +102,8 @@ CLAIMS = (
     Claim(
         "ε-greedy takes 175 batches to achieve the same.",
         "Figure 6 and section 5.4: 175 batches.",
-        "The median over agents is within a factor of two of 175.",
+        "The median over agents is within a factor of two of 175, and that of agents that got "
+        "there.",
         about_175,
     ),
     Claim(

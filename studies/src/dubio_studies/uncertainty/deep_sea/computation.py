@@ -45,6 +45,7 @@ SETTINGS = {
     "ensemble": Setting("plain"),
     "prior": Setting("prior"),
 }
+ENSEMBLES = ("prior", "ensemble")
 
 
 @dataclass(frozen=True)
@@ -84,14 +85,15 @@ class Config:
 
 
 def pieces(config: Config) -> list[Piece]:
-    """A piece for each explorer and sea: its agents learn together."""
-    return [{"explorer": name, "size": size} for size in config.sizes for name in config.settings]
+    """A piece for each explorer and sea, ensembles first: its agents learn together."""
+    names = sorted(config.settings, key=lambda name: name not in ENSEMBLES)
+    return [{"explorer": name, "size": size} for size in config.sizes for name in names]
 
 
 def divers(config: Config, name: str, size: int, seeds: list[int]) -> QLearners:
     """The agents of a setting."""
     setting = SETTINGS[name]
-    members = config.members if name in ("ensemble", "prior") else 1
+    members = config.members if name in ENSEMBLES else 1
     sizes = (size * size, config.hidden, config.hidden, 2)
     nets = [
         [
@@ -215,7 +217,7 @@ COMPUTATION = Computation(
     "Claims and rules were written before the run.",
     scales={
         "smoke": Config(sizes=(4,), episodes=40, seeds=2, members=3, batch_size=8, hidden=8),
-        "small": Config(members=10, batch_size=64, every=2),
+        "small": Config(members=10, batch_size=32, every=2),
         "paper": Config(),
     },
     pieces=pieces,

@@ -60,7 +60,8 @@ def solved_table(rows: Rows) -> Table:
         ("explorer", *(f"N = {size}" for size in sizes)),
         [
             [NAMES[explorer], *(cell(explorer, size) for size in sizes)]
-            for explorer in rows.distinct("explorer")
+            for explorer in NAMES
+            if explorer in rows.distinct("explorer")
         ],
         f"Agents that have solved it within {given_up(rows)} episodes, and the median over them of "
         "the episode after which less than 80 % of all episodes so far were without the treasure. "
