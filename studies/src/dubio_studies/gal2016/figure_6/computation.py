@@ -184,7 +184,7 @@ COMPUTATION = Computation(
     "before the run.",
     scales={
         "smoke": Config(
-            batches=2, burn_in=1, seeds=2, hidden=8, members=2, memory=300, start=100, frames=2,
+            batches=1, burn_in=1, seeds=2, hidden=8, members=2, memory=300, start=250, frames=2,
         ),
         "small": Config(batches=200),
         "paper": Config(),

@@ -43,8 +43,8 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
             wide=(12.0, 6.2),
             narrow=(5.0, 5.8),
             note="Thompson sampling, the first agent, at the end of its run. Orange: apples. "
-            "Green: poison. Blue: the forager, with lines as far as its eyes see, in the colour of what "
-            "they see.",
+            "Green: poison. Blue: the forager, with lines as far as its eyes see, in the colour of "
+            "what they see.",
         ),
         *rate_table(rows),
     ]

@@ -216,7 +216,7 @@ COMPUTATION = Computation(
     "say 90 %). Agents stop once all five of a setting have solved it, or after 1,000 episodes. "
     "Claims and rules were written before the run.",
     scales={
-        "smoke": Config(sizes=(4,), episodes=40, seeds=2, members=3, batch_size=8, hidden=8),
+        "smoke": Config(sizes=(4,), episodes=20, seeds=2, members=3, batch_size=8, hidden=8),
         "small": Config(members=10, batch_size=32, every=2),
         "paper": Config(),
     },
