@@ -12,15 +12,19 @@ from dubio.data.inventory import DATASETS
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
 DATA = {"recommend_movies": "movielens-1m"}
+EXTRAS = {"thompson_cartpole": "gymnasium"}
+SHORTER = {"thompson_cartpole": ["400"]}  # with all its steps it takes a minute
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_example_runs(path: Path, tmp_path: Path) -> None:
     if path.stem in DATA and DATASETS[DATA[path.stem]].here() is None:
         pytest.skip(f"{DATA[path.stem]}: not here, neither in DUBIO_DATA nor in the cache")
+    if path.stem in EXTRAS:
+        pytest.importorskip(EXTRAS[path.stem])
     source = str(Path(dubio.__file__).parents[1])
     finished = subprocess.run(
-        [sys.executable, "-W", "error", str(path)],
+        [sys.executable, "-W", "error", str(path), *SHORTER.get(path.stem, [])],
         capture_output=True,
         text=True,
         timeout=600,

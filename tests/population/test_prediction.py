@@ -59,7 +59,7 @@ def test_rows_share_their_masks_if_asked() -> None:
 
 @pytest.mark.parametrize("kind", ["plain", "bernoulli", "bayes gaussian"])
 def test_scores_are_those_of_the_predictives(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dubio.population.prediction._ROWS_AT_A_TIME", 100)  # many pieces
+    monkeypatch.setattr("dubio.population.prediction.ROWS_AT_A_TIME", 100)  # many pieces
     x, y = data()
     rows = [torch.arange(10), torch.arange(5, 15), torch.arange(20, 27)]
     population = dubio.Population(objectives(kind), range(MEMBERS))

@@ -20,7 +20,7 @@ from mask_cases import MASKS
 @pytest.fixture
 def made(recordings: list[bool], monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Record the second step of every stack; whether there was a recording, one by one."""
-    monkeypatch.setattr(recording, "_STEPS_BEFORE", 2)
+    monkeypatch.setattr(recording, "STEPS_BEFORE", 2)
     return recordings
 
 
@@ -39,7 +39,7 @@ def test_the_same_bits_as_without(
     played, computed = objectives(kind), objectives(kind)
     outcome = _fit(played)
     assert made == [True]
-    monkeypatch.setattr(recording, "_STEPS_BEFORE", 10**9)
+    monkeypatch.setattr(recording, "STEPS_BEFORE", 10**9)
     assert torch.equal(_fit(computed).loss, outcome.loss)
     assert made == [True]
     for one, other in zip(played, computed, strict=True):
@@ -67,7 +67,7 @@ def test_those_who_stay_are_recorded_anew(
     options = {"rows": rows, "steps": None, "epochs": 3}
     assert _fit(played, **options).steps.tolist() == [2, 12, 8]
     assert made == [True] * 3
-    monkeypatch.setattr(recording, "_STEPS_BEFORE", 10**9)
+    monkeypatch.setattr(recording, "STEPS_BEFORE", 10**9)
     _fit(computed, **options)
     for one, other in zip(played, computed, strict=True):
         assert_same(one, other)
@@ -163,7 +163,7 @@ class Doubling(nn.Module):
 def test_a_step_that_writes_over_what_it_is_given_is_not_recorded(
     made: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recording, "_repeats", lambda skeleton: True)
+    monkeypatch.setattr(recording, "repeats", lambda skeleton: True)
     members = [Doubling() for _ in range(MEMBERS)]
     _fit(members)
     assert made == [False]

@@ -13,6 +13,7 @@ import dubio
 from alone import MEMBERS, NETWORKS, FromStream, N, assert_same, data, objectives
 from dubio.noise.noise import noise_from
 from dubio.population import recording
+from dubio.population.outputs import MemberOutputs
 from dubio.population.streams import Stream
 
 STEPS, BATCH = 14, 8
@@ -54,7 +55,7 @@ def train_alone(
 @pytest.fixture
 def recorded(recordings: list[bool], monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether there was a recording, one by one; the third step of a layout is recorded."""
-    monkeypatch.setattr(recording, "_STEPS_BEFORE", 3)
+    monkeypatch.setattr(recording, "STEPS_BEFORE", 3)
     return recordings
 
 
@@ -75,6 +76,94 @@ def test_members_equal_loops(kind: str) -> None:
         torch.testing.assert_close(losses[:, m], expected)
         assert_same(twin, member)
         assert member.step == twin.step == STEPS
+
+
+@pytest.mark.parametrize("kind", ["plain", "dropout", "learnable"])
+def test_plain_gradient_descent_is_that_of_a_loop(kind: str) -> None:
+    x, y = batches()
+    members = objectives(kind)
+    alone = copy.deepcopy(members)
+    rates = [1e-2 * (m + 1) for m in range(MEMBERS)]
+    population = dubio.Population(members, range(MEMBERS))
+    with population.session(rates, optimizer="sgd", weight_decay=0.1) as session:
+        session.steps(x, y)
+    for m, (member, twin) in enumerate(zip(members, alone, strict=True)):
+        noise = FromStream(Stream(m, 0, 0))
+        weights = [p for p in twin.parameters() if p.dim() > 1]
+        others = [p for p in twin.parameters() if p.dim() <= 1]
+        groups = [{"params": weights, "weight_decay": 0.1}, {"params": others}]
+        sgd = torch.optim.SGD(groups, lr=rates[m])
+        for own_x, own_y in zip(x[:, m], y[:, m], strict=True):
+            with noise_from(noise.a_pass()):
+                loss = twin(own_x, own_y)
+            sgd.zero_grad()
+            loss.backward()
+            sgd.step()
+        assert_same(twin, member)
+
+
+def test_a_state_of_another_optimizer_is_refused() -> None:
+    population = dubio.Population(objectives("plain"), range(MEMBERS))
+    state = population.session(optimizer="sgd").state_dict()
+    population.session(optimizer="sgd").load_state_dict(state)
+    with pytest.raises(ValueError, match="got another optimizer: sgd there and adam here"):
+        population.session().load_state_dict(state)
+    with pytest.raises(ValueError, match="got another weight_decay"):
+        population.session(optimizer="sgd", weight_decay=0.1).load_state_dict(state)
+    with pytest.raises(ValueError, match="optimizer: expected 'adam' or 'sgd', got 'lion'"):
+        population.session(optimizer="lion")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="weight_decay: expected 0 with 'adam'"):
+        population.session(weight_decay=0.1)
+    with pytest.raises(ValueError, match="weight_decay: expected a number >= 0"):
+        population.session(optimizer="sgd", weight_decay=float("nan"))
+
+
+def test_seeds_of_noise_are_functions_of_members() -> None:
+    x = data()[0][:6]
+    session = dubio.Population(objectives("dropout"), range(MEMBERS)).session()
+
+    def outputs(rows: Tensor, *seeds: int) -> Tensor:
+        return session.outputs(rows, draws=2, shared=True, noise_seeds=seeds)
+
+    first, second = outputs(x, 5, 6, 7), outputs(x, 5, 8, 7)
+    assert torch.equal(first, outputs(x, 5, 6, 7))
+    assert torch.equal(first[0], second[0])
+    assert not torch.equal(first[1], second[1])
+    torch.testing.assert_close(first[:, :, :2], outputs(x[:2], 5, 6, 7))  # one function for all
+    with pytest.raises(ValueError, match="noise_seeds: expected 3, one a member, got 2"):
+        outputs(x, 5, 6)
+    with pytest.raises(ValueError, match=r"noise_seeds\[1\]: expected an int of at least 0"):
+        outputs(x, 5, -6, 7)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("kind", ["plain", "dropout", "learnable", "bayes mixture"])
+def test_recorded_outputs_are_those_of_predictions(
+    kind: str, shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dubio.population.outputs.STEPS_BEFORE", 2)
+    played: list[bool] = []
+    record = MemberOutputs._record
+
+    def noted(*args: Any) -> Any:
+        program = record(*args)
+        played.append(program is not None)
+        return program
+
+    monkeypatch.setattr(MemberOutputs, "_record", noted)
+    x, y = batches(6)
+    population = dubio.Population(objectives(kind), range(MEMBERS))
+    session = population.session(learning_rate=1e-2)
+    for k in range(6):
+        generator = torch.Generator().manual_seed(k)
+        found = session.outputs(x[k, 0], draws=3, shared=shared, generator=generator)
+        session.write()
+        generator.manual_seed(k)
+        wanted = population.predict(x[k, 0], draws=3, shared=shared, generator=generator)
+        expected = torch.stack([own.draws for own in wanted])
+        torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
+        session.step(x[k], y[k])
+    assert played == [True]
 
 
 @pytest.mark.parametrize("kind", ["bayes mixture", "dropout", "learnable"])

@@ -1,8 +1,9 @@
 """What a population is called with: checks, and rows and steps of every member."""
 
+import math
 import operator
 from collections.abc import Sequence
-from typing import Any, SupportsIndex, TypeAlias
+from typing import Any, SupportsIndex, TypeAlias, get_args
 
 import numpy as np
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 
 from dubio.masks import LearnableBernoulli
 from dubio.objectives.elbo import ELBO
+from dubio.population.descent import Optimizer
 
 Rows: TypeAlias = Tensor | Sequence[Tensor] | None
 
@@ -58,6 +60,20 @@ def rates_of_members(learning_rate: float | Tensor | Sequence[float], members: i
             f"got {learning_rate!r}."
         )
     return rates.expand(members).clone()
+
+
+def check_optimizer(optimizer: str, weight_decay: float) -> None:
+    """Complain about an optimiser that there is not, or a decay that it does not know."""
+    if optimizer not in get_args(Optimizer):
+        known = " or ".join(map(repr, get_args(Optimizer)))
+        raise ValueError(f"optimizer: expected {known}, got {optimizer!r}.")
+    if not 0 <= weight_decay < math.inf:
+        raise ValueError(f"weight_decay: expected a number >= 0, got {weight_decay!r}.")
+    if weight_decay and optimizer != "sgd":
+        raise ValueError(
+            f"weight_decay: expected 0 with {optimizer!r}, got {weight_decay!r}; use "
+            "optimizer='sgd', or a length scale, which is the prior of dubio's layers."
+        )
 
 
 def num_data_of_members(num_data: int | Sequence[int] | Tensor, members: int) -> Tensor:  # (M,)
@@ -171,11 +187,13 @@ def check_batches(axes: Sequence[str], members: int, **tensors: Tensor) -> None:
             )
 
 
-def seeds_of_members(seeds: Sequence[SupportsIndex], members: int) -> list[int]:
+def seeds_of_members(
+    seeds: Sequence[SupportsIndex], members: int, name: str = "seeds"
+) -> list[int]:
     """The seed of each member."""
     if len(seeds) != members:
-        raise ValueError(f"seeds: expected {members}, one a member, got {len(seeds)}.")
-    return [counted(f"seeds[{m}]", seed, least=0) for m, seed in enumerate(seeds)]
+        raise ValueError(f"{name}: expected {members}, one a member, got {len(seeds)}.")
+    return [counted(f"{name}[{m}]", seed, least=0) for m, seed in enumerate(seeds)]
 
 
 def counted(name: str, value: SupportsIndex, least: int = 1) -> int:

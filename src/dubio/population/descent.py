@@ -1,28 +1,41 @@
-"""Adam for stacked parameters, with a learning rate for every member."""
+"""Adam or plain gradient descent for stacked parameters, with a learning rate for every member."""
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, final
+from typing import Any, Literal, TypeAlias, final
 
 import torch
 from torch import Tensor
 from torch.optim.adam import adam
 
+Optimizer: TypeAlias = Literal["adam", "sgd"]
+
 
 @final
 class Descent:
-    """Adam (Kingma and Ba 2015) with a learning rate η_m for every member.
+    """Steps w − η_m·d with a learning rate η_m for every member, and a direction d.
 
-    Adam's step is η·d with a direction d that does not depend on η. So torch's fused Adam moves
-    zeros with a rate of one, which gives −d, and parameters move by η_m times that.
+    That of Adam (Kingma and Ba 2015) does not depend on η: torch's fused Adam moves zeros with a
+    rate of one, which gives −d. That of plain gradient descent is the gradient, plus the weight
+    decay times w for weights; biases and other parameters of one axis do not decay.
 
     Args:
         parameters: Stacked leaves.  # (M, …) each
         learning_rate: η of each member.  # (M,)
+        optimizer: Which direction.
+        weight_decay: Of plain gradient descent.
     """
 
-    def __init__(self, parameters: Sequence[Tensor], learning_rate: Tensor) -> None:
+    def __init__(
+        self,
+        parameters: Sequence[Tensor],
+        learning_rate: Tensor,
+        optimizer: Optimizer = "adam",
+        weight_decay: float = 0.0,
+    ) -> None:
         self._parameters = [parameter.detach() for parameter in parameters]
+        self._optimizer: Optimizer = optimizer
+        self._weight_decay = weight_decay
         self._rate = learning_rate
         self._moves, self._means, self._squares = (
             [torch.zeros_like(p, memory_format=torch.contiguous_format) for p in self._parameters]
@@ -45,6 +58,25 @@ class Descent:
             Whether each member is still fine: its step is finite.
         """
         torch._foreach_zero_(self._moves)
+        if self._optimizer == "adam":
+            self._turn_to_adam(gradients)
+        else:
+            self._turn_downhill(gradients)
+        finite = torch.stack([m.sum(1) for m in self._by_member]).sum(0).isfinite() & fine
+        if not bool(finite.all()):
+            for move in self._moves:
+                move[~finite] = 0
+        torch._foreach_addcmul_(self._parameters, self._moves, self._rates)
+        return finite
+
+    def _turn_downhill(self, gradients: Sequence[Tensor]) -> None:
+        torch._foreach_sub_(self._moves, list(gradients))
+        if self._weight_decay:
+            for move, parameter in zip(self._moves, self._parameters, strict=True):
+                if parameter.dim() > 2:  # (M, …) of more than one axis
+                    move.sub_(parameter, alpha=self._weight_decay)
+
+    def _turn_to_adam(self, gradients: Sequence[Tensor]) -> None:
         adam(
             self._moves,
             [gradient.contiguous() for gradient in gradients],  # which fused Adam takes for granted
@@ -61,12 +93,6 @@ class Descent:
             eps=1e-8,
             maximize=False,
         )
-        finite = torch.stack([m.sum(1) for m in self._by_member]).sum(0).isfinite() & fine
-        if not bool(finite.all()):
-            for move in self._moves:
-                move[~finite] = 0
-        torch._foreach_addcmul_(self._parameters, self._moves, self._rates)
-        return finite
 
     @property
     def rate(self) -> Tensor:  # (M,)
@@ -103,7 +129,7 @@ class Descent:
 
     def take(self, parameters: Sequence[Tensor], members: Tensor) -> "Descent":
         """Go on with some members, whose parameters these are."""
-        part = Descent(parameters, self._rate[members])
+        part = Descent(parameters, self._rate[members], self._optimizer, self._weight_decay)
         part._means = [mean[members] for mean in self._means]
         part._squares = [square[members] for square in self._squares]
         part._steps = self._steps

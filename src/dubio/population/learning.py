@@ -1,11 +1,11 @@
-"""Members that learn: their stack, the steps that are computed for it, and Adam."""
+"""Members that learn: their stack, the steps that are computed for it, and an optimiser."""
 
 from collections.abc import Sequence
 from typing import final
 
 from torch import Tensor
 
-from dubio.population.descent import Descent
+from dubio.population.descent import Descent, Optimizer
 from dubio.population.given import NoisePlace
 from dubio.population.recording import Steps
 from dubio.population.stack import Stack
@@ -19,18 +19,28 @@ class Learning:
         stack: The members; what they learn is written over its tensors.
         learning_rate: That of each member.  # (M,)
         changing: Which of the stack's numbers are written over between steps.
+        optimizer: By which they go down.
+        weight_decay: Of plain gradient descent.
 
     Attributes:
         stack: The members, in train mode.
         descent: The optimiser.
     """
 
-    def __init__(self, stack: Stack, learning_rate: Tensor, changing: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        stack: Stack,
+        learning_rate: Tensor,
+        changing: Sequence[str] = (),
+        optimizer: Optimizer = "adam",
+        weight_decay: float = 0.0,
+    ) -> None:
         for tensor in stack.learned.values():
             tensor.requires_grad_()
         stack.skeleton.train()
         self.stack = stack
-        self.descent = Descent(list(stack.learned.values()), learning_rate)
+        learned = list(stack.learned.values())
+        self.descent = Descent(learned, learning_rate, optimizer, weight_decay)
         self._changing = changing
         self._steps = Steps(stack, changing)
 

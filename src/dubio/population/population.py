@@ -25,6 +25,7 @@ from dubio.population.arguments import (
     rows_of_members,
     seeds_of_members,
 )
+from dubio.population.descent import Optimizer
 from dubio.population.feed import MemberFeed
 from dubio.population.identity import checksum, identity_of
 from dubio.population.losses import noise_of_loss
@@ -206,7 +207,13 @@ class Population:
         self._fits += 1
         return run.outcome
 
-    def session(self, learning_rate: float | Tensor | Sequence[float] = 1e-3) -> Session:
+    def session(
+        self,
+        learning_rate: float | Tensor | Sequence[float] = 1e-3,
+        *,
+        optimizer: Optimizer = "adam",
+        weight_decay: float = 0.0,
+    ) -> Session:
         """Training that goes on from batch to batch, with data that comes bit by bit.
 
         The weights live in the session until it writes them to the members::
@@ -217,8 +224,12 @@ class Population:
 
         Args:
             learning_rate: One for all, or one for each member.
+            optimizer: "adam", or "sgd" for plain gradient descent.
+            weight_decay: Of plain gradient descent, for weights but not for biases.
         """
-        session = Session(self.members, self.seeds, self._fits, learning_rate)
+        session = Session(
+            self.members, self.seeds, self._fits, learning_rate, optimizer, weight_decay
+        )
         self._fits += 1
         return session
 

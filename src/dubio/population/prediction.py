@@ -27,7 +27,7 @@ from dubio.population.stack import Stack
 from dubio.population.streams import Stream, Streams
 from dubio.population.watching import watch
 
-_ROWS_AT_A_TIME = 2**16  # members × draws × rows: some MiB for each layer of a small network
+ROWS_AT_A_TIME = 2**16  # members × draws × rows: some MiB for each layer of a small network
 _DRAWS_AT_A_TIME = 32
 _Result = TypeVar("_Result")
 
@@ -89,8 +89,8 @@ class MemberDraws:
         requests = self._requests
         draws = draws if len(requests) else 1
         at_a_time = min(draws, _DRAWS_AT_A_TIME)
-        members = min(len(rows), max(1, _ROWS_AT_A_TIME // (rows.shape[1] * at_a_time)))
-        at_a_time = min(draws, max(1, _ROWS_AT_A_TIME // (rows.shape[1] * members)))
+        members = min(len(rows), max(1, ROWS_AT_A_TIME // (rows.shape[1] * at_a_time)))
+        at_a_time = min(draws, max(1, ROWS_AT_A_TIME // (rows.shape[1] * members)))
         sizes = requests.sizes()
         for start in range(0, len(rows), members):
             part = slice(start, min(start + members, len(rows)))
@@ -111,6 +111,26 @@ class MemberDraws:
                     in_dims=(0, 0, 0),
                 )
                 yield Piece(part, count, result)
+
+    def noise(
+        self, x: Tensor, seeds: Sequence[tuple[int, ...]], draws: int
+    ) -> dict[NoisePlace, Tensor]:  # (M, S, *shape) each
+        """What draws of all members need; nothing for networks without noise.
+
+        Args:
+            x: Rows of each member, (M, B, …).
+            seeds: What tells the noise of one member from that of others.
+            draws: S.
+        """
+        self._prepare(x[0])
+        if not len(self._requests):
+            return {}
+        streams = Streams([Stream(*own) for own in seeds])
+        return self._requests.split(streams.noise(draws, self._requests.sizes(), x))
+
+    def run(self, stack: Stack, x: Tensor, noise: dict[NoisePlace, Tensor]) -> Tensor:
+        """The outputs (M, S, B, …) of such members for rows (M, B, …), under this noise."""
+        return stack.each(self._draw, x, noise, in_dims=(0, 0))
 
     def _prepare(self, x: Tensor) -> None:
         """Find out what a pass over rows like those of one member needs."""

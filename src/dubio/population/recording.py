@@ -8,7 +8,7 @@ bits.
 
 What is no tensor becomes a constant of the recording. So it is made only where all code of a step
 is torch's or dubio's, which is known to keep no other state than the step of a schedule; everything
-else is computed as the first steps are. See `_repeats`.
+else is computed as the first steps are. See `repeats`.
 """
 
 from collections.abc import Sequence
@@ -28,11 +28,11 @@ from dubio.population.losses import gradients
 from dubio.population.settings import settings_of
 from dubio.population.stack import Stack
 
-_Layout: TypeAlias = tuple[tuple[torch.Size, tuple[int, ...], torch.dtype], ...]
+Layout: TypeAlias = tuple[tuple[torch.Size, tuple[int, ...], torch.dtype], ...]
 Gradients: TypeAlias = tuple[Tensor, Sequence[Tensor]]  # losses (M,), and (M, …) for each parameter
 
-_STEPS_BEFORE = 10  # take about as long as a recording is in the making
-_RECORDINGS = 8
+STEPS_BEFORE = 10  # take about as long as a recording is in the making
+RECORDINGS = 8
 _LARGE_BLOCK = 2**25 - 2**16  # bytes; from 2**25 on glibc learns nothing
 _PLAIN = (bool, int, float, str, Tensor, torch.Size, torch.Generator, torch.dtype, torch.device)
 
@@ -53,9 +53,9 @@ class Steps:
         self._changing = list(changing)
         self._learned = list(stack.learned.values())
         self._kept = [*self._learned, *(stack.numbers[name] for name in changing)]
-        self._repeats = _repeats(stack.skeleton)
-        self._times: dict[_Layout, int] = {}  # that a layout was computed
-        self._recordings: dict[_Layout, Program] = {}
+        self._repeats = repeats(stack.skeleton)
+        self._times: dict[Layout, int] = {}  # that a layout was computed
+        self._recordings: dict[Layout, Program] = {}
         # glibc returns memory to the system, and faults it in again, at every step, unless it has
         # seen a large block freed: then it keeps twice as much (see M_MMAP_THRESHOLD in mallopt)
         torch.empty(_LARGE_BLOCK, dtype=torch.uint8)
@@ -70,11 +70,11 @@ class Steps:
             return loss, found
         computed = gradients(self._stack, x, y, noise)
         self._times[layout] = self._times.get(layout, 0) + 1
-        if self._repeats and self._times[layout] >= _STEPS_BEFORE:
+        if self._repeats and self._times[layout] >= STEPS_BEFORE:
             recording = self._record(given, list(noise), computed)
             self._repeats = recording is not None
             if recording is not None:
-                if len(self._recordings) == _RECORDINGS:
+                if len(self._recordings) == RECORDINGS:
                     del self._recordings[next(iter(self._recordings))]
                 self._recordings[layout] = recording
         return computed
@@ -97,7 +97,7 @@ class Steps:
             return [loss, *found]
 
         tensors = [t.detach() for t in (*self._kept, *given)]
-        program = record(step, list(map(_halves, tensors)))
+        program = record(step, list(map(halves, tensors)))
         if program is None:
             return None
         with torch.no_grad():
@@ -106,12 +106,12 @@ class Steps:
         return program if all(torch.equal(one, other) for one, other in same) else None
 
 
-def _halves(x: Tensor) -> Tensor:
+def halves(x: Tensor) -> Tensor:
     """A tensor laid out like another: what is recorded of it is then compared with that."""
     return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device).fill_(0.5)
 
 
-def _repeats(skeleton: nn.Module) -> bool:
+def repeats(skeleton: nn.Module) -> bool:
     """Whether a pass is known to depend on tensors and on what stays the same.
 
     So it is if no code but torch's and dubio's takes part, be it as a module, by `dubio.register`,

@@ -13,17 +13,20 @@ from dubio.population.arguments import (
     check_batches,
     check_data,
     check_hooks,
+    check_optimizer,
     check_steps,
     counted,
     num_data_of_members,
     rates_of_members,
+    seeds_of_members,
 )
+from dubio.population.descent import Optimizer
 from dubio.population.feed import NoiseFeed
 from dubio.population.given import NoiseRequests
 from dubio.population.identity import identity_of
 from dubio.population.learning import Learning
 from dubio.population.losses import noise_of_loss
-from dubio.population.prediction import MemberDraws, outputs_of_members
+from dubio.population.outputs import MemberOutputs
 from dubio.population.stack import Stack
 from dubio.population.streams import Stream, Streams, Use, seeds_of_predictions
 
@@ -38,14 +41,16 @@ class Session:
 
     It is made by `Population.session`. Every member has rows of its own in every batch, and random
     numbers of its own, so that it becomes the same network whoever is trained beside it: that of a
-    loop of `ELBO` and Adam. Until `write` is called the members themselves stay as they are; as a
-    context manager it writes at the end, also after an error.
+    loop of `ELBO` and an optimiser. Until `write` is called the members themselves stay as they
+    are; as a context manager it writes at the end, also after an error.
 
     Args:
         members: Objectives of one structure.
         seeds: What each member's random numbers start from.
         number: How many fits and sessions these members had before.
         learning_rate: One for all, or one for each member.
+        optimizer: "adam", or "sgd" for plain gradient descent.
+        weight_decay: Of plain gradient descent, for weights but not for biases.
 
     Attributes:
         done: How many steps each member has done in this session.  # (M,)
@@ -59,7 +64,10 @@ class Session:
         seeds: Sequence[int],
         number: int,
         learning_rate: float | Tensor | Sequence[float],
+        optimizer: Optimizer = "adam",
+        weight_decay: float = 0.0,
     ) -> None:
+        check_optimizer(optimizer, weight_decay)
         check_hooks(members)
         check_steps(members)
         self._members = members
@@ -67,6 +75,9 @@ class Session:
         stack = Stack.of(members)
         self._like = next(iter(stack.learned.values())).detach()
         self._identity = {k: v for k, v in identity_of(stack).items() if k not in _MAY_DIFFER}
+        self._identity["optimizer"] = optimizer
+        self._identity["weight_decay"] = str(weight_decay)
+        self._optimizer, self._weight_decay = optimizer, weight_decay
         self._is_elbo = isinstance(stack.skeleton, ELBO)
         elbos = [member for member in members if isinstance(member, ELBO)] if self._is_elbo else []
         self._num_data = torch.tensor([elbo.num_data for elbo in elbos])
@@ -75,11 +86,11 @@ class Session:
         if elbos:
             stack.numbers[_NUM_DATA] = self._num_data.to(self._like)
         self._rates = rates_of_members(learning_rate, len(members)).to(self._like.device)
-        self._learning = Learning(stack, self._rates, self._changing)
+        self._learning = self._learning_of(stack, self._rates)
         streams = Streams([Stream(seed, Use.TRAINING, number) for seed in seeds])
         self._noise = NoiseFeed(streams, self._like)
         self._requests: dict[tuple[torch.Size, torch.Size], NoiseRequests] = {}  # by shapes
-        self._member_draws: dict[bool, MemberDraws] = {}  # by whether rows share masks
+        self._outputs: dict[bool, MemberOutputs] = {}  # by whether rows share masks
         self.done = torch.zeros(len(members), dtype=torch.long)
         self.failed = torch.zeros(len(members), dtype=torch.bool)
 
@@ -115,7 +126,7 @@ class Session:
         *,
         num_data: int | Sequence[int] | Tensor | None = None,
     ) -> Tensor:  # (M,)
-        """Let every member do a step of Adam on rows of its own.
+        """Let every member do a step on rows of its own.
 
         Args:
             x: Inputs: a batch for each member.
@@ -155,6 +166,7 @@ class Session:
         draws: int = 100,
         shared: bool = False,
         generator: torch.Generator | None = None,
+        noise_seeds: Sequence[int] | None = None,
     ) -> Tensor:  # (M, S, B, …)
         """What the networks of all members give under noise, with the weights as they are now.
 
@@ -166,20 +178,19 @@ class Session:
             draws: Number of stochastic passes; one is made by networks without noise.
             shared: One mask per draw for all rows, instead of one per row.
             generator: Source of a seed, which is joined with those of the members.
+            noise_seeds: One for each member, in place of it. With `shared` the same seed gives the
+                same function again, as long as the weights stay.
         """
+        if noise_seeds is not None:
+            noise_seeds = seeds_of_members(noise_seeds, len(self), "noise_seeds")
         if own_rows:
             check_batches(("members", "rows"), len(self), x=x)
         check_data(self._like, x=x)
-        count = x.shape[1] if own_rows else len(x)
-        rows = torch.arange(count, device=x.device).expand(len(self), -1)  # (M, B)
-        if own_rows:
-            rows = rows + count * torch.arange(len(self), device=x.device)[:, None]
-            x = x.flatten(0, 1)
-        if shared not in self._member_draws:
-            self._member_draws[shared] = MemberDraws(self._learning.stack, shared=shared)
-        seeds = seeds_of_predictions(self._seeds, generator)
-        member_draws = self._member_draws[shared]
-        return outputs_of_members(member_draws, x, rows, seeds, counted("draws", draws))
+        if shared not in self._outputs:
+            self._outputs[shared] = MemberOutputs(self._learning.stack, shared=shared)
+        seeds = seeds_of_predictions(self._seeds, generator, noise_seeds)
+        own = x if own_rows else x.expand(len(self), *x.shape)
+        return self._outputs[shared](own, seeds, counted("draws", draws))
 
     def write(self) -> None:
         """Give members their weights, the number of their steps, and ``num_data``."""
@@ -221,16 +232,19 @@ class Session:
         state = copy.deepcopy(state)
         old = self._learning.stack
         stack = Stack(old.skeleton, state["learned"], old.fixed, old.numbers)
-        self._learning = Learning(stack, state["rates"], self._changing)
+        self._learning = self._learning_of(stack, state["rates"])
         self._learning.descent.load_state_dict(state["descent"])
         self._noise.load_state_dict(state["noise"])
-        self._member_draws.clear()
+        self._outputs.clear()
         self._rates, self._started = state["rates"], state["started"]
         self.done, self.failed = state["done"], state["failed"]
         if isinstance(stack.skeleton, ELBO):
             self._use_num_data(state["num_data"])
             # a schedule goes on, the same for all members
             stack.skeleton.step = int(self._started[0] + self.done.max())
+
+    def _learning_of(self, stack: Stack, rates: Tensor) -> Learning:
+        return Learning(stack, rates, self._changing, self._optimizer, self._weight_decay)
 
     def _step(self, x: Tensor, y: Tensor, requests: NoiseRequests) -> Tensor:  # (M,)
         loss, finite = self._learning.step(x, y, self._noise.next(requests))

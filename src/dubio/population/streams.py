@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from enum import IntEnum
-from typing import Any, Self, final
+from typing import Any, Literal, Self, final
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor
 from dubio.population.given import Continuous
 
 _DISTRIBUTIONS: tuple[Continuous, ...] = ("uniform", "normal")
+_STREAMS: tuple[Literal["order"] | Continuous, ...] = ("order", *_DISTRIBUTIONS)
 _ROWS_AHEAD = 2048  # of a data order, drawn at a time
 _WORTH_THREADS = 2**16  # numbers
 
@@ -26,9 +27,20 @@ class Use(IntEnum):
 
 
 def seeds_of_predictions(
-    seeds: Sequence[int], generator: torch.Generator | None
+    seeds: Sequence[int],
+    generator: torch.Generator | None,
+    own_seeds: Sequence[int] | None = None,
 ) -> list[tuple[int, ...]]:
-    """What streams of predictions start from: the seeds of members, and one that is drawn."""
+    """What streams of predictions start from: the seeds of members, and others.
+
+    Args:
+        seeds: Of the members.
+        generator: Source of one more, the same for all.
+        own_seeds: One more for each member, in place of it.
+    """
+    if own_seeds is not None:
+        pairs = zip(seeds, own_seeds, strict=True)
+        return [(own, Use.PREDICTION, also) for own, also in pairs]
     device = None if generator is None else generator.device
     drawn = int(torch.randint(2**63 - 1, (), generator=generator, device=device))
     return [(own, Use.PREDICTION, drawn) for own in seeds]
@@ -39,32 +51,40 @@ class Stream:
     """The random numbers of one member: its data order, uniform numbers and normal ones.
 
     They are three streams, so that how much of one is drawn at a time changes nothing in the
-    others, nor in itself: numpy makes one number after the other.
+    others, nor in itself: numpy makes one number after the other. They are made when they are
+    first needed.
     """
 
     def __init__(self, *seeds: int) -> None:
-        order, uniform, normal = SeedSequence(seeds).spawn(3)
-        self._order = Generator(SFC64(order))
-        self._noise = {"uniform": Generator(SFC64(uniform)), "normal": Generator(SFC64(normal))}
+        self._seeds = seeds
+        self._generators: dict[str, Generator] = {}
         self._ahead = np.empty(0, dtype=np.int64)
+
+    def _generator(self, name: Literal["order"] | Continuous) -> Generator:
+        """The generator of a stream; its seed is a child of the stream's."""
+        if name not in self._generators:
+            child = SeedSequence(self._seeds, spawn_key=(_STREAMS.index(name),))
+            self._generators[name] = Generator(SFC64(child))
+        return self._generators[name]
 
     def rows(self, count: int, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """The next rows of an endless sequence: one permutation of the rows after the other."""
         if len(self._ahead) < count:
             missing = max(count, _ROWS_AHEAD) - len(self._ahead)
-            more = [self._order.permutation(rows) for _ in range(-(-missing // len(rows)))]
+            order = self._generator("order")
+            more = [order.permutation(rows) for _ in range(-(-missing // len(rows)))]
             self._ahead = np.concatenate([self._ahead, *more])
         taken, self._ahead = self._ahead[:count], self._ahead[count:]
         return taken
 
     def state_dict(self) -> dict[str, Tensor]:
         """Where the streams are."""
-        words = [_words(g) for g in (self._order, *self._noise.values())]
+        words = [_words(self._generator(name)) for name in _STREAMS]
         return {"generators": torch.stack(words), "ahead": torch.from_numpy(self._ahead.copy())}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Go on from there."""
-        generators = (self._order, *self._noise.values())
+        generators = map(self._generator, _STREAMS)
         for generator, words in zip(generators, state["generators"], strict=True):
             *numbers, half, has_half = words.numpy().view(np.uint64).tolist()
             generator.bit_generator.state = {
@@ -77,7 +97,7 @@ class Stream:
 
     def fill(self, distribution: Continuous, out: np.ndarray[Any, Any]) -> None:
         """Write the next numbers of a distribution over an array."""
-        generator = self._noise[distribution]
+        generator = self._generator(distribution)
         if distribution == "uniform":
             generator.random(dtype=out.dtype, out=out)
         else:

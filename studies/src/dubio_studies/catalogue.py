@@ -175,13 +175,7 @@ ENTRIES = [
     study("gal2016/solar"),
     study("gal2016/figure-4"),
     study("gal2016/table-1"),
-    planned(
-        "gal2016/figure-6",
-        "Reinforcement learning with Thompson sampling",
-        "Average reward of dropout Thompson sampling and of ε-greedy in a 2-d world.",
-        "figure 5",
-        "figure 6",
-    ),
+    study("gal2016/figure-6"),
     study("herlau2022/figure-1a"),
     study("herlau2022/figure-1b"),
     study("herlau2022/figure-2"),
@@ -220,6 +214,7 @@ ENTRIES = [
     study("clark2022/figure-23-27"),
     study("clark2022/figure-26-27"),
     study("uncertainty/bandits"),
+    study("uncertainty/deep-sea"),
     study("uncertainty/digits-vs-shift"),
 ]
 

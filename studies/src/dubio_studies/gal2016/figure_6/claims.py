@@ -1,0 +1,140 @@
+"""What the paper says of its foragers, and rules that decide."""
+
+import math
+from statistics import fmean, median
+
+from dubio_studies.framework.claims import Claim, Finding
+from dubio_studies.framework.rows import Rows
+from dubio_studies.framework.standard_errors import standard_error, with_error
+
+EPSILON, THOMPSON = "epsilon", "thompson"
+NAMES = {
+    "epsilon": "ε-greedy",
+    "thompson": "Thompson, a mask a tick",
+    "greedy": "greedy",
+    "episode": "Thompson, a mask for 200 ticks",
+    "concrete": "Thompson, learned rates",
+    "ensemble": "ensemble with prior functions",
+}
+
+
+def batches(rows: Rows) -> int:
+    """How many there were after the burn-in."""
+    return int(max(rows.distinct("batch")))
+
+
+def firsts(rows: Rows, agent: str) -> list[float]:
+    """The batch at which each agent first earned more than 1; the next after the last if never."""
+    return rows.where(agent=agent, metric="first above 1").values()
+
+
+def ends(rows: Rows, agent: str) -> list[float]:
+    """What each agent earned in the last 20 batches."""
+    return rows.where(agent=agent, metric="reward at the end").values()
+
+
+def shown(rows: Rows, agent: str) -> str:
+    """When agents of a setting got there, in words."""
+    own, limit = firsts(rows, agent), batches(rows)
+    late = sum(value > limit for value in own)
+    never = f", {late} of {len(own)} not within {limit}" if late else ""
+    return f"{NAMES[agent]} {with_error(own, 1)}, median {median(own):.0f}{never}"
+
+
+def earlier(rows: Rows, agent: str, other: str) -> tuple[float, float]:
+    """By how many batches one setting is earlier above 1, and the standard error of that."""
+    one, two = firsts(rows, agent), firsts(rows, other)
+    errors = (standard_error(one) or 0.0, standard_error(two) or 0.0)
+    return fmean(two) - fmean(one), math.hypot(*errors)
+
+
+def within_25(rows: Rows) -> Finding:
+    """Whether Thompson sampling is above 1 after 25 batches."""
+    return Finding(shown(rows, THOMPSON), median(firsts(rows, THOMPSON)) <= 25)
+
+
+def about_175(rows: Rows) -> Finding:
+    """Whether ε-greedy takes about as long as published."""
+    middle = median(firsts(rows, EPSILON))
+    got_there = middle <= batches(rows)
+    return Finding(shown(rows, EPSILON), got_there and 175 / 2 <= middle <= 175 * 2)
+
+
+def there_is_a_gap(rows: Rows) -> Finding:
+    """Whether Thompson sampling is clearly earlier above 1."""
+    gap, error = earlier(rows, THOMPSON, EPSILON)
+    text = f"earlier by {gap:.0f} ± {error:.0f} batches".replace("-", "−")
+    return Finding(text, gap > 2 * error)
+
+
+def worse_in_the_end(rows: Rows) -> Finding:
+    """Whether ε-greedy has overtaken it after 1,000 batches."""
+    one, two = ends(rows, EPSILON), ends(rows, THOMPSON)
+    error = math.hypot(standard_error(one) or 0.0, standard_error(two) or 0.0)
+    text = (
+        f"after {batches(rows)} batches: {NAMES[EPSILON]} {with_error(one)}, "
+        f"{NAMES[THOMPSON]} {with_error(two)}"
+    )
+    return Finding(text, batches(rows) >= 1000 and fmean(one) - fmean(two) > 2 * error)
+
+
+def masks_matter(rows: Rows) -> Finding:
+    """Whether Thompson sampling is earlier than a greedy agent without dropout."""
+    gap, error = earlier(rows, THOMPSON, "greedy")
+    text = f"{shown(rows, 'greedy')}; Thompson sampling is earlier by {gap:.1f} ± {error:.1f}"
+    return Finding(text.replace("-", "−"), gap > 2 * error)
+
+
+def functions_matter(rows: Rows) -> Finding:
+    """Whether one mask for 200 ticks is earlier than one a tick."""
+    gap, error = earlier(rows, "episode", THOMPSON)
+    text = f"{shown(rows, 'episode')}; it is earlier by {gap:.1f} ± {error:.1f}"
+    return Finding(text.replace("-", "−"), gap > 2 * error)
+
+
+CLAIMS = (
+    Claim(
+        "Thompson sampling gets a reward larger than 1 within 25 batches from the burn-in.",
+        "Figure 6 and section 5.4: 25 batches.",
+        "The median over agents is at most 25.",
+        within_25,
+    ),
+    Claim(
+        "ε-greedy takes 175 batches to achieve the same.",
+        "Figure 6 and section 5.4: 175 batches.",
+        "The median over agents is within a factor of two of 175, and that of agents that got "
+        "there.",
+        about_175,
+    ),
+    Claim(
+        "Thompson sampling converges faster than ε-greedy.",
+        "25 against 175 batches.",
+        "The mean number of batches is smaller by more than two standard errors over agents; who "
+        "never gets there counts as getting there right after the end.",
+        there_is_a_gap,
+    ),
+    Claim(
+        "After 1,000 batches Thompson sampling is the worse of the two, since it still takes "
+        "random actions.",
+        "Figure 6.",
+        "There are 1,000 batches, and ε-greedy earns more in the last 20 by more than two standard "
+        "errors.",
+        worse_in_the_end,
+    ),
+    Claim(
+        "It is the masks that help: without them and without random actions an agent is slower.",
+        "Not in the paper, which has no greedy agent.",
+        "Thompson sampling is above 1 earlier than the greedy agent by more than two standard "
+        "errors.",
+        masks_matter,
+        ours=True,
+    ),
+    Claim(
+        "One function for a while explores better than another one at every tick.",
+        "Not in the paper.",
+        "With one mask for 200 ticks agents are above 1 earlier than with one mask a tick, by more "
+        "than two standard errors.",
+        functions_matter,
+        ours=True,
+    ),
+)

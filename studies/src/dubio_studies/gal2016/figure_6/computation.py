@@ -1,0 +1,203 @@
+"""The numbers of figure 6: foragers that learn to eat apples."""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dubio_studies.agents.exploration import Annealed, Constant, Exploration
+from dubio_studies.agents.networks import Kind, q_network
+from dubio_studies.agents.q_learning import Learning, QLearners
+from dubio_studies.framework.study import Computation, Measurement, Piece, Seed
+from dubio_studies.gal2016.figure_6.timing import TICKS_OF_BATCH, TICKS_OF_FRAME, WINDOW
+
+EYES, ACTIONS = 9, 5
+CURVE = 60  # points of a curve, at most
+
+
+class Setting(NamedTuple):
+    """An agent of the figure.
+
+    Attributes:
+        kind: Of its networks.
+        hold: Ticks for which it believes in one function.
+        epsilon: Its share of random actions after the burn-in.
+    """
+
+    kind: Kind
+    hold: int = 1
+    epsilon: Annealed | Constant = Constant()
+
+
+SETTINGS = {
+    "epsilon": Setting("plain", epsilon=Annealed()),
+    "thompson": Setting("dropout"),
+    "greedy": Setting("plain"),
+    "episode": Setting("dropout", TICKS_OF_BATCH),
+    "concrete": Setting("concrete"),
+    "ensemble": Setting("prior", TICKS_OF_BATCH),
+}
+
+
+@dataclass(frozen=True)
+class Config:
+    """Settings of the comparison.
+
+    Attributes:
+        batches: How long agents learn after the burn-in; a batch is 200 ticks.
+        burn_in: Batches of random actions before.
+        seeds: Agents of each setting, each in a world of its own.
+        settings: Which agents.
+        hidden: Units of each of two hidden layers.
+        drop: Of fixed dropout, and where learned rates start.
+        members: Networks of an ensemble.
+        prior_scale: Of its prior functions.
+        memory: Transitions that are kept.
+        start: Learning starts once there are more than so many.
+        frames: Pictures of a trained forager, 12 ticks apart.
+    """
+
+    batches: int = 1000
+    burn_in: int = 25
+    seeds: int = 10
+    settings: tuple[str, ...] = tuple(SETTINGS)
+    hidden: int = 50
+    drop: float = 0.1
+    members: int = 3
+    prior_scale: float = 1.0
+    memory: int = 30_000
+    start: int = 1000
+    frames: int = 6
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be computed."""
+        if unknown := set(self.settings) - set(SETTINGS):
+            raise ValueError(f"settings: expected some of {', '.join(SETTINGS)}, got {unknown}.")
+        if min(self.batches, self.seeds, self.members) < 1:
+            raise ValueError("batches, seeds, members: expected at least 1.")
+
+
+def pieces(config: Config) -> list[Piece]:
+    """A piece for each setting: its agents learn together."""
+    return [{"agent": name} for name in config.settings]
+
+
+def foragers(config: Config, name: str, seeds: list[int]) -> QLearners:
+    """The agents of a setting."""
+    setting = SETTINGS[name]
+    members = config.members if name == "ensemble" else 1
+    sizes = (3 * EYES, config.hidden, config.hidden, ACTIONS)
+    nets = [
+        [
+            q_network(
+                setting.kind, sizes, seed=(seed + 7919 * member) % 2**61, drop=config.drop,
+                prior_scale=config.prior_scale,
+            )
+            for member in range(members)
+        ]
+        for seed in seeds
+    ]  # fmt: skip
+    random_ticks = TICKS_OF_BATCH * config.burn_in
+    explore = Exploration(setting.hold, setting.epsilon, random_ticks)
+    learning = Learning(memory=config.memory, start=config.start)
+    return QLearners(nets, ACTIONS, explore, learning, seeds)
+
+
+def run(config: Config, piece: Piece, seed: Seed) -> Iterator[Measurement]:
+    """Let the agents of a setting live in their worlds."""
+    import gymnasium  # an extra of the studies
+
+    import dubio_studies.worlds  # noqa: F401  registers them
+    from dubio_studies.agents.play import play
+
+    name = str(piece["agent"])
+    seeds = [(seed.own + number) % 2**59 for number in range(config.seeds)]
+    agents = foragers(config, name, seeds)
+    envs = gymnasium.make_vec("dubio/Forager-v0", num_envs=config.seeds, reward="gal")
+    last = TICKS_OF_BATCH * (config.burn_in + config.batches)
+    rewards: deque[np.ndarray[Any, Any]] = deque(maxlen=WINDOW)
+    averages: list[np.ndarray[Any, Any]] = []
+    frames: list[Measurement] = []
+    start_of_frames = last - TICKS_OF_FRAME * config.frames
+    for tick, found in enumerate(play(agents, envs, last, seed=seed.common % 2**31), 1):
+        rewards.append(found.rewards)
+        if tick % TICKS_OF_BATCH == 0 and tick > TICKS_OF_BATCH * config.burn_in:
+            averages.append(np.mean(rewards, axis=0))
+        number, rest = divmod(tick - start_of_frames, TICKS_OF_FRAME)
+        if number > 0 and rest == 0:
+            frames += frame_of(number, envs.unwrapped.worlds.scene(0))
+    curves = np.array(averages)  # (batches, M)
+    marks = np.unique(np.geomspace(1, len(curves), min(CURVE, len(curves))).round().astype(int))
+    for agent, curve in enumerate(curves.T, 1):
+        above = np.flatnonzero(curve > 1)
+        first = float(above[0] + 1) if len(above) else float("inf")
+        yield {"metric": "first above 1", "seed": agent, "value": min(first, len(curve) + 1)}
+        yield {"metric": "reward at the end", "seed": agent, "value": float(curve[-20:].mean())}
+        for mark in marks.tolist():
+            value = float(curve[mark - 1])
+            yield {"metric": "average reward", "seed": agent, "batch": mark, "value": value}
+    yield from drop_rates(agents)
+    yield from frames
+
+
+def drop_rates(agents: QLearners) -> Iterator[Measurement]:
+    """The rates that were learned."""
+    for agent, layers in enumerate(agents.drop_rates(), 1):
+        for layer, rate in enumerate(layers, 1):
+            yield {"metric": "rate", "seed": agent, "layer": layer, "value": rate}
+
+
+def frame_of(number: int, scene: Any) -> Iterator[Measurement]:
+    """What is to be seen of a world: forager, items and rays."""
+    x, y, angle = map(float, scene.pose)
+    yield {"metric": "pose", "frame": number, "x": x, "y": y, "value": angle}
+    for index, (left, top, kind, _) in enumerate(scene.items):
+        yield {
+            "metric": "item", "frame": number, "index": index, "x": float(left), "y": float(top),
+            "value": int(kind),
+        }  # fmt: skip
+    for eye, (kind, distance) in enumerate(
+        zip(scene.eye_kind.tolist(), scene.eye_distance.tolist(), strict=True)
+    ):
+        yield {
+            "metric": "eye", "frame": number, "index": eye, "kind": int(kind),
+            "value": float(distance),
+        }  # fmt: skip
+
+
+COMPUTATION = Computation(
+    protocol="A forager with nine eyes goes about among apples (+5), poison (−6) and walls; every "
+    "tick is worth how open its view is. A network 27-50-50-5 with rectifiers gives a value for "
+    "each of five actions. It learns by Q-learning with replay: γ = 0.7, the last 30,000 "
+    "transitions (random ones are written over), after the first 1,000 one step of plain gradient "
+    "descent a tick on 64 of them, rate 0.001, weight decay 0.001, no target network. The first "
+    "5,000 ticks are random, which is 25 batches of 200. Then ε falls from 1 to 0.05 between "
+    "3,000 and 200,000 ticks; or there are no random actions, and the forager does what is best by "
+    "one stochastic pass, with dropout of 0.1 after every rectifier: Thompson sampling. The "
+    "average reward is that of the last 1,000 ticks, as published. Beside them: a greedy agent, "
+    "without dropout and without random actions after the burn-in; Thompson sampling by one mask "
+    "for 200 ticks, which is what we call an episode of this endless world; learned rates "
+    "(Concrete dropout); an ensemble of three networks with randomised prior functions, one for "
+    "200 ticks. All agents of one number live in the same world. Claims and rules were written "
+    "before the run.",
+    scales={
+        "smoke": Config(
+            batches=1, burn_in=1, seeds=2, hidden=8, members=2, memory=300, start=250, frames=2,
+        ),
+        "small": Config(batches=200),
+        "paper": Config(),
+    },
+    pieces=pieces,
+    run=run,
+    deviations=(
+        "Physics and rewards are those of the demonstration that the paper builds on (ConvNetJS) "
+        "as the authors changed it: no doubling of the open view. The text of the paper says "
+        "dropout before every weight layer; here it is after every non-linearity, as in the "
+        "earlier version of the paper that gives all constants.",
+        "The paper shows one run of each agent; here there are several, each in a world of its "
+        "own.",
+        "Greedy, one mask for 200 ticks, learned rates and ensembles are not in the paper.",
+    ),
+)  # fmt: skip
