@@ -1,5 +1,6 @@
 """What the world does next, learned by networks with masks: many worlds at once."""
 
+import math
 from collections.abc import Callable
 from typing import Literal, final, get_args
 
@@ -35,7 +36,7 @@ class Dynamics:
         hidden: Units of each of the two hidden layers.
         drop: The fixed rate, or that to start from.
         length_scale: ℓ of the prior N(0, 1/ℓ²) of weights.
-        learning_rate: Of Adam.
+        learning_rate: Of Adam, at first.
     """
 
     def __init__(
@@ -54,13 +55,16 @@ class Dynamics:
         if masks not in get_args(MaskName):
             raise ValueError(f"masks: expected one of {get_args(MaskName)}, got {masks!r}.")
         self.features = features
+        self._learning_rate = learning_rate
         self._generators = [torch.Generator().manual_seed(seed) for seed in seeds]
         self._members = []
         for generator in self._generators:
             network = _network(masks, (feature_size + 1, hidden, hidden, state_size), drop,
                                length_scale, generator)  # fmt: skip
             likelihood = LearnedGaussian(torch.full((state_size,), 10.0))
-            self._members.append(dubio.ELBO(network, likelihood, num_data=1))
+            self._members.append(
+                dubio.ELBO(network, likelihood, num_data=1, estimator="trapezoid_once")
+            )
         population = dubio.Population(self._members, seeds=seeds)
         self.session = population.session(learning_rate=learning_rate)
         self.inputs = torch.empty(len(seeds), 0, feature_size + 1)  # (M, N, I)
@@ -75,7 +79,10 @@ class Dynamics:
         self.changes = torch.cat([self.changes, after - states], dim=1)
 
     def learn(self, steps: int, batch_size: int = 100) -> None:
-        """Steps of Adam on random batches of all transitions so far."""
+        """Steps of Adam on random batches of all transitions so far.
+
+        The learning rate falls along half a cosine to a twentieth, anew at every call.
+        """
         members, count = self.inputs.shape[:2]
         if not count:
             raise RuntimeError("learn: expected transitions, got none; call add first.")
@@ -86,6 +93,7 @@ class Dynamics:
             size = (min(STEPS_AT_A_TIME, steps - start), batch_size)
             chosen = [torch.randint(count, size, generator=own) for own in self._generators]
             rows = torch.stack(chosen, dim=1)  # (K, M, B)
+            self.session.learning_rate = falling(self._learning_rate, start / steps)
             self.session.steps(x[member, rows], y[member, rows], num_data=count)
         if bool(self.session.failed.any()):
             raise FloatingPointError(
@@ -99,6 +107,23 @@ class Dynamics:
         return torch.stack(
             [torch.cat([mask.drop for mask in _masks(elbo)]) for elbo in self._members]
         )
+
+    def rates_after(self, steps: int, batch_size: int = 100) -> Tensor:  # (M, 3)
+        """What rates would become by further steps on the same data; nothing stays changed."""
+        session = self.session.state_dict()
+        generators = [own.get_state() for own in self._generators]
+        self.learn(steps, batch_size)
+        rates = self.rates()
+        self.session.load_state_dict(session)
+        self.session.write()
+        for own, state in zip(self._generators, generators, strict=True):
+            own.set_state(state)
+        return rates
+
+    def noise_deviations(self) -> Tensor:  # (M, D)
+        """What is left unexplained of the change of each component, in its own unit."""
+        precisions = [elbo.likelihood.frozen().noise_precision for elbo in self._members]
+        return torch.stack(precisions).rsqrt() * _moments(self.changes)[1][:, 0]
 
     def epistemic_deviations(
         self, states: Tensor, actions: Tensor, draws: int, generator: torch.Generator
@@ -140,6 +165,11 @@ class Dynamics:
 
     def _seen(self, states: Tensor, actions: Tensor) -> Tensor:  # (M, T, F + 1)
         return torch.cat([self.features(states), actions[..., None]], dim=-1)
+
+
+def falling(learning_rate: float, progress: float) -> float:
+    """A learning rate that falls along half a cosine to a twentieth, for progress from 0 to 1."""
+    return learning_rate * (0.525 + 0.475 * math.cos(math.pi * progress))
 
 
 def multipliers(

@@ -5,7 +5,6 @@ agent of a group has seeds of its own, and learns the same whoever learns beside
 far less than its agents one by one, since a step of imagination is small.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
@@ -14,7 +13,7 @@ import torch
 from torch import Tensor
 
 from dubio_studies.agents import swing_up
-from dubio_studies.agents.dynamics import Dynamics, MaskName
+from dubio_studies.agents.dynamics import Dynamics, MaskName, falling
 from dubio_studies.agents.episode import Episode
 from dubio_studies.agents.imagination import Functions, imagine, standardised
 from dubio_studies.agents.rbf_policy import RBFPolicies
@@ -32,11 +31,11 @@ class Settings:
         length_scale: ℓ of the prior N(0, 1/ℓ²) of its weights.
         dynamics_steps: Steps of Adam after each episode.
         batch_size: Transitions of a step.
-        dynamics_rate: Learning rate of the dynamics.
+        dynamics_rate: Learning rate of the dynamics at first; it falls along half a cosine to a
+            twentieth, anew in every episode. That of the policy does, too.
         bumps: Basis functions of the policy.
         updates: Of the policy, after each episode.
-        policy_rate: Learning rate of the policy at first; it falls along half a cosine to a
-            twentieth, anew in every episode.
+        policy_rate: Learning rate of the policy at first.
         max_norm: Of the gradient that a policy follows.
         particles: Functions of the dynamics that are imagined at once.
         redraw_every: Updates with the same particles, starts and noise.
@@ -70,9 +69,7 @@ class Settings:
                 raise ValueError(f"{name}: expected at least 1, got {getattr(self, name)}.")
         for name in ("length_scale", "dynamics_rate", "policy_rate", "max_norm"):
             if not 0 < getattr(self, name) < float("inf"):
-                raise ValueError(
-                    f"{name}: expected a positive number, got {getattr(self, name)}."
-                )
+                raise ValueError(f"{name}: expected a positive number, got {getattr(self, name)}.")
         if not 0 < self.drop < 1:
             raise ValueError(f"drop: expected a rate between 0 and 1, got {self.drop}.")
         if self.moment_matching and self.particles <= swing_up.STATE_SIZE:
@@ -168,8 +165,7 @@ class PILCO:
         """Follow the gradient of the imagined return; returns it, update by update."""
         s, returns = self.settings, []
         for update in range(s.updates):
-            cosine = math.cos(math.pi * update / s.updates)
-            self._adam.param_groups[0]["lr"] = s.policy_rate * (0.525 + 0.475 * cosine)
+            self._adam.param_groups[0]["lr"] = falling(s.policy_rate, update / s.updates)
             if update % s.redraw_every == 0:
                 functions, start, noise = self._redrawn()
             policy = self.policies.prepared()
@@ -216,5 +212,3 @@ def _generators(seeds: Sequence[int]) -> list[torch.Generator]:
             f"without a seed could not be repeated."
         )
     return [torch.Generator().manual_seed(seed) for seed in seeds]
-
-
