@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 INDEX = ROOT / "docs" / "index.md"
 HEADING = "Names in the examples"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-EXTRAS = {"worlds.md": "gymnasium"}
+EXTRAS = {"pilco.md": "gymnasium", "worlds.md": "gymnasium"}
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 

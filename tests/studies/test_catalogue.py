@@ -24,6 +24,7 @@ FIGURES_AND_TABLES = {
     "clark2022": (27, 3),
 }
 IMPLEMENTED = [entry for entry in ENTRIES if entry.status == "implemented"]
+EXTRAS = {"gal2017/figure-9": ("gymnasium",)}
 NAMED_ELSEWHERE = {
     *(
         "boluki2020/figure-1",
@@ -79,6 +80,8 @@ def test_smoke(entry: Entry, tmp_path: Path) -> None:
     for name in entry.card.data:
         if DATASETS[name].here() is None:
             pytest.skip(f"{name}: not here, neither in DUBIO_DATA nor in the cache")
+    for extra in EXTRAS.get(entry.id, ()):
+        pytest.importorskip(extra)
     study = entry.load()
     assert study.id == entry.id
     computation = study.computation

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Literal, final, get_args
 
 import torch
@@ -37,6 +38,11 @@ class Dynamics:
         drop: The fixed rate, or that to start from.
         length_scale: ℓ of the prior N(0, 1/ℓ²) of weights.
         learning_rate: Of Adam, at first.
+
+    Attributes:
+        members: The objectives, one for each member; their networks are `members[m].model`.
+        inputs: What was seen before each change: features and action.  # (M, N, F + 1)
+        changes: Of the states.  # (M, N, D)
     """
 
     def __init__(
@@ -57,15 +63,17 @@ class Dynamics:
         self.features = features
         self._learning_rate = learning_rate
         self._generators = [torch.Generator().manual_seed(seed) for seed in seeds]
-        self._members = []
+        self.members: list[dubio.ELBO] = []
+        self._likelihoods: list[LearnedGaussian] = []
         for generator in self._generators:
             network = _network(masks, (feature_size + 1, hidden, hidden, state_size), drop,
                                length_scale, generator)  # fmt: skip
             likelihood = LearnedGaussian(torch.full((state_size,), 10.0))
-            self._members.append(
+            self._likelihoods.append(likelihood)
+            self.members.append(
                 dubio.ELBO(network, likelihood, num_data=1, estimator="trapezoid_once")
             )
-        population = dubio.Population(self._members, seeds=seeds)
+        population = dubio.Population(self.members, seeds=seeds)
         self.session = population.session(learning_rate=learning_rate)
         self.inputs = torch.empty(len(seeds), 0, feature_size + 1)  # (M, N, I)
         self.changes = torch.empty(len(seeds), 0, state_size)  # (M, N, D)
@@ -105,7 +113,7 @@ class Dynamics:
     def rates(self) -> Tensor:  # (M, 3)
         """Dropout rates by layer."""
         return torch.stack(
-            [torch.cat([mask.drop for mask in _masks(elbo)]) for elbo in self._members]
+            [torch.cat([mask.drop for mask in _masks(elbo)]) for elbo in self.members]
         )
 
     def rates_after(self, steps: int, batch_size: int = 100) -> Tensor:  # (M, 3)
@@ -122,7 +130,7 @@ class Dynamics:
 
     def noise_deviations(self) -> Tensor:  # (M, D)
         """What is left unexplained of the change of each component, in its own unit."""
-        precisions = [elbo.likelihood.frozen().noise_precision for elbo in self._members]
+        precisions = [likelihood.noise_precision for likelihood in self._likelihoods]
         return torch.stack(precisions).rsqrt() * _moments(self.changes)[1][:, 0]
 
     def epistemic_deviations(
@@ -148,7 +156,7 @@ class Dynamics:
         centre, scale = _moments(self.inputs)
         shift, stretch = _moments(self.changes)
         masks, weights, biases = [], [], []
-        for elbo, generator in zip(self._members, self._generators, strict=True):
+        for elbo, generator in zip(self.members, self._generators, strict=True):
             masks.append(multipliers(elbo.model, particles, generator))
             layers = [module for module in elbo.model.modules() if isinstance(module, nn.Linear)]
             weights.append([layer.weight.detach().T for layer in layers])
@@ -205,7 +213,7 @@ def _network(
 ) -> nn.Sequential:
     """Layers of rectifiers with a mask before each; He's initial weights."""
     layers: list[nn.Module] = []
-    for ins, outs in zip(sizes[:-1], sizes[1:], strict=True):
+    for ins, outs in pairwise(sizes):
         linear = nn.utils.skip_init(nn.Linear, ins, outs)
         with torch.no_grad():
             linear.weight.normal_(0.0, (2 / ins) ** 0.5, generator=generator)

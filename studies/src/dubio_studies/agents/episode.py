@@ -49,7 +49,8 @@ def play(
     for world in worlds:
         _check(world, state_size)
     resets = [world.reset(seed=seed)[0] for world, seed in zip(worlds, seeds, strict=True)]
-    observed, taken, total = [_observed(resets)], [], torch.zeros(len(worlds), dtype=torch.float64)
+    observed, total = [_observed(resets)], torch.zeros(len(worlds), dtype=torch.float64)
+    taken: list[Tensor] = []
     while True:
         actions = act(observed[-1][:, None])[:, 0]
         pairs = zip(worlds, actions.double().numpy(), strict=True)

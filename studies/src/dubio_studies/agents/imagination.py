@@ -52,7 +52,8 @@ def standardised(noise: Tensor) -> Tensor:  # (..., P, D)
         )
     centred = noise - noise.mean(-2, keepdim=True)
     factor = torch.linalg.cholesky(centred.mT @ centred / noise.shape[-2])
-    return torch.linalg.solve_triangular(factor, centred.mT, upper=False).mT
+    found: Tensor = torch.linalg.solve_triangular(factor, centred.mT, upper=False)
+    return found.mT
 
 
 def moment_matched(particles: Tensor, noise: Tensor) -> Tensor:  # (M, P, D), (M, P, D)
@@ -68,7 +69,7 @@ def moment_matched(particles: Tensor, noise: Tensor) -> Tensor:  # (M, P, D), (M
     centred = particles - mean
     covariance = centred.mT @ centred / particles.shape[1]
     jitter = JITTER * torch.eye(particles.shape[2], dtype=particles.dtype)
-    factor = torch.linalg.cholesky(covariance + jitter)
+    factor: Tensor = torch.linalg.cholesky(covariance + jitter)
     return mean + noise @ factor.mT
 
 

@@ -70,6 +70,8 @@ class Settings:
         for name in ("length_scale", "dynamics_rate", "policy_rate", "max_norm"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise ValueError(f"{name}: expected a positive number, got {getattr(self, name)}.")
+        if not self.widths or not all(0 < width < float("inf") for width in self.widths):
+            raise ValueError(f"widths: expected positive numbers, got {self.widths}.")
         if not 0 < self.drop < 1:
             raise ValueError(f"drop: expected a rate between 0 and 1, got {self.drop}.")
         if self.moment_matching and self.particles <= swing_up.STATE_SIZE:

@@ -14,9 +14,10 @@ class RBFPolicies(nn.Module):
 
     PILCO's policy (Deisenroth & Rasmussen 2011, section 2.3), without the uncertain inputs:
 
-        u = limit · tanh(Σ_k w_k exp(−½ Σ_d ((f_d − c_kd)/(σ_d λ_d))²))
+        u = limit · (9 sin a + sin 3a)/8,   a = Σ_k w_k exp(−½ Σ_d ((f_d/σ_d − c_kd)/λ_d)²)
 
-    with units σ_d that are given, and weights w, centres c and widths λ that are learned.
+    with units σ that are given, and weights w, centres c and widths λ that are learned. Unlike a
+    hyperbolic tangent, PILCO's sine does not flatten out for good.
 
     Args:
         generators: One for each member: where its first weights come from.
@@ -41,6 +42,7 @@ class RBFPolicies(nn.Module):
         if not units or not all(0 < unit < math.inf for unit in units):
             raise ValueError(f"units: expected positive numbers, one a feature, got {units}.")
         self.limit = limit
+        self.units: Tensor
         self.register_buffer("units", torch.tensor(units))
         centres = [torch.randn(bumps, len(units), generator=own) for own in generators]
         weights = [torch.randn(bumps, generator=own) for own in generators]

@@ -1,7 +1,7 @@
 """The numbers of figure 9: agents that learn to swing a pole up by imagining it."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import get_args
 
@@ -13,6 +13,7 @@ from dubio_studies.agents import swing_up
 from dubio_studies.agents.dynamics import MaskName
 from dubio_studies.agents.episode import play
 from dubio_studies.agents.pilco import PILCO, Settings
+from dubio_studies.framework.rows import Scalar
 from dubio_studies.framework.study import Computation, Measurement, Piece, Seed
 
 COMPONENTS = ("x", "v", "ω", "θ")
@@ -46,10 +47,10 @@ class Config(Settings):
         super().__post_init__()
         if unknown := set(self.masks) - set(get_args(MaskName)):
             raise ValueError(f"masks: expected some of {get_args(MaskName)}, got {unknown}.")
-        if min(self.seeds, self.checks, self.test_starts) < 1:
-            raise ValueError("seeds, checks, test_starts: expected at least 1.")
-        if min(self.episodes, self.draws) < 2:
-            raise ValueError("episodes, draws: expected at least 2.")
+        least = {"seeds": 1, "checks": 1, "test_starts": 1, "episodes": 2, "draws": 2}
+        for name, number in least.items():
+            if getattr(self, name) < number:
+                raise ValueError(f"{name}: expected at least {number}, got {getattr(self, name)}.")
 
 
 def pieces(config: Config) -> list[Piece]:
@@ -81,7 +82,7 @@ def run(config: Config, piece: Piece, seed: Seed) -> Iterator[Measurement]:
                 yield {"episode": episode, **row}
         imagined = agents.improve()[-1]
         played = play(worlds, agents.act, agents.world_seeds())
-        tested = tested_returns(agents, config.test_starts, seed.common)
+        tested = returns_from_other_starts(agents, config.test_starts, seed.common)
         found = {"return": played.returns, "test return": tested, "imagined return": imagined}
         for metric, values in found.items():
             for agent, value in enumerate(values.tolist(), start=1):
@@ -110,7 +111,7 @@ def elsewhere(agents: PILCO) -> tuple[Tensor, Tensor]:  # (M, B, 4), (M, B)
 
 
 def by_member(
-    metric: str, field: str, names: range | tuple[str, ...], values: Tensor
+    metric: str, field: str, names: Sequence[Scalar], values: Tensor
 ) -> Iterator[Measurement]:
     """Rows for numbers by agent and layer, or agent and component."""
     for agent, own in enumerate(values.tolist(), start=1):
@@ -118,7 +119,7 @@ def by_member(
             yield {"agent": agent, "metric": metric, field: name, "value": value}
 
 
-def tested_returns(agents: PILCO, starts: int, seed: int) -> Tensor:  # (M,)
+def returns_from_other_starts(agents: PILCO, starts: int, seed: int) -> Tensor:  # (M,)
     """The mean return over other starts, which are the same in every episode for all agents."""
     from dubio_studies.worlds.cart_pole import START_DEVIATION, cost, transition
 
