@@ -1,6 +1,7 @@
 """gal2017/figure-9: its rows, its test returns against a world, and rules that fail."""
 
 import dataclasses
+import sys
 from collections import Counter
 from itertools import islice
 from typing import Any
@@ -43,6 +44,12 @@ def test_rows_of_a_run() -> None:
     }
     again = Rows(list(islice(run(SMOKE, pieces(SMOKE)[0], SEED), 30)))
     assert again.values() == rows[:30].values()
+
+
+def test_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gymnasium", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install \"dubio-studies\[worlds\]\""):
+        next(iter(run(SMOKE, pieces(SMOKE)[0], SEED)))
 
 
 def test_test_returns_are_those_of_a_world() -> None:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
+from types import ModuleType
 from typing import get_args
 
 import numpy as np
@@ -60,10 +61,7 @@ def pieces(config: Config) -> list[Piece]:
 
 def run(config: Config, piece: Piece, seed: Seed) -> Iterator[Measurement]:
     """One random episode; then learn, measure, improve and act, again and again."""
-    import gymnasium  # the extra `worlds`
-
-    import dubio_studies.worlds  # noqa: F401
-
+    gymnasium = _gymnasium()
     settings = Settings(**{each.name: getattr(config, each.name) for each in fields(Settings)})
     masks: MaskName = next(name for name in get_args(MaskName) if name == piece["masks"])
     # the same seeds for all masks: their agents explore the same worlds with the same forces
@@ -88,6 +86,20 @@ def run(config: Config, piece: Piece, seed: Seed) -> Iterator[Measurement]:
             for agent, value in enumerate(values.tolist(), start=1):
                 yield {"episode": episode, "agent": agent, "metric": metric, "value": value}
         agents.remember(played)
+
+
+def _gymnasium() -> ModuleType:
+    """Gymnasium, which knows the cart-pole; an extra, so it may not be there."""
+    try:
+        import gymnasium
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "gymnasium: expected it for the cart-pole, got nothing to import; "
+            'pip install "dubio-studies[worlds]".'
+        ) from error
+    import dubio_studies.worlds  # noqa: F401
+
+    return gymnasium
 
 
 def known(config: Config, agents: PILCO) -> Iterator[Measurement]:
