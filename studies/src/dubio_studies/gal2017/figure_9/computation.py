@@ -3,8 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from types import ModuleType
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -88,7 +87,7 @@ def run(config: Config, piece: Piece, seed: Seed) -> Iterator[Measurement]:
         agents.remember(played)
 
 
-def _gymnasium() -> ModuleType:
+def _gymnasium() -> Any:
     """Gymnasium, which knows the cart-pole; an extra, so it may not be there."""
     try:
         import gymnasium
