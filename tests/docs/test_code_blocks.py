@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 INDEX = ROOT / "docs" / "index.md"
 HEADING = "Names in the examples"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-EXTRAS = {"reinforcement.md": "gymnasium", "worlds.md": "gymnasium"}
+EXTRAS = dict.fromkeys(("pilco.md", "reinforcement.md", "worlds.md"), "gymnasium")
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 

@@ -24,7 +24,7 @@ FIGURES_AND_TABLES = {
     "clark2022": (27, 3),
 }
 IMPLEMENTED = [entry for entry in ENTRIES if entry.status == "implemented"]
-NEED_GYMNASIUM = {"gal2016/figure-6", "uncertainty/deep-sea"}
+NEED_GYMNASIUM = {"gal2016/figure-6", "gal2017/figure-9", "uncertainty/deep-sea"}
 NAMED_ELSEWHERE = {
     *(
         "boluki2020/figure-1",

@@ -152,12 +152,7 @@ ENTRIES = [
         "Concrete rates in a segmentation network converge from p = 0.05 to 0.5 alike.",
         "figure 8",
     ),
-    planned(
-        "gal2017/figure-9",
-        "Model-based reinforcement learning",
-        "Rates and epistemic uncertainty of a cart-pole's dynamics model against episodes.",
-        "figure 9",
-    ),
+    study("gal2017/figure-9"),
     planned(
         "gal2017/figure-10",
         "The Concrete distribution",

@@ -1,1 +1,1 @@
-"""Agents that learn by acting: Q-learning, where exploration is a rule. One file an algorithm."""
+"""Agents that learn to act in worlds, each in a few readable files."""

@@ -128,5 +128,6 @@ CLAIMS = (
         "paper's ARM has not.)",
         at_every_width,
         ours=True,
+        ours=True,
     ),
 )

@@ -143,5 +143,6 @@ CLAIMS = (
         "every method that has it.",
         all_disagree_more,
         ours=True,
+        ours=True,
     ),
 )

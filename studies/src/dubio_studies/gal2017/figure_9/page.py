@@ -1,0 +1,179 @@
+"""What is shown of figure 9: rows in, pictures out. Nothing here trains."""
+
+from functools import partial
+from statistics import fmean
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from dubio.report.exhibits import Plot, Size, Table
+from dubio.report.ink import BLUE, GREEN, INK, NARROW, RULE, VERMILION, house_style
+from dubio_studies.framework.rows import Rows, Scalar
+from dubio_studies.framework.standard_errors import standard_error, with_error
+from dubio_studies.framework.study import Page
+from dubio_studies.gal2017.figure_9.claims import (
+    CLAIMS,
+    COMPONENTS,
+    LATER,
+    LAYERS,
+    NAMES,
+    PUBLISHED,
+    UNITS,
+    by_agent,
+    last,
+    late_returns,
+)
+
+LINES = {"concrete": (BLUE, "-"), "fixed": (VERMILION, "--"), "bernoulli": (GREEN, "-.")}
+TITLES = {"x": "position", "v": "velocity", "ω": "angular velocity", "θ": "angle"}
+
+
+def exhibits(rows: Rows) -> list[Table | Plot]:
+    """What the page shows, in order."""
+    names = ", ".join(NAMES[masks] for masks in rows.distinct("masks"))
+    return [
+        Plot(
+            "rates",
+            "Figures 9a to 9c: dropout rates",
+            f"Dropout rates of the three layers against episodes: {names}",
+            partial(draw_rates, rows),
+            wide=(12.0, 4.2),
+            narrow=(5.0, 9.5),
+            note="Means over agents; bands are two standard errors. Crosses: after as many steps "
+            "once more, on the same episodes.",
+        ),
+        Plot(
+            "uncertainty",
+            "Figures 9d to 9g: epistemic uncertainty on held-out transitions",
+            f"Epistemic standard deviation of the predicted change of four components: {names}",
+            partial(draw_spread, rows, "epistemic"),
+            wide=(12.0, 4.0),
+            narrow=(5.0, 12.0),
+            note="Standard deviation over masks of the predicted change in 0.1 s, on every fifth "
+            "transition of all episodes so far.",
+        ),
+        Plot(
+            "elsewhere",
+            "Beside the paper: epistemic uncertainty on states that never change",
+            f"Epistemic standard deviation on 200 fixed states against episodes: {names}",
+            partial(draw_spread, rows, "elsewhere"),
+            wide=(12.0, 4.0),
+            narrow=(5.0, 12.0),
+            note="The same for 200 states and forces that are uniform over ±1 m, ±3 m/s, ±8 rad/s, "
+            "±π and ±10 N.",
+        ),
+        Plot(
+            "returns",
+            "Section 4.5: cumulative reward",
+            f"Return of 25 steps against episodes: {names}",
+            partial(draw_returns, rows),
+            wide=(9.0, 4.6),
+            narrow=(5.0, 4.6),
+            note="On starts that the agents do not learn from. The thin line is the published "
+            "16.5.",
+        ),
+        value_table(rows),
+    ]
+
+
+def _curve(axes: Axes, rows: Rows, masks: str, metric: str, **fields: Scalar) -> None:
+    """The mean over agents with a band of two standard errors."""
+    episodes = range(1, last(rows) + 1)
+    found = [by_agent(rows, metric, episode, masks=masks, **fields) for episode in episodes]
+    means = [fmean(values) for values in found]
+    bands = [2 * (standard_error(values) or 0.0) for values in found]
+    colour, line = LINES[masks]
+    axes.plot(episodes, means, color=colour, linestyle=line, label=NAMES[masks])
+    low = [mean - band for mean, band in zip(means, bands, strict=True)]
+    high = [mean + band for mean, band in zip(means, bands, strict=True)]
+    axes.fill_between(episodes, low, high, color=colour, alpha=0.1, linewidth=0)
+
+
+def _finish(axes: Axes, title: str, y: str) -> None:
+    axes.set_title(title)
+    axes.set_xlabel("episodes seen")
+    axes.set_ylabel(y)
+    axes.set_ylim(bottom=0.0)
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    axes.grid(axis="y", color=RULE, linewidth=0.6)
+
+
+@house_style()
+def draw_rates(rows: Rows, size: Size) -> Figure:
+    """A panel for each layer."""
+    figure = Figure(figsize=size, layout="constrained")
+    panels = figure.subplots(*((3, 1) if size[0] < NARROW else (1, 3)))
+    for layer, (axes, name) in enumerate(zip(panels, LAYERS, strict=True)):
+        for masks in rows.distinct("masks"):
+            _curve(axes, rows, masks, "drop", layer=layer)
+            later = rows.where(metric=LATER, masks=masks, layer=layer)
+            for episode in later.distinct("episode"):
+                mean = fmean(later.where(episode=episode).values())
+                axes.plot(episode, mean, "x", color=LINES[masks][0], markersize=6)
+        _finish(axes, f"before {_layer(name)}", "dropout rate")
+    panels[0].legend(frameon=False)
+    return figure
+
+
+def _layer(name: str) -> str:
+    return {"input": "layer 1", "hidden 1": "layer 2", "hidden 2": "layer 3"}[name]
+
+
+@house_style()
+def draw_spread(rows: Rows, metric: str, size: Size) -> Figure:
+    """A panel for each component of the state."""
+    figure = Figure(figsize=size, layout="constrained")
+    panels = figure.subplots(*((4, 1) if size[0] < NARROW else (1, 4)))
+    for axes, component in zip(panels, COMPONENTS, strict=True):
+        for masks in rows.distinct("masks"):
+            _curve(axes, rows, masks, metric, component=component)
+        _finish(axes, TITLES[component], f"standard deviation, {UNITS[component]}")
+    panels[0].legend(frameon=False)
+    return figure
+
+
+@house_style()
+def draw_returns(rows: Rows, size: Size) -> Figure:
+    """Test returns, and the published one."""
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.subplots()
+    for masks in rows.distinct("masks"):
+        _curve(axes, rows, masks, "test return")
+    axes.axhline(PUBLISHED, color=INK, linewidth=0.9)
+    _finish(axes, "", "return of 25 steps")
+    axes.legend(frameon=False)
+    return figure
+
+
+def value_table(rows: Rows) -> Table:
+    """Where every kind of mask ends."""
+    end = last(rows)
+    cells = []
+    for masks in rows.distinct("masks"):
+        drops = [by_agent(rows, "drop", end, masks=masks, layer=layer) for layer in range(3)]
+        spreads = [
+            by_agent(rows, "epistemic", end, masks=masks, component=component)
+            for component in COMPONENTS
+        ]
+        best = max(by_agent(rows, "test return", end, masks=masks))
+        cells.append(
+            [
+                NAMES[masks],
+                with_error(late_returns(rows, masks), 1),
+                f"{best:.1f}",
+                *(f"{fmean(values):.3f}" for values in drops),
+                *(f"{fmean(values):.3g}" for values in spreads),
+            ]
+        )
+    return Table(
+        f"After {end} episodes",
+        ("masks", "return", "best agent", *LAYERS, *(f"{c}, {UNITS[c]}" for c in COMPONENTS)),
+        cells,
+        "Returns are means over test starts and the last three episodes, with standard errors over "
+        "agents; the best agent is that of the last episode. Then dropout rates by layer, and "
+        "epistemic standard deviations by component on held-out transitions.",
+    )
+
+
+PAGE = Page(CLAIMS, exhibits)
