@@ -128,6 +128,5 @@ CLAIMS = (
         "paper's ARM has not.)",
         at_every_width,
         ours=True,
-        ours=True,
     ),
 )

@@ -187,7 +187,6 @@ CLAIMS = (
         "Backprop.",
         errs_most,
         otherwise=KL_IN_FULL,
-        otherwise=SETTLED,
     ),
     Claim(
         "A Bayesian network converges to about the error of dropout, or a lower one.",
@@ -196,7 +195,6 @@ CLAIMS = (
         "of dropout.",
         reaches_dropout,
         otherwise=KL_IN_FULL,
-        otherwise=SETTLED,
     ),
 )
 

@@ -21,7 +21,7 @@ from dubio_studies.clark2022.legend import (
     WAY_NAMES,
     Way,
 )
-from dubio_studies.framework.claims import Claim, Finding, Refuted, Refuted
+from dubio_studies.framework.claims import Claim, Finding, Refuted
 from dubio_studies.framework.rows import Row, Rows
 from dubio_studies.framework.standard_errors import with_error
 from dubio_studies.framework.study import Page
@@ -265,11 +265,6 @@ CLAIMS = (
         "figure, is below the plain network's; ± is a bootstrap standard error from the choice of "
         "images. Other Bayesian networks are for information.",
         is_calibrated,
-        otherwise=Refuted(
-            "With the KL in full, once deviations have settled, the Bayesian network is "
-            "underconfident. It is calibrated if deviations do not settle, or with a tenth of the "
-            "KL, as the authors' weights of the KL have it in effect."
-        ),
         otherwise=Refuted(
             "With the KL in full, once deviations have settled, the Bayesian network is "
             "underconfident. It is calibrated if deviations do not settle, or with a tenth of the "

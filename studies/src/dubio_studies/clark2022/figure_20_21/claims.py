@@ -3,7 +3,7 @@
 from statistics import fmean
 
 from dubio_studies.clark2022.legend import NAMES, widths
-from dubio_studies.framework.claims import Claim, Finding, Refuted, Refuted
+from dubio_studies.framework.claims import Claim, Finding, Refuted
 from dubio_studies.framework.rows import Rows
 
 PRIORS = ("gaussian", "mixture")  # claims are judged by these
@@ -108,11 +108,6 @@ CLAIMS = (
             "the weights in use, so 95 % can go and 98 % cannot. With the mixture, the prior of "
             "Blundell et al., it holds."
         ),
-        otherwise=Refuted(
-            "It holds for the mixture, which is the prior of Blundell et al. A Gaussian prior has "
-            "no spike at zero: it keeps between 2 and 5 % of the weights in use, so 95 % can go "
-            "and 98 % cannot."
-        ),
     ),
     Claim(
         "The effect of pruning hardly depends on width and prior.",
@@ -123,11 +118,6 @@ CLAIMS = (
         otherwise=Refuted(
             "It depends on the prior, beyond 95 %: the mixture has more weights to spare than the "
             "Gaussian prior, since its spike holds them at zero. Other widths were not run."
-        ),
-        otherwise=Refuted(
-            "Up to 95 % it does not depend on the prior. Beyond, the mixture has more weights to "
-            "spare than the Gaussian prior, since its spike holds them at zero. Other widths were "
-            "not run."
         ),
     ),
     Claim(

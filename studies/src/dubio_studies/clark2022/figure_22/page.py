@@ -240,7 +240,6 @@ CLAIMS = (
         "and standard dropout at more than half of the sizes.",
         is_more_robust,
         otherwise=WEAKER,
-        otherwise=WEAKER,
     ),
     Claim(
         "At ε = 0.05 the Bayesian network hardly loses accuracy, and dropout less than the plain "
@@ -250,7 +249,6 @@ CLAIMS = (
         "errors of an accuracy, and the Bayesian network (Gaussian prior) at most 3 points.",
         loses_little,
         otherwise=WEAKER,
-        otherwise=WEAKER,
     ),
     Claim(
         "At ε = 0.1 the Bayesian network still recognises most images.",
@@ -258,7 +256,6 @@ CLAIMS = (
         "Transferred, its accuracy (Gaussian prior) is at least 82 %, and above those of the plain "
         "network and standard dropout by more than two standard errors.",
         remains,
-        otherwise=WEAKER,
         otherwise=WEAKER,
     ),
     Claim(

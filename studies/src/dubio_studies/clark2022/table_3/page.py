@@ -235,7 +235,6 @@ CLAIMS = (
         "With the Gaussian prior its error is below that of the plain network at each width.",
         beats_plain,
         otherwise=KL_IN_FULL,
-        otherwise=SETTLED,
     ),
     Claim(
         "It errs about as often as dropout, or less.",
@@ -244,7 +243,6 @@ CLAIMS = (
         "at each width.",
         matches_dropout,
         otherwise=KL_IN_FULL,
-        otherwise=SETTLED,
     ),
     Claim(
         "The Gaussian prior is better than the mixture, against what Blundell et al. found.",

@@ -8,7 +8,7 @@ from matplotlib.ticker import FixedLocator, NullLocator
 
 from dubio.report.exhibits import Plot, Size, Table
 from dubio.report.ink import BLUE, GREEN, PURPLE, QUIET, RULE, VERMILION, house_style
-from dubio_studies.framework.claims import Claim, Finding, Undecided, Undecided
+from dubio_studies.framework.claims import Claim, Finding, Undecided
 from dubio_studies.framework.rows import Rows
 from dubio_studies.framework.standard_errors import standard_error, with_error
 from dubio_studies.framework.study import Page
@@ -275,18 +275,12 @@ CLAIMS = (
         "The deviation at x* is larger than that on the data by two standard errors over restarts.",
         tanh_is_uncertain,
         otherwise=Undecided("The run has 128 of 1024 units and 4,000 of a million iterations."),
-        otherwise=Undecided(
-            "The run has 128 of 1024 units and 4,000 of a million iterations."
-        ),
     ),
     Claim(
         "TanH networks with rates 0.1 and 0.2 have almost the same uncertainty when converged.",
         "text; no numbers",
         "Their deviations on the data and at x* differ by less than a quarter.",
         rates_do_not_matter,
-        otherwise=Undecided(
-            "The claim is about converged networks; the run has 4,000 of a million iterations."
-        ),
         otherwise=Undecided(
             "The claim is about converged networks; the run has 4,000 of a million iterations."
         ),

@@ -143,6 +143,5 @@ CLAIMS = (
         "every method that has it.",
         all_disagree_more,
         ours=True,
-        ours=True,
     ),
 )

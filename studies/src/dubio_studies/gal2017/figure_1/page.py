@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from dubio.report.exhibits import Plot, Size, Table
 from dubio.report.ink import BLUE, GREEN, INK, PURPLE, QUIET, RULE, VERMILION, house_style
-from dubio_studies.framework.claims import Claim, Finding, Undecided, Undecided
+from dubio_studies.framework.claims import Claim, Finding, Undecided
 from dubio_studies.framework.rows import Rows
 from dubio_studies.framework.study import Page
 
@@ -194,11 +194,6 @@ CLAIMS = (
         "the authors' notebook: 1000 to 2000 steps",
         "Runs from different starts end with rates that differ by less than 0.05 everywhere.",
         has_converged,
-        otherwise=Undecided(
-            "From two starts rates still end apart at N = 1000; the run has 20,000 steps and 64 "
-            "units."
-        ),
-        ours=True,
         otherwise=Undecided(
             "From two starts rates still end apart at N = 1000; the run has 20,000 steps and 64 "
             "units."

@@ -5,7 +5,7 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
-from dubio_studies.framework.claims import Claim, Finding, Undecided, Undecided
+from dubio_studies.framework.claims import Claim, Finding, Undecided
 from dubio_studies.framework.rows import Rows
 from dubio_studies.framework.standard_errors import share_error
 
@@ -263,20 +263,12 @@ CLAIMS = (
             "Rates have not converged: they still rise with the number of steps. The pixels' rate, "
             "0.052, misses the rule by 0.002."
         ),
-        otherwise=Undecided(
-            "Rates have not converged: they still rise with the number of steps. The pixels' rate, "
-            "0.052, misses the rule by 0.002."
-        ),
     ),
     Claim(
         "The dropout probabilities in the first layer stay close to zero at any model size.",
         "figure 6",
         "That of the pixels is below 0.05 at every width, for both methods.",
         pixels_stay,
-        otherwise=Undecided(
-            "Rates have not converged: they still rise with the number of steps. The pixels' rate, "
-            "0.052, misses the rule by 0.002."
-        ),
         otherwise=Undecided(
             "Rates have not converged: they still rise with the number of steps. The pixels' rate, "
             "0.052, misses the rule by 0.002."
@@ -300,10 +292,6 @@ CLAIMS = (
             "There is one network of each kind, after 8,000 of 200,000 steps. All length scales "
             "are within 0.012 nats and 0.4 points, about what another start changes."
         ),
-        otherwise=Undecided(
-            "There is one network of each kind, after 8,000 of 200,000 steps. All length scales "
-            "are within 0.012 nats and 0.4 points, about what another start changes."
-        ),
     ),
     Claim(
         "The rates have converged.",
@@ -313,10 +301,6 @@ CLAIMS = (
         has_converged,
         otherwise=Undecided(
             "The run has 8,000 of 200,000 steps: from two starts rates end up to 0.09 apart."
-        ),
-        ours=True,
-        otherwise=Undecided(
-            "8,000 steps of 200,000: from two starts rates end up to 0.09 apart."
         ),
         ours=True,
     ),

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from statistics import fmean
 
-from dubio_studies.framework.claims import Claim, Finding, Undecided, Undecided
+from dubio_studies.framework.claims import Claim, Finding, Undecided
 from dubio_studies.framework.rows import Rows, Scalar
 
 NAMES = {
@@ -119,19 +119,12 @@ CLAIMS = (
             "One restart, 10,000 images, 20 epochs. The rates of MC dropout are not tuned, and so "
             "short a training leaves it underconfident."
         ),
-        otherwise=Undecided(
-            "One restart, 10,000 images, 20 epochs. The rates of MC dropout are not tuned, and so "
-            "short a training leaves it underconfident."
-        ),
     ),
     Claim(
         "They err less where they are sure, so that leaving doubtful digits to others pays.",
         "Lakshminarayanan et al. 2017",
         "Each has a lower AURC by entropy, in thousandths, than the plain network.",
         partial(lower_than_plain, "aurc", 1000.0, 2),
-        otherwise=Undecided(
-            "One restart and 2,000 test digits: 3.96 and 3.78 thousandths are within chance."
-        ),
         otherwise=Undecided(
             "One restart and 2,000 test digits: 3.96 and 3.78 thousandths are within chance."
         ),
@@ -157,19 +150,12 @@ CLAIMS = (
         otherwise=Undecided(
             "One restart: of ten comparisons one fails, by 0.012, with 2,000 test digits."
         ),
-        otherwise=Undecided(
-            "One restart: of ten comparisons one fails, by 0.012, with 2,000 test digits."
-        ),
     ),
     Claim(
         "Of all methods, deep ensembles have the best likelihood.",
         "Ovadia et al. 2019",
         "The ensemble has the lowest NLL on test digits.",
         ensemble_is_best,
-        otherwise=Undecided(
-            "One restart, a sixth of the images. With so few images plain networks overfit, and "
-            "the members of the ensemble are plain networks."
-        ),
         otherwise=Undecided(
             "One restart, a sixth of the images. With so few images plain networks overfit, and "
             "the members of the ensemble are plain networks."
