@@ -168,4 +168,4 @@ def total_table(rows: Rows) -> Table:
     )
 
 
-PAGE = Page(CLAIMS, exhibits)
+PAGE = Page(CLAIMS, exhibits, examined="small-fa922f13")
