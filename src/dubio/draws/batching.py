@@ -186,8 +186,8 @@ def _rearranged(operation: Operation, values: Values) -> Tensor:
     aten.max_pool2d_with_indices.default,
     aten.avg_pool2d.default,
     aten._adaptive_avg_pool2d.default,
-    aten.upsample_nearest2d.vec,
-    aten.upsample_bilinear2d.vec,
+    aten.upsample_nearest2d.default,
+    aten.upsample_bilinear2d.default,
     aten.mm.default,
 )
 def _rows(operation: Operation, values: Values) -> list[Tensor]:
@@ -215,7 +215,7 @@ def _batch_norm(operation: Operation, values: Values) -> list[Tensor]:
     return [out.unflatten(0, x.shape[:2])] + [y.expand(len(x), *y.shape) for y in unused]
 
 
-@_rule(aten.view.default, aten._unsafe_view.default)
+@_rule(aten.view.default, aten._unsafe_view.default, aten.reshape.default)
 def _view(operation: Operation, values: Values) -> Tensor:
     args, _ = operation.arguments.filled(values)
     x: Tensor = args[0]

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from dubio.draws.arguments import Slot
+from dubio.draws.parts import Concatenate
 from dubio.draws.steps import Call, Perturb, Step
 
 
@@ -41,7 +42,7 @@ def overwrite_what_is_spent(steps: Iterable[Step], read: Iterable[Slot]) -> list
 
 def _makes_new_memory(step: Step) -> bool:
     """Whether the first result of a step shares nothing with any other value."""
-    if isinstance(step, Perturb):
+    if isinstance(step, Perturb | Concatenate):
         return True
     function: Any = step.function if isinstance(step, Call) else None
     if not isinstance(function, torch._ops.OpOverload):
