@@ -132,7 +132,8 @@ class _Splitter:
     def _cut(self, call: Call, parts: Parts) -> bool:
         """Take note of a section along the axis of the parts."""
         x, *rest = call.arguments.args
-        axis, start, stop, step = [*rest, *[0, None, None, 1][len(rest) :]]
+        defaults: list[Any] = [0, None, None, 1]
+        axis, start, stop, step = rest + defaults[len(rest) :]
         section = range(x.shape[parts.axis])[start:stop]
         if axis % len(x.shape) != parts.axis or step != 1 or not section:
             return False
