@@ -42,7 +42,9 @@ def sums(monkeypatch: pytest.MonkeyPatch) -> list[tuple[bool, int]]:
 def _tapes_repeat(caplog: pytest.LogCaptureFixture) -> Any:
     """No tape differs from its network, which would be logged and then computed pass by pass."""
     yield
-    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert not [
+        record for record in caplog.get_records("call") if record.levelno >= logging.WARNING
+    ]
 
 
 def draw(network: nn.Module, x: Tensor, **options: Any) -> Tensor:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from dubio.draws.arguments import Slot
+from dubio.draws.batching import as_draws, as_rows
 from dubio.draws.steps import Play
 from dubio.noise.protocols import RandomNumbers
 
@@ -154,8 +155,8 @@ class Concatenate:
         elif axis == 0:
             values[output.number] = torch.cat(pieces, 1)
         else:  # as rows, whose layout in memory torch keeps, such as channels last
-            rows = torch.cat([piece.flatten(0, 1) for piece in pieces], axis)
-            values[output.number] = rows.unflatten(0, (draws, output.shape[0]))
+            rows = torch.cat([as_rows(piece) for piece in pieces], axis)
+            values[output.number] = as_draws(rows, draws)
 
     def _cut(self, piece: Piece, values: list[Any], draws: int | None) -> Tensor:
         """The entries of a piece, for all draws unless there are none."""
