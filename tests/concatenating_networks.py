@@ -354,3 +354,35 @@ def one_row_alone(s: Tensor, h: Tensor, w: Weight) -> Tensor:
     x = torch.cat([s, h], 1)
     rows = [F.conv2d(row, w(2, 7, 3, 3)) for row in x]
     return torch.stack(rows) + x.flip(1)[:, :2, 1:-1, 1:-1]
+
+
+@joined
+def every_other_channel(s: Tensor, h: Tensor, w: Weight) -> Tensor:
+    return F.conv2d(F.relu(torch.cat([s[:, 1:], h], 1))[:, 1::2], w(2, 3, 3, 3))
+
+
+@joined
+def averages_over_channels(s: Tensor, h: Tensor, w: Weight) -> Tensor:
+    x = torch.cat([s, h], 1)
+    return x.mean(1, keepdim=True) + x.mean((1, 2), keepdim=True) + x.mean()
+
+
+@joined
+def channels_padded(s: Tensor, h: Tensor, w: Weight) -> Tensor:
+    return F.conv2d(F.pad(torch.cat([s, h], 1), (0, 0, 0, 0, 1, 2)), w(2, 10, 3, 3))
+
+
+@joined
+def channels_merged_with_rows(s: Tensor, h: Tensor, w: Weight) -> Tensor:
+    return F.conv2d(torch.cat([s, h], 1).view(21, 1, 8, 6), w(2, 1, 3, 3)).view(3, 14, 6, 4)
+
+
+@joined
+def pooled_along_the_width(s: Tensor, h: Tensor, w: Weight) -> Tensor:
+    x = torch.cat([s[:, :3, :, 1:], h], 3)
+    return F.max_pool2d(x, 2) + F.interpolate(x, size=(4, 5)) + F.avg_pool2d(x, 2)
+
+
+@joined
+def channels_of_a_row_by_linear(s: Tensor, h: Tensor, w: Weight) -> Tensor:
+    return F.linear(torch.cat([s, h], 1), w(4, 6), w(4))

@@ -17,7 +17,7 @@ from dubio.draws.parts import Concatenate
 from dubio.draws.steps import Call, Perturb, Step
 
 aten = torch.ops.aten
-_ALWAYS = {
+_ALWAYS: dict[Any, Any] = {
     aten.relu.default: aten.relu_.default,
     aten.hardtanh.default: aten.hardtanh_.default,
 }
