@@ -386,3 +386,15 @@ def pooled_along_the_width(s: Tensor, h: Tensor, w: Weight) -> Tensor:
 @joined
 def channels_of_a_row_by_linear(s: Tensor, h: Tensor, w: Weight) -> Tensor:
     return F.linear(torch.cat([s, h], 1), w(4, 6), w(4))
+
+
+@split
+def a_branch_on_the_inputs(s: Tensor, h: Tensor, w: Weight) -> Tensor:
+    factor = 2.0 if float(s.abs().sum()) > 0 else 3.0
+    return F.conv2d(torch.cat([s, h], 1) * factor, w(5, 7, 3, 3), w(5), padding=1)
+
+
+@joined
+def a_weight_with_parts_alike(s: Tensor, h: Tensor, w: Weight) -> Tensor:
+    kernel = torch.cat([w(7, 4, 3, 3), h.mean() * w(7, 3, 3, 3)], 1)
+    return F.conv_transpose2d(torch.cat([s, h], 1), kernel)

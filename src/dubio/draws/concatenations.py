@@ -179,9 +179,8 @@ class _Splitter:
                 self._new_slot(_with_length(slot.shape, parts.axis, length), slot.dtype, fixed)
                 for slot in call.outputs
             ]
-            in_place = None if fixed else call.in_place
             arguments = Arguments(args, call.arguments.kwargs)
-            self.steps.append(Call(function, arguments, outputs, in_place))
+            self.steps.append(Call(function, arguments, outputs, call.in_place))
             results[fixed] = outputs[0]
         self._parts[call.outputs[0]] = parts.replaced(results)
         return True
