@@ -31,7 +31,8 @@ def on_some_channels(call: Call, x: Slot, axis: int) -> OnSome | None:
         axis: The axis of its channels, and of those of the result.
     """
     function, args = call.function, call.arguments.args
-    if any(_holds_tensors(arg) for arg in (*args, *call.arguments.kwargs.values())):
+    named = list(call.arguments.kwargs.values())
+    if _holds_tensors(named) or any(map(_holds_tensors, [*args, *named])):
         return None
     if function in _NORMS:
         return _norm(call) if axis == 1 and args[0] is x and not _NORMS[function](args) else None
