@@ -137,6 +137,16 @@ def _rule(
     return enter
 
 
+def as_rows(x: Tensor) -> Tensor:  # (S, B, …) -> (S B, …)
+    """Draws as rows; with their layout in memory, such as channels last, which one row can lose."""
+    return x[0] if len(x) == 1 else x.flatten(0, 1)
+
+
+def as_draws(x: Tensor, draws: int) -> Tensor:  # (S B, …) -> (S, B, …)
+    """Rows as draws again."""
+    return x[None] if draws == 1 else x.unflatten(0, (draws, len(x) // draws))
+
+
 def _tensors(out: Any) -> list[Tensor]:
     if isinstance(out, Tensor):
         return [out]
@@ -186,15 +196,15 @@ def _rearranged(operation: Operation, values: Values) -> Tensor:
     aten.max_pool2d_with_indices.default,
     aten.avg_pool2d.default,
     aten._adaptive_avg_pool2d.default,
-    aten.upsample_nearest2d.vec,
-    aten.upsample_bilinear2d.vec,
+    aten.upsample_nearest2d.default,
+    aten.upsample_bilinear2d.default,
     aten.mm.default,
 )
 def _rows(operation: Operation, values: Values) -> list[Tensor]:
     """Operations that treat rows alike: draws become rows."""
     (x, *others), kwargs = operation.arguments.filled(values)  # (S, B, …)
-    results = _tensors(operation.function(x.flatten(0, 1), *others, **kwargs))
-    return [result.unflatten(0, x.shape[:2]) for result in results]
+    results = _tensors(operation.function(as_rows(x), *others, **kwargs))
+    return [as_draws(result, len(x)) for result in results]
 
 
 @_rule(aten.bmm.default)
@@ -211,11 +221,11 @@ def _batch_norm(operation: Operation, values: Values) -> list[Tensor]:
     (x, *others), kwargs = operation.arguments.filled(values)
     if others[4]:
         raise RuleDoesNotFitError("statistics of the batch are taken draw by draw")
-    out, *unused = operation.function(x.flatten(0, 1), *others, **kwargs)
-    return [out.unflatten(0, x.shape[:2])] + [y.expand(len(x), *y.shape) for y in unused]
+    out, *unused = operation.function(as_rows(x), *others, **kwargs)
+    return [as_draws(out, len(x))] + [y.expand(len(x), *y.shape) for y in unused]
 
 
-@_rule(aten.view.default, aten._unsafe_view.default)
+@_rule(aten.view.default, aten._unsafe_view.default, aten.reshape.default)
 def _view(operation: Operation, values: Values) -> Tensor:
     args, _ = operation.arguments.filled(values)
     x: Tensor = args[0]

@@ -170,8 +170,8 @@ _NATIVE: dict[Callable[..., Any], Callable[..., Any]] = {
     getattr(getattr(torch.ops.aten, name), overload): getattr(torch, name, None)
     or getattr(Tensor, name)
     for overload, names in {
-        "default": "relu tanh sigmoid exp log sqrt neg reciprocal clamp mm bmm addmm addcmul t cat "
-        "unsqueeze view expand",
+        "default": "relu relu_ tanh sigmoid exp log sqrt neg reciprocal clamp mm bmm addmm addcmul "
+        "t cat unsqueeze view expand",
         "Tensor": "add sub mul div lt",
         "Scalar": "add mul div",
         "Tensor_Scalar": "pow",

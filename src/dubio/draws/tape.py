@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from dubio.draws.arguments import Arguments, Slot
+from dubio.draws.concatenations import split_concatenations
 from dubio.draws.masked_layers import fuse_masked_layers
 from dubio.draws.reuse import overwrite_what_is_spent
 from dubio.draws.steps import Call, Perturb, Play, Step
@@ -38,6 +39,7 @@ class Tape:
         self.reads: list[tuple[Slot | Tensor, Tensor]] = []
         self._steps: list[Step] = []
         self._trunk = Line([], set())
+        self._shares = Line([], set())  # what draws share of their concatenations
         self._draws = Line([], set())
         self._slots = 0
         self._constants: list[tuple[Tensor, int]] = []
@@ -48,6 +50,9 @@ class Tape:
         """A place for one more value."""
         self._slots += 1
         return Slot(self._slots - 1, value, fixed=fixed)
+
+    def _further_slot(self, shape: torch.Size, dtype: torch.dtype, fixed: bool) -> Slot:
+        return self.slot(torch.empty(shape, dtype=dtype, device="meta"), fixed=fixed)
 
     def input(self, value: Tensor) -> Slot:
         """The slot of an input."""
@@ -93,12 +98,21 @@ class Tape:
                 kept.append(step)
                 needed.update(step.inputs)
         self._outputs = outputs
-        self._steps = overwrite_what_is_spent(kept[::-1], needed_after)
+        recorded = self._slots
+        steps = split_concatenations(kept[::-1], needed_after, self._further_slot)
+        self._steps = overwrite_what_is_spent(steps, needed_after)
         if shared:
             self._steps = fuse_masked_layers(self._steps, outputs)
-        draws = [step for step in self._steps if not step.outputs[0].fixed]
+        trunk: list[Step] = []
+        shares: list[Step] = []
+        draws: list[Step] = []
+        for step in self._steps:
+            first = step.outputs[0]
+            line = draws if not first.fixed else trunk if first.number < recorded else shares
+            line.append(step)
         read = seen.union(outputs, (s for step in draws for s in step.inputs if s.fixed))
-        self._trunk = Line([step for step in self._steps if step.outputs[0].fixed], read)
+        self._trunk = Line(trunk, read.union(s for step in shares for s in step.inputs))
+        self._shares = Line(shares, read)
         self._draws = Line(draws, read)
 
     @property
@@ -119,6 +133,7 @@ class Tape:
         for slot, value in zip(self._inputs, inputs, strict=True):
             values[slot.number] = value
         self._trunk.run(values, _NO_NUMBERS)
+        self._shares.run(values, _NO_NUMBERS)
         return values
 
     def sees_the_same(self, fixed: list[Any]) -> bool:
@@ -130,7 +145,9 @@ class Tape:
 
     def resume(self, known: Mapping[int, Tensor]) -> list[Any]:
         """What `start` would give, from the values of the recorded pass."""
-        return [known.get(number) for number in range(self._slots)]
+        values: list[Any] = [known.get(number) for number in range(self._slots)]
+        self._shares.run(values, _NO_NUMBERS)
+        return values
 
     def play(self, fixed: list[Any], numbers: RandomNumbers) -> Tensor:  # (S, B, …)
         """The output for every draw, from what `start` gave."""
