@@ -8,6 +8,8 @@ import pytest
 from dubio.data.inventory import DATASETS
 from dubio_studies.clark2022.figure_23_27 import computation as mushrooms
 from dubio_studies.clark2022.figure_23_27.page import PAGE as MUSHROOM_PAGE
+from dubio_studies.clark2022.figure_26_27 import computation as variants
+from dubio_studies.clark2022.figure_26_27.page import PAGE as VARIANTS_PAGE
 from dubio_studies.framework.rows import Rows
 from dubio_studies.framework.study import Seed
 from dubio_studies.uncertainty.bandits import computation as bandits
@@ -20,11 +22,12 @@ SEED = Seed(own=5, common=6, given=0)
 
 
 def rows_of(study, config):
+    computed = study.COMPUTATION
     return Rows(
         [
             {**piece, **row}
-            for piece in study.pieces(config)
-            for row in study.run(config, piece, SEED)
+            for piece in computed.pieces(config)
+            for row in computed.run(config, piece, SEED)
         ]
     )
 
@@ -42,6 +45,17 @@ def test_mushrooms():
     assert all(claim.judge(rows).ours for claim in MUSHROOM_PAGE.claims)
     for exhibit in MUSHROOM_PAGE.exhibits(rows):
         assert exhibit.title
+
+
+def test_other_priors_and_learning_rates():
+    smoke = variants.COMPUTATION.scales["smoke"]
+    rows = rows_of(variants, smoke)
+    assert rows.distinct("agent") == list(variants.ALL)
+    assert all(claim.judge(rows).ours for claim in VARIANTS_PAGE.claims)
+    titles = [exhibit.title for exhibit in VARIANTS_PAGE.exhibits(rows)]
+    assert titles[:3] == [
+        "Figure 26: single runs", "Figure 27a: learning rates", "Figure 27b: widths of the prior",
+    ]  # fmt: skip
 
 
 def test_all_methods_play_all_bandits():

@@ -207,8 +207,19 @@ ENTRIES = [
     study("clark2022/figure-20-21"),
     study("clark2022/figure-22"),
     study("clark2022/figure-23-27"),
-    study("clark2022/figure-26-27"),
-    study("uncertainty/bandits"),
+    planned(
+        "clark2022/figure-26-27",
+        "Mushrooms: priors and learning rates",
+        "Regret of Bayes by Backprop with other priors and learning rates, run by run.",
+        "figure 26",
+        "figure 27",
+    ),
+    planned(
+        "uncertainty/bandits",
+        "Bandits: who explores best?",
+        "Relative regret of all methods on mushrooms and on the wheel, beside published ones.",
+        "the benchmark of Riquelme et al. 2018",
+    ),
     study("uncertainty/deep-sea"),
     study("uncertainty/digits-vs-shift"),
 ]
