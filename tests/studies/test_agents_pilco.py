@@ -295,6 +295,21 @@ def test_an_agent_learns_the_same_in_any_company(matching: bool) -> None:
     assert together.world_seeds()[1] == alone.world_seeds()[0]
 
 
+def test_forces_stay_within_their_limit() -> None:
+    """At its top the squashed sum may be rounded up to more than 10 N, which the world refuses."""
+    agents = PILCO("fixed", [0], dataclasses.replace(TINY, bumps=1))
+    with torch.no_grad():
+        agents.policies.centres.zero_()
+        agents.policies.log_widths.fill_(20.0)  # one flat bump: the sum is its weight
+    beyond = 0
+    for step in range(-300, 300):
+        with torch.no_grad():
+            agents.policies.weights.fill_(math.pi / 2 + 2e-4 * step)
+            beyond += bool(agents.policies(torch.zeros(1, 1, 5)) > 10.0)
+        assert bool(agents.act(torch.zeros(1, 1, 4)) <= 10.0)
+    assert beyond
+
+
 def test_every_fifth_transition_is_held_out() -> None:
     agents, episode = PILCO("fixed", [0, 1], TINY), some_episode(2)
     agents.remember(episode)

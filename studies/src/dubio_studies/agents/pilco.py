@@ -141,9 +141,9 @@ class PILCO:
 
     @torch.no_grad()
     def act(self, observations: Tensor) -> Tensor:  # (M, P, 4) -> (M, P)
-        """The forces of the policies."""
+        """The forces of the policies; rounding must not carry them beyond the limit."""
         forces: Tensor = self.policies(swing_up.features(observations))
-        return forces
+        return forces.clamp(-swing_up.MAX_FORCE, swing_up.MAX_FORCE)
 
     def world_seeds(self) -> list[int]:
         """New seeds for the worlds of an episode, from those of the agents."""
