@@ -136,6 +136,11 @@ def test_rules_can_fail(
     assert {k for k, verdict in enumerate(verdicts) if verdict == "fails"} == failing
 
 
+def test_nothing_is_matched_by_agents_that_learn_nothing(made_up: list[dict[str, Any]]) -> None:
+    rows = Rows([{**r, "value": 3.0} if r["metric"] == "test return" else r for r in made_up])
+    assert said(CLAIMS[2].judge(rows)) == said(CLAIMS[7].judge(rows)) == "fails"
+
+
 def test_a_fall_within_its_error_is_none(made_up: list[dict[str, Any]]) -> None:
     """One agent's rate falls by 0.2 and the other's rises by 0.1."""
     ends = {(START, 1): 0.3, (START, 2): 0.2, (END, 1): 0.1, (END, 2): 0.3}

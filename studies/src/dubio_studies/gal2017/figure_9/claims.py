@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from statistics import fmean
 
-from dubio_studies.framework.claims import Claim, Finding
+from dubio_studies.framework.claims import Behind, Claim, Finding, Undecided
 from dubio_studies.framework.rows import Rows, Scalar
 from dubio_studies.framework.standard_errors import standard_error, with_error
 
@@ -48,6 +48,11 @@ def falls(before: Sequence[float], after: Sequence[float]) -> bool:
     return fmean(changes) < -2 * (standard_error(changes) or 0.0)
 
 
+def rate(value: float) -> str:
+    """A dropout rate in words."""
+    return f"{value:.3f}" if value >= 0.001 else "under 0.001"
+
+
 def rates_fall(rows: Rows) -> Finding:
     """Concrete rates after the first and the last episode, by layer."""
     texts, verdicts = [], []
@@ -56,7 +61,7 @@ def rates_fall(rows: Rows) -> Finding:
             by_agent(rows, "drop", episode, masks=CONCRETE, layer=layer)
             for episode in (1, last(rows))
         )
-        texts.append(f"{name} {fmean(first):.3f} → {fmean(end):.3f}")
+        texts.append(f"{name} {rate(fmean(first))} → {rate(fmean(end))}")
         verdicts.append(falls(first, end))
     return Finding("; ".join(texts), all(verdicts))
 
@@ -101,11 +106,13 @@ def falls_more(rows: Rows) -> Finding:
 
 
 def no_worse(rows: Rows, masks: str, other: str) -> Finding:
-    """Late test returns of one kind of mask, and of another."""
+    """Late test returns of one kind of mask, and of another; there must be something to match."""
     one, two = late_returns(rows, masks), late_returns(rows, other)
     error = math.hypot(standard_error(one) or 0.0, standard_error(two) or 0.0)
     text = f"{NAMES[masks]} {with_error(one, 1)}, {NAMES[other]} {with_error(two, 1)}"
-    return Finding(text, fmean(one) > fmean(two) - 2 * error, fmean(one) > fmean(two) + 2 * error)
+    learned = max(fmean(one), fmean(two)) >= PUBLISHED / 2
+    matched, better = (fmean(one) > fmean(two) + sign * 2 * error for sign in (-1, 1))
+    return Finding(text, learned and matched, learned and better)
 
 
 def matches_fixed(rows: Rows) -> Finding:
@@ -170,14 +177,28 @@ CLAIMS = (
         "Concrete dropout matches the cumulative reward of a fixed rate of 0.1.",
         "Section 4.5.",
         "The mean test return of the last three episodes is not lower by more than two standard "
-        "errors.",
+        "errors, and one of both is at least half of the published 16.5: below that there is "
+        "nothing to match.",
         matches_fixed,
+        otherwise=Undecided(
+            "Neither earns half of what was published, so there is nothing to match. The fixed "
+            "rate earns least: it drops one of six inputs or more in nearly half of all imagined "
+            "worlds, which 250 updates with 12 particles do not average out."
+        ),
     ),
     Claim(
         "That cumulative reward is 16.5 in 25 steps.",
         "Section 4.5; the best plans that are known from rest earn 17.3.",
         "The mean test return of the last three episodes with Concrete dropout is 16.5 or more.",
         reaches_published,
+        otherwise=Behind(
+            "It is the search for a policy, not the model: after the last episode policies earn "
+            "what they imagine (3.3 and 3.4). A policy that an early, wrong model has led astray "
+            "stays where it is: one of the five agents earns 1.1 or less in all episodes from the "
+            "fourth on. New policies did better in trials: with the true dynamics six of six came "
+            "to 9 to 11 in 300 updates, with learned ones five of five to 3 to 7. The run "
+            "has 250 updates an episode and 12 particles, the paper's scale 1,000 and 100."
+        ),
     ),
     Claim(
         "Uncertainty falls by more with Concrete dropout than with a fixed rate.",
@@ -200,14 +221,22 @@ CLAIMS = (
         "As many steps once more change no mean rate by 0.02 or more, in any episode that was "
         "checked.",
         have_converged,
+        otherwise=Undecided(
+            "After the first episode, with 20 transitions, the rate of the first hidden layer "
+            "would still rise from 0.42 to 0.45. After the seventh it is under 0.01 and would fall "
+            "to a third. So both ends are certain, high rates at first and next to none at last, "
+            "but not how many episodes lie between them."
+        ),
         ours=True,
     ),
     Claim(
         "Learnable Bernoulli dropout earns what Concrete dropout does.",
         "Not in the paper.",
         "The mean test return of the last three episodes is not lower by more than two standard "
-        "errors.",
+        "errors, and one of both is at least half of the published 16.5: below that there is "
+        "nothing to match.",
         bernoulli_matches,
+        otherwise=Undecided("Neither earns half of what was published; see the return above."),
         ours=True,
     ),
 )

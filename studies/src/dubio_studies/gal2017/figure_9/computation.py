@@ -163,7 +163,8 @@ COMPUTATION = Computation(
     "never change. Returns are also measured on starts that the agent does not learn from. Rates "
     "are measured once more after twice as many steps, to see whether they still move. Claims and "
     "rules were written before the first whole run; shorter trials had shown that rates behind "
-    "hidden units rise at first and fall later.",
+    "hidden units rise at first and fall later. After it one rule was made stricter: kinds of "
+    "masks are compared by their returns only if one of both earns half of the published one.",
     scales={
         "smoke": Config(
             masks=("concrete", "fixed"), seeds=2, episodes=2, checks=1, draws=4, test_starts=2,

@@ -23,6 +23,7 @@ from dubio_studies.gal2017.figure_9.claims import (
     by_agent,
     last,
     late_returns,
+    rate,
 )
 
 LINES = {"concrete": (BLUE, "-"), "fixed": (VERMILION, "--"), "bernoulli": (GREEN, "-.")}
@@ -162,7 +163,7 @@ def value_table(rows: Rows) -> Table:
                 NAMES[masks],
                 with_error(late_returns(rows, masks), 1),
                 f"{best:.1f}",
-                *(f"{fmean(values):.3f}" for values in drops),
+                *(rate(fmean(values)) for values in drops),
                 *(f"{fmean(values):.3g}" for values in spreads),
             ]
         )
@@ -176,4 +177,4 @@ def value_table(rows: Rows) -> Table:
     )
 
 
-PAGE = Page(CLAIMS, exhibits)
+PAGE = Page(CLAIMS, exhibits, examined="small-d41d546b")
