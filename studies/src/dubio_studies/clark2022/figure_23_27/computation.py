@@ -143,7 +143,7 @@ COMPUTATION = Computation(
     scales={
         "smoke": Config(
             interactions=30, start=64, seeds=2, variants=1, steps=2, hidden=8, members=2,
-            settings=("bayes", "greedy", "epsilon 5 %", "dropout", "ensemble"),
+            settings=("bayes", "greedy", "epsilon 1 %", "epsilon 5 %", "dropout", "ensemble"),
         ),
         "small": Config(interactions=2000, settings=MAIN),
         "paper": Config(settings=MAIN),
