@@ -109,7 +109,7 @@ def no_worse(rows: Rows, masks: str, other: str) -> Finding:
     """Late test returns of one kind of mask, and of another; there must be something to match."""
     one, two = late_returns(rows, masks), late_returns(rows, other)
     error = math.hypot(standard_error(one) or 0.0, standard_error(two) or 0.0)
-    text = f"{NAMES[masks]} {with_error(one, 1)}, {NAMES[other]} {with_error(two, 1)}"
+    text = f"{NAMES[masks]}: {with_error(one, 1)}; {NAMES[other]}: {with_error(two, 1)}"
     learned = max(fmean(one), fmean(two)) >= PUBLISHED / 2
     matched, better = (fmean(one) > fmean(two) + sign * 2 * error for sign in (-1, 1))
     return Finding(text, learned and matched, learned and better)
@@ -147,10 +147,11 @@ def have_converged(rows: Rows) -> Finding:
                 then = by_agent(rows, LATER, episode, **fields)
                 moves[episode, layer] = fmean(then) - fmean(now)
         (episode, layer), most = max(moves.items(), key=lambda move: abs(move[1]))
-        at_end = max(abs(move) for (own, _), move in moves.items() if own == last(rows))
+        latest = max(own for own, _ in moves)
+        at_end = max(abs(move) for (own, _), move in moves.items() if own == latest)
         texts.append(
             f"{NAMES[masks]}: at most {most:+.3f} ({LAYERS[layer]}, episode {episode}), "
-            f"after the last episode {at_end:.3f}"
+            f"after episode {latest} {at_end:.3f}"
         )
         verdicts.append(abs(most) < STILL)
     return Finding("; ".join(texts).replace("-", "−"), all(verdicts))

@@ -100,6 +100,15 @@ def _finish(axes: Axes, title: str, y: str) -> None:
     axes.grid(axis="y", color=RULE, linewidth=0.6)
 
 
+def _legend(figure: Figure, axes: Axes) -> None:
+    """What lines mean, below all panels."""
+    narrow = figure.get_size_inches()[0] < NARROW
+    figure.legend(
+        *axes.get_legend_handles_labels(),
+        loc="outside lower center", ncols=1 if narrow else len(LINES), frameon=False,
+    )  # fmt: skip
+
+
 @house_style()
 def draw_rates(rows: Rows, size: Size) -> Figure:
     """A panel for each layer."""
@@ -113,7 +122,7 @@ def draw_rates(rows: Rows, size: Size) -> Figure:
                 mean = fmean(later.where(episode=episode).values())
                 axes.plot(episode, mean, "x", color=LINES[masks][0], markersize=6)
         _finish(axes, f"before {_layer(name)}", "dropout rate")
-    panels[0].legend(frameon=False)
+    _legend(figure, panels[0])
     return figure
 
 
@@ -130,7 +139,7 @@ def draw_spread(rows: Rows, metric: str, size: Size) -> Figure:
         for masks in rows.distinct("masks"):
             _curve(axes, rows, masks, metric, component=component)
         _finish(axes, TITLES[component], f"standard deviation, {UNITS[component]}")
-    panels[0].legend(frameon=False)
+    _legend(figure, panels[0])
     return figure
 
 
