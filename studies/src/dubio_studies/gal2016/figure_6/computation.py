@@ -170,10 +170,10 @@ def frame_of(number: int, scene: Any) -> Iterator[Measurement]:
 COMPUTATION = Computation(
     protocol="A forager with nine eyes goes about among apples (+5), poison (−6) and walls; every "
     "tick is worth how open its view is. A network 27-50-50-5 with rectifiers gives a value for "
-    "each of five actions. It learns by Q-learning with replay: γ = 0.7, the last 30,000 "
-    "transitions (random ones are written over), after the first 1,000 one step of plain gradient "
-    "descent a tick on 64 of them, rate 0.001, weight decay 0.001, no target network. The first "
-    "5,000 ticks are random, which is 25 batches of 200. Then ε falls from 1 to 0.05 between "
+    "each of five actions. It learns by Q-learning with replay: γ = 0.7, 30,000 transitions (once "
+    "there are more, random ones are written over), after the first 1,000 one step of plain "
+    "gradient descent a tick on 64 of them, rate 0.001, weight decay 0.001, no target network. The "
+    "first 5,000 ticks are random, which is 25 batches of 200. Then ε falls from 1 to 0.05 between "
     "3,000 and 200,000 ticks; or there are no random actions, and the forager does what is best by "
     "one stochastic pass, with dropout of 0.1 after every rectifier: Thompson sampling. The "
     "average reward is that of the last 1,000 ticks, as published. Beside them: a greedy agent, "
@@ -181,7 +181,8 @@ COMPUTATION = Computation(
     "for 200 ticks, which is what we call an episode of this endless world; learned rates "
     "(Concrete dropout); an ensemble of three networks with randomised prior functions, one for "
     "200 ticks. All agents of one number live in the same world. Claims and rules were written "
-    "before the run.",
+    "before the run; the second rule was made stricter after it: agents that never get there had "
+    "counted.",
     scales={
         "smoke": Config(
             batches=1, burn_in=1, seeds=2, hidden=8, members=2, memory=300, start=250, frames=2,

@@ -69,7 +69,8 @@ def first_table(rows: Rows) -> Table:
         cells,
         f"Means with standard errors over agents. Who did not get there within {limit} batches "
         f"counts as {limit + 1}. The reward at the end is that of the last 20 batches. Published: "
-        "25 for Thompson sampling, 175 for ε-greedy, one run each. Random actions earn 0.57.",
+        "25 for Thompson sampling, 175 for ε-greedy, one run each. "
+        "Random actions earn 0.57; an open view alone is worth 1, without any apple.",
     )
 
 
@@ -132,4 +133,4 @@ def draw_curves(rows: Rows, which: list[str], size: Size) -> Figure:
     return figure
 
 
-PAGE = Page(CLAIMS, exhibits)
+PAGE = Page(CLAIMS, exhibits, examined="small-8a68dc57")

@@ -34,11 +34,12 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
             narrow=(5.0, 8.6),
             note="The standard deviation of Q over functions (masks, or members), in the smallest "
             "sea; means over actions, cells and agents. Left: cells that were never visited, "
-            "right: those that were. A rule that believes in one function an episode "
-            "is led to where functions disagree. Dropout disagrees with itself as much about cells "
-            "that it knows as about others, since its rate is the same for all states; data do "
-            "not lessen it. The curve of the ensemble ends where all its agents have solved the "
-            "sea.",
+            "right: those that were. Who believes in one function an episode is led to where "
+            "functions disagree. The masks of dropout multiply what units say, at a rate that is "
+            "the same for all states: as the values of known cells are learned to be small, its "
+            "doubt shrinks about all cells alike, also about those that nobody has been to, and "
+            "nothing leads there any more. The prior functions of an ensemble stay where there are "
+            "no data. Its curve ends where all its agents have solved the sea.",
         ),
         *rate_table(rows),
     ]
