@@ -220,7 +220,12 @@ ENTRIES = [
         "Relative regret of all methods on mushrooms and on the wheel, beside published ones.",
         "the benchmark of Riquelme et al. 2018",
     ),
-    study("uncertainty/deep-sea"),
+    planned(
+        "uncertainty/deep-sea",
+        "Deep sea: which doubt explores?",
+        "Which explorers find the one way to the treasure, in worlds of 10, 14 and 20 steps.",
+        "the deep sea of Osband et al. 2019",
+    ),
     study("uncertainty/digits-vs-shift"),
 ]
 
