@@ -13,7 +13,7 @@ $(READY): pyproject.toml studies/pyproject.toml constraints.txt
 	@echo "Setting up .venv (torch is a large download the first time)"
 	@$(PYTHON) -m venv .venv
 	@$(PIP) install "$$(grep '^torch==' constraints.txt)"
-	@$(PIP) install --constraint constraints.txt --editable '.[dev]' --editable './studies[worlds]'
+	@$(PIP) install --constraint constraints.txt --editable '.[dev]' --editable ./studies
 	@touch $@
 
 demo: $(READY)
