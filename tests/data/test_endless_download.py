@@ -44,6 +44,8 @@ def server() -> Iterator[Server]:
 
         def do_GET(self) -> None:
             size, _, how = self.path.strip("/").partition("-")
+            number = len(state.sent)
+            state.sent.append(0)
             self.send_response(200)
             if how == "promised":
                 self.send_header("Content-Length", size)
@@ -54,8 +56,6 @@ def server() -> Iterator[Server]:
             self.send_header("Connection", "close")
             self.end_headers()
             self.close_connection = True
-            number = len(state.sent)
-            state.sent.append(0)
             try:
                 while state.sent[number] < int(size):
                     self.wfile.write(BLOCK)

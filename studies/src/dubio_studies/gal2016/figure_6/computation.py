@@ -115,7 +115,7 @@ def run(config: Config, piece: Piece, seed: Seed) -> Iterator[Measurement]:
     name = str(piece["agent"])
     seeds = [(seed.own + number) % 2**59 for number in range(config.seeds)]
     agents = foragers(config, name, seeds)
-    envs = gymnasium.make_vec("dubio/Forager-v0", num_envs=config.seeds, reward="gal")
+    envs: Any = gymnasium.make_vec("dubio/Forager-v0", num_envs=config.seeds, reward="gal")
     last = TICKS_OF_BATCH * (config.burn_in + config.batches)
     rewards: deque[np.ndarray[Any, Any]] = deque(maxlen=WINDOW)
     averages: list[np.ndarray[Any, Any]] = []
