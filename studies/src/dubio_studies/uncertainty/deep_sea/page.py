@@ -118,4 +118,4 @@ def _draw_panel(axes: Axes, rows: Rows, what: str) -> None:
     axes.legend(frameon=False)
 
 
-PAGE = Page(CLAIMS, exhibits)
+PAGE = Page(CLAIMS, exhibits, examined="small-9670bd63")
