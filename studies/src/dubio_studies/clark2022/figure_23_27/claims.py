@@ -65,7 +65,7 @@ def linear_growth(rows: Rows) -> Finding:
         slope = fmean((late - early) / (end - middle) for late, early in pairs)
         expected = share / 100 * 245_507 / 50_000  # what uniform actions lose on a mushroom
         texts.append(f"{share} %: {slope:.3f} a mushroom, at best {expected:.3f}")
-        verdicts.append(slope > 0.7 * expected)
+        verdicts.append(0.7 * expected < slope < 2 * expected)
     return Finding("; ".join(texts), all(verdicts))
 
 
@@ -107,8 +107,12 @@ CLAIMS = (
     Claim(
         "ε-greedy agents accumulate regret linearly, due to their random actions.",
         "Figure 23.",
-        "In the second half their regret grows by at least 70 % of what random actions cost.",
+        "In the second half their regret grows by 70 to 200 % of what random actions cost.",
         linear_growth,
+        Undecided(
+            "After 2,000 of the paper's 50,000 mushrooms agents still learn: their mistakes cost far "
+            "more than their random actions do."
+        ),
     ),
     Claim(
         "The greedy agent eats about as much as Bayes by Backprop.",

@@ -9,8 +9,9 @@ from matplotlib.figure import Figure
 from dubio.report.exhibits import Plot, Size, Table
 from dubio.report.ink import BLUE, GREEN, NARROW, QUIET, RULE, VERMILION, house_style
 from dubio_studies.clark2022.figure_23_27.claims import CLAIMS, NAMES, last, totals
+from dubio_studies.framework.mean_curve import draw_mean_curve
 from dubio_studies.framework.rows import Rows
-from dubio_studies.framework.standard_errors import standard_error, with_error
+from dubio_studies.framework.standard_errors import with_error
 from dubio_studies.framework.study import Page
 
 PAPER = ("bayes", "greedy", "epsilon 1 %", "epsilon 5 %")
@@ -81,23 +82,16 @@ def curves(rows: Rows, name: str, title: str, metric: str, which: list[str]) -> 
     )
 
 
-def _curve(
-    axes: Axes, rows: Rows, agent: str, metric: str, *, divided: bool = False, label: str = ""
-) -> None:
+def _curve(axes: Axes, rows: Rows, agent: str, metric: str, *, divided: bool = False) -> None:
     """The mean over agents with a band of two standard errors."""
     own = rows.where(agent=agent, metric=metric)
     steps = sorted(own.distinct("step"))
-    by_step = [own.where(step=step).values() for step in steps]
-    scale = [step if divided else 1 for step in steps]
-    mean = [fmean(values) / s for values, s in zip(by_step, scale, strict=True)]
-    band = [
-        2 * (standard_error(values) or 0.0) / s for values, s in zip(by_step, scale, strict=True)
+    values = [
+        [value / (step if divided else 1) for value in own.where(step=step).values()]
+        for step in steps
     ]
     colour, line = LINES[agent]
-    axes.plot(steps, mean, color=colour, linestyle=line, label=label or NAMES[agent])
-    low = [m - b for m, b in zip(mean, band, strict=True)]
-    high = [m + b for m, b in zip(mean, band, strict=True)]
-    axes.fill_between(steps, low, high, color=colour, alpha=0.1, linewidth=0)
+    draw_mean_curve(axes, steps, values, colour=colour, line=line, label=NAMES[agent])
 
 
 def _finish(axes: Axes, y: str) -> None:

@@ -1,15 +1,16 @@
 """What is shown of the foragers: rows in, pictures out. Nothing here trains."""
 
 from functools import partial
-from statistics import fmean, median
+from statistics import median
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dubio.report.exhibits import Plot, Size, Table
 from dubio.report.ink import BLUE, GREEN, QUIET, RULE, VERMILION, house_style
+from dubio_studies.framework.mean_curve import draw_mean_curve
 from dubio_studies.framework.rows import Rows
-from dubio_studies.framework.standard_errors import standard_error, with_error
+from dubio_studies.framework.standard_errors import with_error
 from dubio_studies.framework.study import Page
 from dubio_studies.gal2016.figure_6.claims import CLAIMS, NAMES, batches, ends, firsts
 from dubio_studies.gal2016.figure_6.filmstrip import draw_frames
@@ -106,14 +107,9 @@ def _curve(axes: Axes, rows: Rows, agent: str) -> None:
     """The mean over agents with a band of two standard errors."""
     own = rows.where(agent=agent, metric="average reward")
     marks = sorted(own.distinct("batch"))
-    by_mark = [own.where(batch=mark).values() for mark in marks]
-    mean = [fmean(values) for values in by_mark]
-    band = [2 * (standard_error(values) or 0.0) for values in by_mark]
+    values = [own.where(batch=mark).values() for mark in marks]
     colour, line = LINES[agent]
-    axes.plot(marks, mean, color=colour, linestyle=line, label=NAMES[agent])
-    low = [m - b for m, b in zip(mean, band, strict=True)]
-    high = [m + b for m, b in zip(mean, band, strict=True)]
-    axes.fill_between(marks, low, high, color=colour, alpha=0.1, linewidth=0)
+    draw_mean_curve(axes, marks, values, colour=colour, line=line, label=NAMES[agent])
 
 
 @house_style()

@@ -9,8 +9,9 @@ from matplotlib.ticker import MaxNLocator
 
 from dubio.report.exhibits import Plot, Size, Table
 from dubio.report.ink import BLUE, GREEN, INK, NARROW, RULE, VERMILION, house_style
+from dubio_studies.framework.mean_curve import draw_mean_curve
 from dubio_studies.framework.rows import Rows, Scalar
-from dubio_studies.framework.standard_errors import standard_error, with_error
+from dubio_studies.framework.standard_errors import with_error
 from dubio_studies.framework.study import Page
 from dubio_studies.gal2017.figure_9.claims import (
     CLAIMS,
@@ -82,13 +83,8 @@ def _curve(axes: Axes, rows: Rows, masks: str, metric: str, **fields: Scalar) ->
     """The mean over agents with a band of two standard errors."""
     episodes = range(1, last(rows) + 1)
     found = [by_agent(rows, metric, episode, masks=masks, **fields) for episode in episodes]
-    means = [fmean(values) for values in found]
-    bands = [2 * (standard_error(values) or 0.0) for values in found]
     colour, line = LINES[masks]
-    axes.plot(episodes, means, color=colour, linestyle=line, label=NAMES[masks])
-    low = [mean - band for mean, band in zip(means, bands, strict=True)]
-    high = [mean + band for mean, band in zip(means, bands, strict=True)]
-    axes.fill_between(episodes, low, high, color=colour, alpha=0.1, linewidth=0)
+    draw_mean_curve(axes, episodes, found, colour=colour, line=line, label=NAMES[masks])
 
 
 def _finish(axes: Axes, title: str, y: str) -> None:

@@ -135,8 +135,7 @@ COMPUTATION = Computation(
     "an exact posterior of its last layer, the linear agent one of its only layer. Settings are "
     "the same for all methods and problems and were not tuned. Every trial has a stream and an "
     "agent of its own; regret is against expected rewards, in percent of that of uniform actions. "
-    "Long streams have 80,000 contexts, as those behind the published regrets on the wheel, with "
-    "80 steps after every 400.",
+    "Long streams have 80,000 contexts, with 80 steps after every 400.",
     scales={
         "smoke": Config(
             problems=("mushroom", "wheel 0.5"), trials=2, interactions=40, steps=2, hidden=8,

@@ -28,5 +28,5 @@ PUBLISHED: dict[str, dict[str, float]] = {
 SOURCE = (
     "Published: mushrooms, 2,000 steps, from Wen et al. 2020 (BatchEnsemble, table 3; an ensemble "
     "of four) and Sun et al. 2019 (functional variational BNNs; greedy is their RMS); wheel from "
-    "Riquelme et al. 2018, whose streams are long (80,000 contexts in their code)."
+    "Riquelme et al. 2018, whose streams we take to have 80,000 contexts."
 )
