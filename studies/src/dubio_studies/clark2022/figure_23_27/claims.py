@@ -110,8 +110,8 @@ CLAIMS = (
         "In the second half their regret grows by 70 to 200 % of what random actions cost.",
         linear_growth,
         Undecided(
-            "After 2,000 of the paper's 50,000 mushrooms agents still learn: their mistakes cost far "
-            "more than their random actions do."
+            "After 2,000 of the paper's 50,000 mushrooms agents still learn: mistakes cost far "
+            "more than random actions do."
         ),
     ),
     Claim(
