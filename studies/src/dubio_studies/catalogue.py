@@ -220,12 +220,7 @@ ENTRIES = [
         "Relative regret of all methods on mushrooms and on the wheel, beside published ones.",
         "the benchmark of Riquelme et al. 2018",
     ),
-    planned(
-        "uncertainty/deep-sea",
-        "Deep sea: which doubt explores?",
-        "Which explorers find the one way to the treasure, in worlds of 10, 14 and 20 steps.",
-        "the deep sea of Osband et al. 2019",
-    ),
+    study("uncertainty/deep-sea"),
     study("uncertainty/digits-vs-shift"),
 ]
 
