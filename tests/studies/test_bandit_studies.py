@@ -1,4 +1,4 @@
-"""The studies of bandits, whose rows are still to come: they run, and their pages are made."""
+"""The studies of bandits: they run, and their pages are made."""
 
 import math
 from dataclasses import replace

@@ -207,13 +207,7 @@ ENTRIES = [
     study("clark2022/figure-20-21"),
     study("clark2022/figure-22"),
     study("clark2022/figure-23-27"),
-    planned(
-        "clark2022/figure-26-27",
-        "Mushrooms: priors and learning rates",
-        "Regret of Bayes by Backprop with other priors and learning rates, run by run.",
-        "figure 26",
-        "figure 27",
-    ),
+    study("clark2022/figure-26-27"),
     planned(
         "uncertainty/bandits",
         "Bandits: who explores best?",
