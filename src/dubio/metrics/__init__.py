@@ -18,7 +18,8 @@ What arguments mean, wherever they occur:
 - `level`: the probability of an interval; `levels`: the number of quantiles.
 
 One concept a file: `classification`, `calibration`, `adaptive`, `entropy`, `regression`,
-`quantiles`, `segmentation`, `pavgpu`, `selective`, `detection`, `ranking`; `plots` draws curves.
+`quantiles`, `segmentation`, `pavgpu`, `selective`, `detection`, `ranking`; `plots` draws curves and
+label maps.
 """
 
 from importlib import import_module

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from dubio.likelihoods import Categorical
+from dubio.likelihoods.discrete import check_probabilities
 from dubio.metrics.reading import Classifiable, read_classified
 from dubio.predictive.predictive import Predictive, StoredDraws
 from dubio.report.scenes import Scene
@@ -24,8 +25,9 @@ def read_scenes(
         void: The label of pixels that do not count.
     """
     if isinstance(prediction, Tensor) and prediction.ndim == 5:
+        advice = "pass prediction.softmax(2) of logits (draws, batch, classes, height, width)"
+        check_probabilities(prediction, 2, "prediction", advice)
         likelihood = Categorical(dim=1, outputs="probabilities")
-        likelihood.check(prediction)
         prediction = Predictive(likelihood, StoredDraws(prediction))
     seen = read_classified(prediction, target, void)
     if seen.labels.ndim != 3:
