@@ -35,6 +35,12 @@ def test_two_curves(
     assert names == ["one", "other"]
 
 
+def test_thresholds_of_ranks_are_called_so() -> None:
+    curve = {"one": metrics.pavgpu(P, Y, ranks=True)}
+    figure = metrics.plots.draw_pavgpu(curve, score="entropy ranks")
+    assert figure.axes[0].get_xlabel() == "threshold of entropy ranks, t"
+
+
 def test_a_narrow_page_gets_a_column() -> None:
     curve = {"one": metrics.pavgpu(P, Y)}
     wide, narrow = (metrics.plots.draw_pavgpu(curve, size) for size in ((11, 4), (5, 9)))
