@@ -11,6 +11,7 @@ import torch
 from dubio import metrics
 from dubio.report import ink
 from dubio.report.class_table import class_table
+from dubio.report.exhibits import Table
 from dubio.report.html import table_html
 from dubio.report.rates import draw_rates
 from metric_references import LABELS, MAPS, VOID
@@ -93,3 +94,8 @@ class TestRates:
     def test_errors(self, call: Callable[[Any], Any], message: str) -> None:
         with pytest.raises(ValueError, match=message):
             call(self.RATES)
+
+
+def test_a_table_refuses_a_row_of_another_length() -> None:
+    with pytest.raises(ValueError, match="expected 2 cells"):
+        Table("t", ("method", "error"), [["dropout", "1.2", "3.4"]])

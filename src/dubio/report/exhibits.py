@@ -27,6 +27,15 @@ class Table:
     rows: Sequence[Sequence[str]]
     note: str = ""
 
+    def __post_init__(self) -> None:
+        """A row of another length would stand under wrong heads."""
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise ValueError(
+                    f"rows: expected {len(self.columns)} cells, as there are columns, got "
+                    f"{len(row)} in {list(row)!r}."
+                )
+
 
 @final
 @dataclass(frozen=True)

@@ -208,12 +208,7 @@ ENTRIES = [
     study("clark2022/figure-22"),
     study("clark2022/figure-23-27"),
     study("clark2022/figure-26-27"),
-    planned(
-        "uncertainty/bandits",
-        "Bandits: who explores best?",
-        "Relative regret of all methods on mushrooms and on the wheel, beside published ones.",
-        "the benchmark of Riquelme et al. 2018",
-    ),
+    study("uncertainty/bandits"),
     study("uncertainty/deep-sea"),
     study("uncertainty/digits-vs-shift"),
 ]
