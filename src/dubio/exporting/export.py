@@ -121,7 +121,7 @@ def export(
         files.check_packages()
     draws, seeded = index(draws), noise == "seed"
     passes = Passes(network, x, chooser(where), select)
-    _check_types(network, passes.rows(2), path.suffix)
+    _check_types(network, passes.rows(2))
     noises = _observed(network, passes)
     program = trace(network, passes, noises, draws, seeded=seeded)
     names = [*passes.names, *(["seed"] if seeded else [each.name for each in noises])]
@@ -167,7 +167,7 @@ def _card(passes: Passes, noises: list[NoiseInput], draws: int, *, seeded: bool)
     }
 
 
-def _check_types(network: nn.Module, tensors: list[Tensor], ending: str) -> None:
+def _check_types(network: nn.Module, tensors: list[Tensor]) -> None:
     """Complain about tensors that servers cannot have."""
     for tensor in (*tensors, *network.parameters(), *network.buffers()):
         if not tensor.is_cpu:
@@ -175,8 +175,8 @@ def _check_types(network: nn.Module, tensors: list[Tensor], ending: str) -> None
                 f"model: expected a network and a batch on the CPU, got a tensor on "
                 f"{tensor.device}; move a copy there."
             )
-        if tensor.dtype == torch.bfloat16 and ending == ".onnx":
+        if tensor.dtype == torch.bfloat16:
             raise ExportError(
-                "model: expected types that numpy has, got bfloat16; convert with .float() or "
-                ".half(), or export to a .pt2 file."
+                "model: expected types that numpy has, got bfloat16; convert a copy of the network "
+                "with .float() or .half()."
             )

@@ -119,6 +119,6 @@ def _unknown_to_onnx(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     told = [line for line in lines if "No ONNX function" in line or "No decompositions" in line]
     return (
-        f"model: expected operations that ONNX has, got others; export to a .pt2 file, or write the "
-        f"operation otherwise. Torch says: {(told or lines or [type(error).__name__])[0]}"
+        f"model: expected operations that ONNX has, got others; export to a .pt2 file, or write "
+        f"them otherwise. Torch says: {(told or lines or [type(error).__name__])[0]}"
     )

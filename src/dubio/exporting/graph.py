@@ -1,9 +1,10 @@
 """A network under given noise as a graph of torch."""
 
+import io
 import logging
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import Any, final
 
 import torch
@@ -97,21 +98,13 @@ def trace(
             )
     try:
         with passes.evaluating(), quietly():
-            program = torch.export.export(
+            return torch.export.export(
                 graph, tuple(example), dynamic_shapes=(tuple(dims),), strict=False
             )
     except ExportError:
         raise
     except Exception as error:
         raise ExportError(_explained(error)) from error
-    written = [*program.graph_signature.buffers_to_mutate.values()]
-    if written:
-        names = ", ".join(name.removeprefix("network.") for name in written)
-        raise ExportError(
-            f"model: expected a network that leaves itself as it is, got one that writes over "
-            f"{names} at every call, which a graph cannot keep; take that out of forward."
-        )
-    return program
 
 
 _ROWS = 2  # of the example; torch takes a single row for a constant
@@ -123,8 +116,8 @@ def _explained(error: Exception) -> str:
     first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
     if "data-dependent" in text or "DataDependent" in type(error).__name__:
         why = (
-            "what it does depends on values of tensors (if, while, .item(), .tolist(), a mask as an "
-            "index), and a graph has one course; use torch.where, or multiply by a mask"
+            "what it does depends on values of tensors (if, while, .item(), a mask as an index), "
+            "and a graph has one course; use torch.where, or multiply by a mask"
         )
     elif "specialized it to be a constant" in text or "Constraints violated" in text:
         why = (
@@ -138,13 +131,17 @@ def _explained(error: Exception) -> str:
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Without what torch and its exporters say about themselves."""
+    """Without what torch and its exporters log and print; errors say what is to be said."""
     loggers = [logging.getLogger(name) for name in _TALKATIVE]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(logging.ERROR)
     try:
-        with warnings.catch_warnings():
+        with (
+            warnings.catch_warnings(),
+            redirect_stdout(io.StringIO()),
+            redirect_stderr(io.StringIO()),
+        ):
             warnings.simplefilter("ignore")
             yield
     finally:
@@ -152,4 +149,10 @@ def quietly() -> Iterator[None]:
             logger.setLevel(level)
 
 
-_TALKATIVE = ("onnx_ir", "onnxscript", "torch.onnx", "torch.onnx._internal.exporter._registration")
+_TALKATIVE = (
+    "onnx_ir",
+    "onnxscript",
+    "torch.fx.experimental.symbolic_shapes",
+    "torch.onnx",
+    "torch.onnx._internal.exporter._registration",
+)
