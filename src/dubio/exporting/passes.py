@@ -1,7 +1,7 @@
 """Passes of a network under given noise: as they are, or while they become a graph."""
 
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any, final
 
 import torch
@@ -85,8 +85,9 @@ class Passes:
             return self._call(tensors)
 
     def evaluating(self) -> ExitStack:
-        """No gradients, and all flags as they have to be."""
+        """No gradients, and all flags as they have to be; afterwards all is as it was."""
         with ExitStack() as stack:
+            stack.enter_context(_attributes_kept(all_modules([self._model])))
             stack.enter_context(sampling_mode([self._model], self._gates.raised))
             stack.enter_context(no_gradients())
             return stack.pop_all()
@@ -109,6 +110,18 @@ class Passes:
                 )
         self.output_names = [_name("y", path) for path, leaf in found if leaf is not None]
         return [leaf for _, leaf in found if leaf is not None]
+
+
+@contextmanager
+def _attributes_kept(modules: Sequence[nn.Module]) -> Iterator[None]:
+    """Modules have the same objects as attributes afterwards: torch.export leaves copies there."""
+    before = [dict(vars(module)) for module in modules]
+    try:
+        yield
+    finally:
+        for module, attributes in zip(modules, before, strict=True):
+            vars(module).clear()
+            vars(module).update(attributes)
 
 
 def _name(letter: str, path: Sequence[Any]) -> str:

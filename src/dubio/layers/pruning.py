@@ -142,6 +142,7 @@ def _compressed(weights: Tensor, kept: Tensor) -> Tensor:
             kept.nonzero()[:, 1].to(index),
             rows[kept],
             rows.shape,
+            check_invariants=True,
         )
 
 
