@@ -174,7 +174,11 @@ class TestErrors:
         assert not file.exists()
 
     def test_a_course_by_values(self, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-        self.refuse(lambda net, x: net.drop(x) if x.sum() > 0 else x, "depends on values", tmp_path)
+        self.refuse(
+            lambda net, x: net.drop(x) if x.sum() > 0 else 2 * net.drop(x),
+            "depends on values",
+            tmp_path,
+        )
         assert capfd.readouterr() == ("", "")
 
     def test_one_number_of_rows(self, tmp_path: Path) -> None:

@@ -54,7 +54,8 @@ def onnx_file(
     rows = _symbol(model.graph)
     for value in (*model.graph.input, *model.graph.output):
         for dim in value.type.tensor_type.shape.dim:
-            dim.dim_param = dim.dim_param.replace(rows, "rows")
+            if dim.dim_param:
+                dim.dim_param = dim.dim_param.replace(rows, "rows")
     return bytes(model.SerializeToString())
 
 

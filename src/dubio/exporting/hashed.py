@@ -23,6 +23,7 @@ def hashed_noise(seed: Tensor, noise: NoiseInput, draws: int, rows: int) -> Tens
     u = _uniform(seed, noise.place, draws, shape)
     match noise.distribution:
         case "bernoulli":
+            assert noise.keep is not None
             return (u < noise.keep).to(dtype)
         case "uniform":  # with no more bits than fit the type, or some would become 1
             return u if dtype == torch.float64 else ((u * 2**24).floor() * 2.0**-24).to(dtype)

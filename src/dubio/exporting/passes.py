@@ -1,11 +1,14 @@
 """Passes of a network under given noise: as they are, or while they become a graph."""
 
+import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, final
 
+import numpy
 import torch
 from torch import Tensor, nn
+from torch.random import fork_rng
 from torch.utils._pytree import (
     GetAttrKey,
     MappingKey,
@@ -87,7 +90,7 @@ class Passes:
     def evaluating(self) -> ExitStack:
         """No gradients, and all flags as they have to be; afterwards all is as it was."""
         with ExitStack() as stack:
-            stack.enter_context(_attributes_kept(all_modules([self._model])))
+            stack.enter_context(_without_a_trace(all_modules([self._model])))
             stack.enter_context(sampling_mode([self._model], self._gates.raised))
             stack.enter_context(no_gradients())
             return stack.pop_all()
@@ -113,12 +116,19 @@ class Passes:
 
 
 @contextmanager
-def _attributes_kept(modules: Sequence[nn.Module]) -> Iterator[None]:
-    """Modules have the same objects as attributes afterwards: torch.export leaves copies there."""
+def _without_a_trace(modules: Sequence[nn.Module]) -> Iterator[None]:
+    """Modules have the same objects as attributes afterwards, and generators are where they were.
+
+    torch.export leaves copies of lists and tuples in modules.
+    """
     before = [dict(vars(module)) for module in modules]
+    generators = random.getstate(), numpy.random.get_state()
     try:
-        yield
+        with fork_rng(devices=[]):
+            yield
     finally:
+        random.setstate(generators[0])
+        numpy.random.set_state(generators[1])
         for module, attributes in zip(modules, before, strict=True):
             vars(module).clear()
             vars(module).update(attributes)
