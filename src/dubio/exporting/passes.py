@@ -55,6 +55,12 @@ class Passes:
         self.chosen = chosen
         self._gates = find_gates(model, [model], batch, select, whole=select is None)
         self._gates.check(chosen)
+        if self._gates.draws:
+            raise ExportError(
+                "model: expected noise from dropout or from dubio's own layers, got a network that "
+                "draws random numbers of Python, of numpy or of a generator of its own, which "
+                "would be constants in a graph; dubio.register the module, or use dubio's masks."
+            )
         leaves, self._form = tree_flatten_with_path(inputs.opened(batch))
         self._leaves = [leaf for _, leaf in leaves]
         found = [(path, leaf) for path, leaf in leaves if isinstance(leaf, Tensor)]
