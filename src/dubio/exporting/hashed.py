@@ -10,7 +10,8 @@ import math
 import torch
 from torch import Tensor
 
-from dubio.exporting.noise_inputs import NoiseInput, Place
+from dubio.draws.given import Place
+from dubio.exporting.noise_inputs import NoiseInput
 from dubio.noise.coordinates import STEP, mixed, uniform_at
 from dubio.noise.numbers import mix
 

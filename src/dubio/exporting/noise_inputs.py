@@ -10,7 +10,7 @@ from torch import Tensor
 from dubio.draws.given import Place, named
 from dubio.exporting.errors import ExportError
 from dubio.noise.numbers import Numbers
-from dubio.noise.protocols import Distribution
+from dubio.noise.protocols import Distribution, RandomNumbers
 from dubio.noise.sites import Sites
 
 
@@ -42,7 +42,7 @@ class NoiseInput:
         """Its shape for one draw of a batch."""
         return torch.Size([size if size >= 0 else -size * rows for size in self.shape])
 
-    def drawn(self, numbers: Numbers, rows: int) -> Tensor:  # (S, …)
+    def drawn(self, numbers: RandomNumbers, rows: int) -> Tensor:  # (S, …)
         """What some random numbers are here."""
         shape, like = self.shape_for(rows), torch.empty(0, dtype=self.dtype)
         if self.distribution == "bernoulli":
@@ -120,7 +120,7 @@ def noise_inputs(
     for name, place in names.items():
         site, seen = sites[place[0]], fewer[place]
         shapes = [tuple(s[place].numbers.shape[1:]) if place in s else () for s in (fewer, more)]
-        shape = _by_rows(*shapes, rows)
+        shape = _by_rows(shapes[0], shapes[1], rows)
         if shape is None:
             raise ExportError(
                 f"model: expected noise whose shape is the same for any batch or grows with its "

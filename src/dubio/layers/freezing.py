@@ -69,11 +69,11 @@ def freeze(
         if isinstance(module, Mask):
             module.requires_grad_(False)
     if masks and example is not None:
-        for layer, call in _called_once(model, frozen_model, example).items():
-            dropout = _dropout(layer, call)
+        for masked, call in _called_once(model, frozen_model, example).items():
+            dropout = _dropout(masked, call)
             if dropout is not None:
-                both = nn.Sequential(OrderedDict(dropout=dropout, layer=layer.layer))
-                frozen[layer] = both.train(layer.training)
+                both = nn.Sequential(OrderedDict(dropout=dropout, layer=masked.layer))
+                frozen[masked] = both.train(masked.training)
     for parent in list(frozen_model.modules()):
         for name, child in parent._modules.items():
             if child is not None and child in frozen:
