@@ -9,6 +9,8 @@ from dubio.conversion.convert import convert
 from dubio.conversion.plan import Plan
 from dubio.conversion.planning import plan
 from dubio.draws.absence import NoSitesError
+from dubio.exporting.errors import ExportError
+from dubio.exporting.export import Exported, export
 from dubio.layers.bayes import (
     BayesConv1d,
     BayesConv2d,
@@ -67,6 +69,8 @@ __all__ = [
     "Bayesian",
     "CheckpointError",
     "DropConnect",
+    "ExportError",
+    "Exported",
     "GateError",
     "History",
     "Masked",
@@ -86,6 +90,7 @@ __all__ = [
     "convert",
     "data",
     "decide",
+    "export",
     "fit",
     "freeze",
     "kl",

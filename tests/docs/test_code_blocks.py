@@ -16,7 +16,9 @@ ROOT = Path(__file__).parents[2]
 INDEX = ROOT / "docs" / "index.md"
 HEADING = "Names in the examples"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-EXTRAS = dict.fromkeys(("pilco.md", "reinforcement.md", "worlds.md"), "gymnasium")
+EXTRAS = dict.fromkeys(("pilco.md", "reinforcement.md", "worlds.md"), "gymnasium") | {
+    "export.md": "onnxruntime"
+}
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 

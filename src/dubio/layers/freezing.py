@@ -1,25 +1,52 @@
-"""Plain layers back: a network with distributions on weights, frozen at one set of them."""
+"""Plain layers back: a network whose noise is no longer learned, for serving."""
 
 import copy
-from typing import Literal
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from typing import Any, Literal
 
 import torch
 from torch import nn
+from torch.nn.modules.conv import _ConvNd
+from torch.random import fork_rng
 
 from dubio.layers.bayesian import Bayesian, bayesian_layers
+from dubio.layers.masked import Masked
+from dubio.masks import Bernoulli, Concrete, LearnableBernoulli, Mask
+from dubio.noise import inputs
+from dubio.noise.inputs import Inputs
+from dubio.noise.run import no_gradients
+
+_BINARY = (Bernoulli, Concrete, LearnableBernoulli)
+_BY_CHANNEL: dict[int, Callable[[float], nn.Module]] = {
+    1: nn.Dropout1d,
+    2: nn.Dropout2d,
+    3: nn.Dropout3d,
+}
 
 
 def freeze(
     model: nn.Module,
     mode: Literal["mean", "sample"] = "mean",
     *,
+    example: Inputs | None = None,
     generator: torch.Generator | None = None,
 ) -> nn.Module:
-    """A copy of the network with plain layers in the place of `Bayesian` ones.
+    """A copy of the network with plain layers, as far as there are some.
+
+    - `Bayesian` layers become the layers in them, with means or one draw of their weights.
+    - `Masked` layers become ``nn.Sequential(dropout=nn.Dropout(rate), layer=layer)`` with the rate
+      that was learned, `nn.Dropout1d` to ``3d`` before convolutions, where that is the same noise:
+      a binary mask with one rate, called once in a pass, on rows of features or on images.
+      Concrete masks become binary at the same rate.
+    - All other masks stay, and are learned no more: those with a rate for each unit, Gaussian ones,
+      those of sequences (one mask for all positions), of weights, and those called repeatedly.
+      `dubio.export` writes them to a file that needs neither dubio nor torch.
 
     Args:
         model: The network, which stays as it is.
-        mode: Which weights: their means, or one draw.
+        mode: Which weights of `Bayesian` layers: their means, or one draw.
+        example: A batch, as for `dubio.predict`, needed if there are masks: to see what they meet.
         generator: Source of the draw; by default torch's own.
 
     Returns:
@@ -27,18 +54,34 @@ def freeze(
     """
     if mode not in ("mean", "sample"):
         raise ValueError(f"mode: expected 'mean' or 'sample', got {mode!r}.")
-    model = copy.deepcopy(model)
-    frozen: dict[nn.Module, nn.Module] = {
-        module: _frozen(module, mode, generator) for module in bayesian_layers(model).values()
-    }
-    for parent in list(model.modules()):
+    masks = {name: m for name, m in model.named_modules() if isinstance(m, Mask)}
+    if masks and example is None:
+        raise ValueError(
+            f"example: expected a batch for a network with masks ({', '.join(masks)}), got none; "
+            f"what they act on decides whether nn.Dropout does the same."
+        )
+    frozen_model = copy.deepcopy(model)
+    frozen: dict[nn.Module, nn.Module] = {}
+    if not masks or any(isinstance(module, Bayesian) for module in model.modules()):
+        for layer in bayesian_layers(frozen_model).values():
+            frozen[layer] = _plain_layer(layer, mode, generator)
+    for module in frozen_model.modules():
+        if isinstance(module, Mask):
+            module.requires_grad_(False)
+    if masks and example is not None:
+        for masked, call in _called_once(model, frozen_model, example).items():
+            dropout = _dropout(masked, call)
+            if dropout is not None:
+                both = nn.Sequential(OrderedDict(dropout=dropout, layer=masked.layer))
+                frozen[masked] = both.train(masked.training)
+    for parent in list(frozen_model.modules()):
         for name, child in parent._modules.items():
             if child is not None and child in frozen:
                 parent._modules[name] = frozen[child]
-    return frozen.get(model, model)
+    return frozen.get(frozen_model, frozen_model)
 
 
-def _frozen(module: Bayesian, mode: str, generator: torch.Generator | None) -> nn.Module:
+def _plain_layer(module: Bayesian, mode: str, generator: torch.Generator | None) -> nn.Module:
     """The layer with the weights it is frozen at."""
     posterior = module.posterior()
     with torch.no_grad():
@@ -49,3 +92,50 @@ def _frozen(module: Bayesian, mode: str, generator: torch.Generator | None) -> n
         for own, weight in zip(module.layer.parameters(), weights, strict=True):
             own.copy_(weight)
     return module.layer
+
+
+def _called_once(
+    model: nn.Module, twin: nn.Module, example: Inputs
+) -> dict[Masked, tuple[Any, ...]]:
+    """Masked layers of a twin that are called once in a pass, each with its arguments.
+
+    Layers with hooks, or with a mask that others use as well, are left out. The pass is one of
+    another copy.
+    """
+    probe = copy.deepcopy(model).eval()
+    calls: dict[nn.Module, list[tuple[Any, ...]]] = {}
+
+    def note(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        calls.setdefault(module, []).append((*args, *kwargs.values()))
+
+    layers = [module for module in probe.modules() if isinstance(module, Masked)]
+    uses = Counter(layer.mask for layer in layers)
+    for layer in layers:
+        if not (_hooked(layer) or _hooked(layer.mask)) and uses[layer.mask] == 1:
+            layer.register_forward_pre_hook(note, with_kwargs=True)
+    with no_gradients(), fork_rng(devices=[]):
+        inputs.call(probe, example)
+    return {
+        module: calls[before][0]
+        for before, module in zip(probe.modules(), twin.modules(), strict=True)
+        if isinstance(module, Masked) and len(calls.get(before, ())) == 1
+    }
+
+
+def _hooked(module: nn.Module) -> bool:
+    return bool(module._forward_hooks or module._forward_pre_hooks)
+
+
+def _dropout(masked: Masked, args: tuple[Any, ...]) -> nn.Module | None:
+    """The dropout of torch that does what a mask does to its arguments; None if there is none."""
+    mask, layer = masked.mask, masked.layer
+    if not isinstance(mask, _BINARY) or mask.units > 1 or len(args) > 1:
+        return None
+    (x,) = args
+    drop = mask.site_rate()
+    if isinstance(layer, nn.Linear):
+        return nn.Dropout(drop) if x.dim() == 2 else None
+    if isinstance(layer, _ConvNd):
+        axes = len(layer.kernel_size)
+        return _BY_CHANNEL[axes](drop) if x.dim() == 2 + axes else None
+    return None

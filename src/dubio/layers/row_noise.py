@@ -110,7 +110,7 @@ class Flipout(RowNoise):
         axis = _unit_axis(layer)
         ins, outs = x.shape[axis], mean.shape[axis]
         with torch._C.DisableTorchFunction():
-            request = Request("bernoulli", torch.Size([len(x), ins + outs]), 0, 1)
+            request = Request("bernoulli", torch.Size([x.shape[0], ins + outs]), 0, 1)
             coins = own_noise(self, (request,), x, owner)
             if noise_of_weights is None:
                 return mean
@@ -121,7 +121,7 @@ class Flipout(RowNoise):
             return unflipped
         signs = coins[0].to(x.dtype) * 2 - 1
         of_inputs, of_outputs = (
-            part.view(len(part), *_along(axis, like, part.shape[1]))
+            part.view(part.shape[0], *_along(axis, like, part.shape[1]))
             for part, like in ((signs[:, :ins], x), (signs[:, ins:], mean))
         )
         flipped: Tensor = _with(layer, change)(x * of_inputs, *args, **kwargs) * of_outputs

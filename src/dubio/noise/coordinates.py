@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-_STEP = -0x61C8864680B583EB  # splitmix64's, as a signed number
+STEP = -0x61C8864680B583EB  # splitmix64's, as a signed number
 
 
 def uniform_by_coordinates(seeds: Sequence[int], shape: torch.Size, like: Tensor) -> Tensor:
@@ -20,14 +20,19 @@ def uniform_by_coordinates(seeds: Sequence[int], shape: torch.Size, like: Tensor
         shape: The shape for one draw.
         like: Says on which device.
     """
-    state = _mixed(torch.tensor(seeds, device=like.device)).view(-1, *[1] * len(shape))
+    return uniform_at(torch.tensor(seeds, device=like.device), shape)
+
+
+def uniform_at(seeds: Tensor, shape: torch.Size) -> Tensor:
+    """The same for seeds that are a tensor of integers, (S,)."""
+    state = mixed(seeds).view(-1, *[1] * len(shape))
     for axis, size in enumerate(shape):
-        steps = torch.arange(1, size + 1, device=like.device) * _STEP
-        state = _mixed(state + steps.view(-1, *[1] * (len(shape) - 1 - axis)))
+        steps = torch.arange(1, size + 1, device=seeds.device) * STEP
+        state = mixed(state + steps.view(-1, *[1] * (len(shape) - 1 - axis)))
     return _shifted(state, 11).double() * 2.0**-53
 
 
-def _mixed(state: Tensor) -> Tensor:
+def mixed(state: Tensor) -> Tensor:
     """splitmix64's finaliser, entry by entry."""
     state = (state ^ _shifted(state, 30)) * -0x40A7B892E31B1A47
     state = (state ^ _shifted(state, 27)) * -0x6B2FB644ECCEEE15

@@ -113,7 +113,7 @@ class _Flag:
     def __get__(self, module: nn.Module | None, kind: type | None = None) -> Any:
         if module is None:
             return self
-        if not torch.compiler.is_compiling():
+        if not torch.compiler.is_dynamo_compiling():
             read = _read.get()
             if read is not None and not _is_torchs(sys._getframe(1)):
                 read[module] = None

@@ -52,7 +52,9 @@ class Dropout:
             mask = self.layout.spread(mask)
         if self.shift or self.fill:
             return mask.mul(x * self.scale + (self.shift - self.fill)).add_(self.fill)
-        if is_vectorised(mask) or is_followed(x) or (torch.is_grad_enabled() and x.requires_grad):
+        with_gradients = torch.is_grad_enabled() and x.requires_grad
+        followed = is_vectorised(mask) or is_followed(x) or torch.compiler.is_exporting()
+        if with_gradients or followed:
             return x * (mask * self.scale)
         fits = mask.shape == x.shape or mask.shape[1:] == x.shape
         zero = _ZERO if x.dtype == torch.float32 and x.is_cpu else x.new_zeros(())
