@@ -77,7 +77,7 @@ def run(config: Config, piece: Piece, seed: Seed) -> Iterator[Measurement]:
             later = agents.dynamics.rates_after(config.dynamics_steps, config.batch_size)
             for row in by_member("drop after twice the steps", "layer", range(3), later):
                 yield {"episode": episode, **row}
-        imagined = agents.improve()[-1]
+        imagined = agents.improve()
         played = play(worlds, agents.act, agents.world_seeds())
         tested = returns_from_other_starts(agents, config.test_starts, seed.common)
         found = {"return": played.returns, "test return": tested, "imagined return": imagined}
@@ -169,10 +169,12 @@ COMPUTATION = Computation(
         "smoke": Config(
             masks=("concrete", "fixed"), seeds=2, episodes=2, checks=1, draws=4, test_starts=2,
             hidden=8, dynamics_steps=5, updates=2, particles=6, bumps=4, batch_size=10, horizon=25,
+            rounds=2, samples=6, elites=2, searchers=2,
         ),
         "small": Config(
-            episodes=20, dynamics_steps=1200, dynamics_rate=4e-3, updates=250, policy_rate=2e-2,
-            particles=12, redraw_every=25, moment_matching=False,
+            episodes=20, dynamics_steps=1200, dynamics_rate=4e-3, rounds=25, samples=200,
+            searchers=6, updates=60, policy_rate=2e-3, particles=12, redraw_every=10,
+            moment_matching=False,
         ),
         "paper": Config(),
     },
