@@ -1,4 +1,4 @@
-"""Deep PILCO: learn the dynamics, imagine, search and follow the gradient, act; many agents at once.
+"""Deep PILCO: learn the dynamics, imagine, search, follow the gradient, act; many agents at once.
 
 Gal, McAllister & Rasmussen 2016, with the dynamics network of Gal et al. 2017 (section 4.5). Every
 agent of a group has seeds of its own, and learns the same whoever learns beside it; a group costs
