@@ -288,7 +288,7 @@ def test_functions_are_repeated() -> None:
     torch.testing.assert_close(thrice, once.repeat(1, 3, 1))
 
 
-@pytest.mark.parametrize("worse", ["_search", "_follow"])
+@pytest.mark.parametrize("worse", ["search", "follow"])
 def test_a_policy_is_replaced_by_none_that_imagines_less(
     worse: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -303,8 +303,8 @@ def test_a_policy_is_replaced_by_none_that_imagines_less(
             agents.policies.weights[0] = math.nan
             agents.policies.weights[1] += 1.0
 
-    monkeypatch.setattr(agents, "_search", lambda: None)
-    monkeypatch.setattr(agents, "_follow", lambda: None)
+    monkeypatch.setattr(agents, "search", lambda: None)
+    monkeypatch.setattr(agents, "follow", lambda: None)
     monkeypatch.setattr(agents, worse, spoil)
     draw = agents._redrawn()
     monkeypatch.setattr(agents, "_redrawn", lambda: draw)

@@ -34,12 +34,12 @@ def cross_entropy(
         rounds: How often.
     """
     centre, deviation = present, torch.full_like(present, spread)
-    for last in range(rounds):
+    for turn in range(rounds):
         noise = torch.stack(
             [torch.randn(samples, present.shape[1], generator=own) for own in generators]
         )
         drawn = centre[:, None] + deviation[:, None] * noise  # (M, S, K)
-        if last == 0:
+        if turn == 0:
             drawn[:, samples // 2 :] = noise[:, samples // 2 :]
         drawn[:, 0] = centre
         best = score(drawn).nan_to_num(nan=-torch.inf).topk(elites, dim=1).indices  # (M, E)

@@ -193,9 +193,9 @@ class PILCO:
         the most imagined reward of all widths. What is returned is that of the world's width.
         """
         candidates = [copy.deepcopy(self.policies)]
-        self._search()
+        self.search()
         candidates.append(copy.deepcopy(self.policies))
-        self._follow()
+        self.follow()
         candidates.append(copy.deepcopy(self.policies))
         functions, start, _ = self._redrawn()
         with torch.no_grad():
@@ -212,7 +212,7 @@ class PILCO:
         returns = torch.stack([_expected(states) for states in imagined])  # (C, M)
         return returns.gather(0, best[None])[0]
 
-    def _search(self) -> None:
+    def search(self) -> None:
         """Move to weights that imagine more, with centres and widths as they are."""
         s, size = self.settings, swing_up.STATE_SIZE
 
@@ -233,7 +233,7 @@ class PILCO:
         with torch.no_grad():
             self.policies.weights.copy_(found[..., None])
 
-    def _follow(self) -> None:
+    def follow(self) -> None:
         """Follow the gradient of the imagined return, by Adam."""
         s = self.settings
         adam = torch.optim.Adam(self.policies.parameters(), lr=s.policy_rate)
