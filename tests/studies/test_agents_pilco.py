@@ -11,6 +11,7 @@ from torch import Tensor
 
 import dubio
 from dubio_studies.agents import swing_up
+from dubio_studies.agents.cross_entropy import cross_entropy
 from dubio_studies.agents.dynamics import Dynamics, MaskName, falling, multipliers
 from dubio_studies.agents.episode import Episode, play
 from dubio_studies.agents.imagination import Functions, imagine, moment_matched, standardised
@@ -20,7 +21,7 @@ from dubio_studies.agents.rbf_policy import RBFPolicies
 MASKS = get_args(MaskName)
 TINY = Settings(
     hidden=6, dynamics_steps=3, batch_size=8, bumps=3, updates=3, particles=7, redraw_every=2,
-    horizon=4,
+    horizon=4, rounds=2, samples=8, elites=3, searchers=2,
 )  # fmt: skip
 
 
@@ -69,6 +70,21 @@ def test_policies_are_sums_of_bumps() -> None:
             expected = 3.0 * (9 * np.sin(total) + np.sin(3 * total)) / 8
             assert float(found[m, p]) == pytest.approx(expected, abs=1e-5)
     assert bool((found.abs() <= 3.0).all())
+
+
+def test_policies_with_other_weights() -> None:
+    """Many policies of a member at once are those one by one."""
+    policies = RBFPolicies(seeded(0, 1), (1.0, 2.0), bumps=4, width=0.5)
+    weights = torch.randn(2, 3, 4, generator=seeded(2)[0])
+    features = torch.randn(2, 3 * 5, 2, generator=seeded(3)[0])
+    with torch.no_grad():
+        together = policies.prepared(weights)(features)
+        for s in range(3):
+            policies.weights.copy_(weights[:, s, :, None])
+            torch.testing.assert_close(
+                together[:, 5 * s : 5 * s + 5], policies(features[:, 5 * s : 5 * s + 5])
+            )
+    assert policies.log_widths.exp().flatten().tolist() == pytest.approx([0.5] * 4)
 
 
 def test_the_cart_pole_is_the_worlds() -> None:
@@ -232,6 +248,82 @@ def test_gradients_are_limited_agent_by_agent() -> None:
     torch.testing.assert_close(second, torch.tensor([[[0.0, 0.8]], [[0.2, 0.0]], [[0.0, 0.0]]]))
 
 
+def test_cross_entropy_finds_the_top_of_a_hill() -> None:
+    """From nearby it goes on, from far away it starts anew; either way it gets to the top."""
+    top = torch.tensor([[0.5, -1.0, 1.5], [1.0, 0.0, -0.5]])
+    present = torch.stack([top[0] + 0.1, torch.full((3,), 40.0)])
+    found = cross_entropy(
+        lambda drawn: -(drawn - top[:, None]).square().sum(-1), present, seeded(0, 1),
+        spread=0.1, samples=200, elites=20, rounds=15,
+    )  # fmt: skip
+    torch.testing.assert_close(found, top, rtol=0.0, atol=0.02)
+
+
+def test_cross_entropy_knows_what_is_there_and_shuns_nan() -> None:
+    """Where all but what is there is NaN, it is among the elites."""
+    present, seen = torch.full((1, 2), 3.0), []
+
+    def score(drawn: Tensor) -> Tensor:
+        seen.append(drawn)
+        return torch.where(drawn.sum(-1) == 6.0, 1.0, math.nan)
+
+    cross_entropy(score, present, seeded(0), spread=0.1, samples=40, elites=2, rounds=1)
+    (drawn,) = seen
+    assert torch.equal(drawn[:, 0], present)
+    assert float((drawn[0, 1:20] - 3.0).abs().max()) < 0.6  # N(3, 0.1²)
+    assert float(drawn[0, 20:].abs().max()) < 6.0  # N(0, 1)
+    found = cross_entropy(
+        lambda drawn: torch.where((drawn - 3.0).abs().amax(-1) < 0.6, 0.0, math.nan), present,
+        seeded(0), spread=0.1, samples=40, elites=5, rounds=2,
+    )  # fmt: skip
+    torch.testing.assert_close(found, present, rtol=0.0, atol=0.6)
+
+
+def test_functions_are_repeated() -> None:
+    functions = small_dynamics("fixed", [0]).functions(4)
+    states = torch.randn(1, 4, 4, generator=seeded(0)[0])
+    once = functions(states, swing_up.features(states), states[..., 0])
+    again = states.repeat(1, 3, 1)
+    thrice = functions.repeated(3)(again, swing_up.features(again), again[..., 0])
+    torch.testing.assert_close(thrice, once.repeat(1, 3, 1))
+
+
+@pytest.mark.parametrize("worse", ["search", "follow"])
+def test_a_policy_is_replaced_by_none_that_imagines_less(
+    worse: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Either stage is made to spoil the first agent's policy: it keeps what it had before."""
+    agents = PILCO("fixed", [0, 1], TINY)
+    agents.remember(some_episode(2))
+    agents.learn()
+    before = agents.policies.weights.detach().clone()
+
+    def spoil() -> None:
+        with torch.no_grad():
+            agents.policies.weights[0] = math.nan
+            agents.policies.weights[1] += 1.0
+
+    monkeypatch.setattr(agents, "search", lambda: None)
+    monkeypatch.setattr(agents, "follow", lambda: None)
+    monkeypatch.setattr(agents, worse, spoil)
+    draw = agents._redrawn()
+    monkeypatch.setattr(agents, "_redrawn", lambda: draw)
+    functions, start, _ = draw
+
+    def imagined() -> Tensor:
+        with torch.no_grad():
+            policy = agents.policies.prepared()
+            states = imagine(functions, policy, swing_up.features, start, TINY.horizon)
+        return swing_up.rewards(states, TINY.widths).mean(-1).sum(0)
+
+    present = imagined()
+    agents.improve()
+    assert torch.equal(agents.policies.weights[0], before[0])
+    kept = imagined()
+    assert bool((kept >= present).all())
+    assert bool(kept[1] > present[1]) != torch.equal(agents.policies.weights[1], before[1])
+
+
 def test_learning_rates_fall() -> None:
     assert falling(2.0, 0.0) == pytest.approx(2.0)
     assert falling(2.0, 0.5) == pytest.approx(1.05)
@@ -393,7 +485,8 @@ def test_wrong_input_is_named() -> None:
     [
         {"particles": 0}, {"particles": 4}, {"updates": 0}, {"drop": 1.0}, {"max_norm": 0.0},
         {"policy_rate": math.nan}, {"dynamics_rate": math.inf}, {"hidden": 0}, {"widths": ()},
-        {"widths": (0.0,)},
+        {"widths": (0.0,)}, {"elites": 1}, {"elites": 300}, {"rounds": 0}, {"searchers": 0},
+        {"spread": 0.0}, {"width": 0.0},
     ],
 )  # fmt: skip
 def test_settings_that_cannot_be_computed(wrong: dict[str, Any]) -> None:

@@ -40,7 +40,7 @@ def test_rows_of_a_run() -> None:
         "drop": agents * episodes * 3,
         LATER: agents * 3,
         **dict.fromkeys(("noise", "epistemic", "elsewhere"), of_components),
-        **dict.fromkeys(("return", "test return", "imagined return"), of_agents),
+        **dict.fromkeys(("test return", "imagined return"), of_agents),
     }
     again = Rows(list(islice(run(SMOKE, pieces(SMOKE)[0], SEED), 30)))
     assert again.values() == rows[:30].values()
@@ -104,7 +104,7 @@ def made_up() -> list[dict[str, Any]]:
                     power = 1 if masks == "fixed" else 2
                     for metric in ("epistemic", "elsewhere", "noise"):
                         add(metric, episode**-power + 0.01 * agent, component=component, **own)
-                for metric in ("return", "test return", "imagined return"):
+                for metric in ("test return", "imagined return"):
                     add(metric, 16.6 + 0.1 * agent, **own)
     return rows
 

@@ -42,6 +42,11 @@ class Functions:
         gain, weight, bias = last
         return states + torch.baddbmm(bias, hidden * gain, weight)
 
+    def repeated(self, times: int) -> "Functions":
+        """The same functions again and again: particle p + kP is particle p."""
+        gains = tuple(gain.repeat(1, times, 1) for gain in self.gains)
+        return Functions(self.centre, gains, self.weights, self.biases)
+
 
 def standardised(noise: Tensor) -> Tensor:  # (..., P, D)
     """The same particles, moved so that their mean is 0 and their covariance 1, exactly."""

@@ -1,10 +1,11 @@
-"""Deep PILCO: learn the dynamics, imagine, follow the gradient, act; many agents at once.
+"""Deep PILCO: learn the dynamics, imagine, search, follow the gradient, act; many agents at once.
 
 Gal, McAllister & Rasmussen 2016, with the dynamics network of Gal et al. 2017 (section 4.5). Every
 agent of a group has seeds of its own, and learns the same whoever learns beside it; a group costs
 far less than its agents one by one, since a step of imagination is small.
 """
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor
 
 from dubio_studies.agents import swing_up
+from dubio_studies.agents.cross_entropy import cross_entropy
 from dubio_studies.agents.dynamics import Dynamics, MaskName, falling
 from dubio_studies.agents.episode import Episode
 from dubio_studies.agents.imagination import Functions, imagine, standardised
@@ -34,6 +36,13 @@ class Settings:
         dynamics_rate: Learning rate of the dynamics at first; it falls along half a cosine to a
             twentieth, anew in every episode. That of the policy does, too.
         bumps: Basis functions of the policy.
+        width: Of each of them at first, in `swing_up.UNITS`.
+        rounds: Of the search for weights before the gradient is followed, after each episode; see
+            `cross_entropy`.
+        samples: Policies of a round.
+        elites: Those of them that the next round starts from.
+        spread: Standard deviation of weights around the present ones, in the first round.
+        searchers: Functions of the dynamics that each policy of a round is imagined with.
         updates: Of the policy, after each episode.
         policy_rate: Learning rate of the policy at first.
         max_norm: Of the gradient that a policy follows.
@@ -50,7 +59,13 @@ class Settings:
     dynamics_steps: int = 5000
     batch_size: int = 100
     dynamics_rate: float = 1e-3
-    bumps: int = 50
+    bumps: int = 100
+    width: float = 0.6
+    rounds: int = 40
+    samples: int = 300
+    elites: int = 10
+    spread: float = 0.3
+    searchers: int = 10
     updates: int = 1000
     policy_rate: float = 1e-3
     max_norm: float = 1.0
@@ -63,11 +78,16 @@ class Settings:
     def __post_init__(self) -> None:
         """Refuse what cannot be computed."""
         counts = ("hidden", "dynamics_steps", "batch_size", "bumps", "updates", "particles",
-                  "redraw_every", "horizon")  # fmt: skip
+                  "redraw_every", "horizon", "rounds", "searchers")  # fmt: skip
         for name in counts:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}: expected at least 1, got {getattr(self, name)}.")
-        for name in ("length_scale", "dynamics_rate", "policy_rate", "max_norm"):
+        if not 2 <= self.elites < self.samples:
+            raise ValueError(
+                f"elites: expected at least 2 and fewer than the {self.samples} samples, got "
+                f"{self.elites}."
+            )
+        for name in ("length_scale", "dynamics_rate", "policy_rate", "max_norm", "spread", "width"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise ValueError(f"{name}: expected a positive number, got {getattr(self, name)}.")
         if not self.widths or not all(0 < width < float("inf") for width in self.widths):
@@ -111,8 +131,9 @@ class PILCO:
         self.settings = s = Settings() if settings is None else settings
         self._generators = _generators(seeds)
         self.policies = RBFPolicies(
-            self._generators, swing_up.UNITS, bumps=s.bumps, limit=swing_up.MAX_FORCE
-        )
+            self._generators, swing_up.UNITS, bumps=s.bumps, width=s.width,
+            limit=swing_up.MAX_FORCE,
+        )  # fmt: skip
         self.dynamics = Dynamics(
             masks,
             [int(torch.randint(2**62, (), generator=own)) for own in self._generators],
@@ -129,7 +150,6 @@ class PILCO:
             torch.empty(len(seeds), 0),
             torch.empty(len(seeds), 0, swing_up.STATE_SIZE),
         )
-        self._adam = torch.optim.Adam(self.policies.parameters(), lr=s.policy_rate)
 
     def __len__(self) -> int:
         return len(self._generators)
@@ -163,22 +183,70 @@ class PILCO:
         """Train the dynamics on all transitions so far, from where they are."""
         self.dynamics.learn(self.settings.dynamics_steps, self.settings.batch_size)
 
-    def improve(self) -> Tensor:  # (U, M)
-        """Follow the gradient of the imagined return; returns it, update by update."""
-        s, returns = self.settings, []
+    def improve(self) -> Tensor:  # (M,)
+        """Search, follow the gradient, and keep what imagines most; returns how much that is.
+
+        Gradients alone get stuck: a swing-up is chaotic, and its return has many local optima. So
+        a search without gradients finds weights first (`cross_entropy`); from them, weights,
+        centres and widths follow the gradient. The policies before, between and after both then
+        imagine with the same particles, which neither has seen, and each agent keeps the one with
+        the most imagined reward of all widths. What is returned is that of the world's width.
+        """
+        candidates = [copy.deepcopy(self.policies)]
+        self.search()
+        candidates.append(copy.deepcopy(self.policies))
+        self.follow()
+        candidates.append(copy.deepcopy(self.policies))
+        functions, start, _ = self._redrawn()
+        with torch.no_grad():
+            imagined = [
+                imagine(functions, each.prepared(), swing_up.features, start, self.settings.horizon)
+                for each in candidates
+            ]
+            scores = torch.stack([_expected(states, self.settings.widths) for states in imagined])
+            best = scores.nan_to_num(nan=-torch.inf).argmax(0)  # (M,)
+            for kept, *choices in zip(
+                self.policies.parameters(), *(c.parameters() for c in candidates), strict=True
+            ):
+                kept.copy_(torch.stack(choices)[best, torch.arange(len(self))])
+        returns = torch.stack([_expected(states) for states in imagined])  # (C, M)
+        return returns.gather(0, best[None])[0]
+
+    def search(self) -> None:
+        """Move to weights that imagine more, with centres and widths as they are."""
+        s, size = self.settings, swing_up.STATE_SIZE
+
+        def score(weights: Tensor) -> Tensor:  # (M, S, K) -> (M, S)
+            functions = self.dynamics.functions(s.searchers).repeated(s.samples)
+            start = swing_up.START_DEVIATION * self._normal(s.searchers, size)
+            policy = self.policies.prepared(weights)
+            states = imagine(
+                functions, policy, swing_up.features, start.repeat(1, s.samples, 1), s.horizon
+            )
+            rewards = swing_up.rewards(states, s.widths).sum(0)  # (M, S · P)
+            return rewards.view(len(self), s.samples, s.searchers).mean(-1)
+
+        found = cross_entropy(
+            score, self.policies.weights[..., 0].detach(), self._generators, spread=s.spread,
+            samples=s.samples, elites=s.elites, rounds=s.rounds,
+        )  # fmt: skip
+        with torch.no_grad():
+            self.policies.weights.copy_(found[..., None])
+
+    def follow(self) -> None:
+        """Follow the gradient of the imagined return, by Adam."""
+        s = self.settings
+        adam = torch.optim.Adam(self.policies.parameters(), lr=s.policy_rate)
         for update in range(s.updates):
-            self._adam.param_groups[0]["lr"] = falling(s.policy_rate, update / s.updates)
+            adam.param_groups[0]["lr"] = falling(s.policy_rate, update / s.updates)
             if update % s.redraw_every == 0:
                 functions, start, noise = self._redrawn()
             policy = self.policies.prepared()
             states = imagine(functions, policy, swing_up.features, start, s.horizon, noise)
-            expected = swing_up.rewards(states, s.widths).mean(-1).sum(0)  # (M,)
-            self._adam.zero_grad()
-            torch.autograd.backward(-expected.sum())
+            adam.zero_grad()
+            torch.autograd.backward(-_expected(states, s.widths).sum())
             limit_gradients(list(self.policies.parameters()), s.max_norm)
-            self._adam.step()
-            returns.append(swing_up.rewards(states.detach()).mean(-1).sum(0))
-        return torch.stack(returns)
+            adam.step()
 
     def _redrawn(self) -> tuple[Functions, Tensor, Tensor | None]:
         """New common random numbers: functions, starts, and noise if moments are matched."""
@@ -191,6 +259,13 @@ class PILCO:
 
     def _normal(self, *shape: int) -> Tensor:  # (M, *shape)
         return torch.stack([torch.randn(shape, generator=own) for own in self._generators])
+
+
+def _expected(
+    states: Tensor, widths: Sequence[float] = (swing_up.COST_WIDTH,)
+) -> Tensor:  # (T, M, P, D) -> (M,)
+    """The mean return over particles."""
+    return swing_up.rewards(states, widths).mean(-1).sum(0)
 
 
 @torch.no_grad()

@@ -6,5 +6,5 @@ CARD = Card(
     title="Model-based reinforcement learning",
     about="Rates and epistemic uncertainty of a cart-pole's dynamics model against episodes.",
     covers=("figure 9",),
-    cost={"smoke": "10 s", "small": "20 min", "paper": "4 hours"},
+    cost={"smoke": "10 s", "small": "25 min", "paper": "6 hours"},
 )

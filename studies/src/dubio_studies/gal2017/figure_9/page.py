@@ -81,7 +81,8 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
 
 def _curve(axes: Axes, rows: Rows, masks: str, metric: str, **fields: Scalar) -> None:
     """The mean over agents with a band of two standard errors."""
-    episodes = range(1, last(rows) + 1)
+    own = rows.where(metric=metric, masks=masks)
+    episodes = sorted(int(episode) for episode in own.distinct("episode"))
     found = [by_agent(rows, metric, episode, masks=masks, **fields) for episode in episodes]
     colour, line = LINES[masks]
     draw_mean_curve(axes, episodes, found, colour=colour, line=line, label=NAMES[masks])
