@@ -99,7 +99,8 @@ def test_the_cart_pole_is_the_worlds() -> None:
     assert known == (cart_pole.MAX_FORCE, cart_pole.COST_WIDTH, cart_pole.START_DEVIATION)
 
 
-def test_a_perfect_model_imagines_what_the_world_does() -> None:
+@pytest.mark.parametrize("length", [0.5, 1.0])
+def test_a_perfect_model_imagines_what_the_world_does(length: float) -> None:
     gymnasium = pytest.importorskip("gymnasium")
     import dubio_studies.worlds  # noqa: F401
     from dubio_studies.worlds.cart_pole import transition
@@ -107,13 +108,13 @@ def test_a_perfect_model_imagines_what_the_world_does() -> None:
     policies = RBFPolicies(seeded(0), swing_up.UNITS).double()
 
     def perfect(states: Tensor, _: Tensor, forces: Tensor) -> Tensor:
-        return torch.from_numpy(transition(states.numpy(), forces.numpy(), 0.5))
+        return torch.from_numpy(transition(states.numpy(), forces.numpy(), length))
 
     start = torch.tensor([0.05, -0.1, 0.2, 0.1], dtype=torch.float64)
     with torch.no_grad():
         policy = policies.prepared()
         states = imagine(perfect, policy, swing_up.features, start.expand(1, 1, 4), 25)
-        world = gymnasium.make("dubio/CartPoleSwingUp-v0", noise=0.0)
+        world = gymnasium.make("dubio/CartPoleSwingUp-v0", noise=0.0, length=length)
         seen, _ = world.reset(seed=0, options={"state": tuple(start.tolist())})
         earned = 0.0
         for t in range(25):
@@ -121,7 +122,8 @@ def test_a_perfect_model_imagines_what_the_world_does() -> None:
             seen, reward, *_ = world.step(force.numpy())
             earned += reward
             np.testing.assert_allclose(states[t, 0, 0].numpy(), seen, rtol=1e-9, atol=1e-9)
-    assert float(swing_up.rewards(states).sum()) == pytest.approx(earned)
+    agents = PILCO("concrete", [0], dataclasses.replace(TINY, length=length))
+    assert float(agents._expected(states)) == pytest.approx(earned)
 
 
 def test_functions_that_know_a_linear_world_follow_it() -> None:
@@ -473,6 +475,8 @@ def test_wrong_input_is_named() -> None:
     agents = PILCO("concrete", [0], TINY)
     with pytest.raises(RuntimeError, match="learn: expected transitions, got none"):
         agents.learn()
+    with pytest.raises(RuntimeError, match=r"call learn\(\) first"):
+        agents.improve()
     with pytest.raises(ValueError, match=r"features: expected \(1 members, particles, 5 features"):
         agents.policies(torch.zeros(1, 3, 4))
     states = torch.zeros(1, 2, 4)
@@ -486,7 +490,7 @@ def test_wrong_input_is_named() -> None:
         {"particles": 0}, {"particles": 4}, {"updates": 0}, {"drop": 1.0}, {"max_norm": 0.0},
         {"policy_rate": math.nan}, {"dynamics_rate": math.inf}, {"hidden": 0}, {"widths": ()},
         {"widths": (0.0,)}, {"elites": 1}, {"elites": 300}, {"rounds": 0}, {"searchers": 0},
-        {"spread": 0.0}, {"width": 0.0},
+        {"spread": 0.0}, {"width": 0.0}, {"length": 0.0},
     ],
 )  # fmt: skip
 def test_settings_that_cannot_be_computed(wrong: dict[str, Any]) -> None:

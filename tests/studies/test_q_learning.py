@@ -2,6 +2,7 @@
 
 import copy
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -247,6 +248,69 @@ def test_misuse() -> None:
     agents.act(x)
     with pytest.raises(ValueError, match="rewards: expected finite numbers"):
         agents.observe(np.array([1.0, np.nan]), np.zeros(2, dtype=bool), x)
+    with pytest.raises(ValueError, match="next_x: expected finite numbers"):
+        agents.observe(np.ones(2), np.zeros(2, dtype=bool), x * np.nan)
+    with pytest.raises(ValueError, match="next_x: expected finite numbers of shape"):
+        agents.observe(np.ones(2), np.zeros(2, dtype=bool), x[:, :2])
+    with pytest.raises(ValueError, match="ended: expected 2 truth values"):
+        agents.observe(np.ones(2), np.zeros(2), x)  # type: ignore[arg-type]
+    agents.observe(np.ones(2), np.zeros(2, dtype=bool), x)
+    with pytest.raises(RuntimeError, match="call act"):  # a second time
+        agents.observe(np.ones(2), np.zeros(2, dtype=bool), x)
+
+
+@pytest.mark.parametrize("how", ["ended", "cut"])
+def test_another_function_after_the_end_of_an_episode(how: str) -> None:
+    agents = agents_of(explore=Exploration(None))
+    x = np.ones((2, 3), dtype=np.float32)
+    nowhere, first = np.zeros(2, dtype=np.bool_), np.array([True, False])
+    ends = {"ended": nowhere, "cut": nowhere, how: first}
+    before = believed(agents, x)
+    agents.act(x)
+    agents.observe(np.ones(2), ends["ended"], x, cut=ends["cut"])
+    after = believed(agents, x)
+    assert not torch.equal(before[0], after[0])
+    assert torch.equal(before[1], after[1])  # the other agent's episode goes on
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"discount": 1.5}, {"discount": math.nan}, {"memory": 0}, {"start": -1}, {"every": 0},
+        {"batch_size": 0}, {"start": 10, "memory": 10}, {"learning_rate": 0.0},
+        {"precision": math.inf}, {"weight_decay": -1.0}, {"optimizer": "lion"},
+    ],
+)  # fmt: skip
+def test_settings_that_teach_nothing(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=f"^{next(iter(wrong))}: expected"):
+        Learning(**wrong)
+
+
+def test_rules_that_are_none() -> None:
+    for share in (-0.1, 1.5, math.nan):
+        with pytest.raises(ValueError, match="share: expected a share from 0 to 1"):
+            Constant(share)
+        with pytest.raises(ValueError, match="least: expected a share from 0 to 1"):
+            Annealed(least=share)
+    with pytest.raises(ValueError, match="burn_in: expected"):
+        Annealed(total=10, burn_in=10)
+    with pytest.raises(ValueError, match="hold: expected"):
+        Exploration(1.5)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="random_ticks: expected"):
+        Exploration(random_ticks=-1)
+    with pytest.raises(TypeError, match=r"try Constant\(0.1\)"):
+        Exploration(epsilon=0.1)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="sizes: expected"):
+        q_network("dropout", (), seed=0)
+
+
+@pytest.mark.parametrize("kind", ["plain", "dropout", "concrete", "bernoulli", "prior"])
+def test_networks_draw_no_global_random_number(kind: Any) -> None:
+    torch.manual_seed(0)
+    expected = torch.rand(1)
+    torch.manual_seed(0)
+    q_network(kind, (3, 8, 5), seed=1)
+    assert torch.equal(torch.rand(1), expected)
 
 
 def test_a_loss_that_is_not_finite_is_an_error() -> None:

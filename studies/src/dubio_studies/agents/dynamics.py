@@ -93,7 +93,7 @@ class Dynamics:
         """
         members, count = self.inputs.shape[:2]
         if not count:
-            raise RuntimeError("learn: expected transitions, got none; call add first.")
+            raise RuntimeError("learn: expected transitions, got none; remember an episode first.")
         x = _scaled(self.inputs)
         y = _scaled(self.changes)
         member = torch.arange(members)[:, None]

@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+LONGEST = 10_000  # steps
+
 
 @final
 @dataclass(frozen=True)
@@ -68,6 +70,10 @@ def play(
             raise ValueError(
                 f"worlds: expected episodes of one length, got some that ended after "
                 f"{len(taken)} steps; let TimeLimit end them."
+            )
+        if len(taken) == LONGEST and over == {False}:
+            raise ValueError(
+                f"worlds: expected an end, got none after {LONGEST} steps; let TimeLimit end them."
             )
         if over == {True}:
             return Episode(torch.stack(observed, 1), torch.stack(taken, 1), total)

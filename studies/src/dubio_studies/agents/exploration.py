@@ -4,6 +4,11 @@ from dataclasses import dataclass
 from typing import final
 
 
+def _check_share(name: str, share: float) -> None:
+    if not 0 <= share <= 1:  # or NaN
+        raise ValueError(f"{name}: expected a share from 0 to 1, got {share}.")
+
+
 @final
 @dataclass(frozen=True)
 class Annealed:
@@ -21,6 +26,15 @@ class Annealed:
     burn_in: int = 3000
     least: float = 0.05
 
+    def __post_init__(self) -> None:
+        """Refuse what is no share."""
+        if not 0 <= self.burn_in < self.total:
+            raise ValueError(
+                f"burn_in: expected from 0 to less than the total of {self.total}, got "
+                f"{self.burn_in}."
+            )
+        _check_share("least", self.least)
+
     def __call__(self, age: int) -> float:
         """The share after so many ticks."""
         left = 1 - (age - self.burn_in) / (self.total - self.burn_in)
@@ -37,6 +51,10 @@ class Constant:
     """
 
     share: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse what is no share."""
+        _check_share("share", self.share)
 
     def __call__(self, age: int) -> float:
         """The share, whatever the age."""
@@ -64,8 +82,15 @@ class Exploration:
 
     def __post_init__(self) -> None:
         """Refuse what is no rule."""
-        if self.hold is not None and self.hold < 1:
+        if self.hold is not None and (not isinstance(self.hold, int) or self.hold < 1):
             raise ValueError(f"hold: expected at least 1 tick, or None, got {self.hold}.")
+        if self.random_ticks < 0:
+            raise ValueError(f"random_ticks: expected 0 or more, got {self.random_ticks}.")
+        if not isinstance(self.epsilon, Annealed | Constant):
+            raise TypeError(
+                f"epsilon: expected Annealed(…) or Constant(…), got {self.epsilon!r}; try "
+                f"Constant(0.1)."
+            )
 
     def share_of_random_actions(self, age: int) -> float:
         """At this age."""

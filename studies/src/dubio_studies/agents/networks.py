@@ -6,6 +6,7 @@ from typing import Literal, get_args
 
 import torch
 from torch import nn
+from torch.nn.utils import skip_init
 
 import dubio
 from dubio import decide, masks
@@ -36,6 +37,10 @@ def q_network(
     """
     if kind not in get_args(Kind):
         raise ValueError(f"kind: expected one of {', '.join(get_args(Kind))}, got {kind!r}.")
+    if len(sizes) < 2 or min(sizes) < 1:
+        raise ValueError(
+            f"sizes: expected inputs, hidden units and actions, each at least 1, got {sizes}."
+        )
     if kind == "prior":
         net, prior = (q_network("plain", sizes, seed=s) for s in (2 * seed, 2 * seed + 1))
         return decide.PriorFunction(net, prior_scale, prior=prior)
@@ -45,7 +50,7 @@ def q_network(
     }
     layers: list[nn.Module] = []
     for number, (inputs, outputs) in enumerate(pairwise(sizes)):
-        linear = nn.Linear(inputs, outputs)
+        linear = skip_init(nn.Linear, inputs, outputs)  # weights come below, from the seed
         if number and kind == "dropout":
             layers.append(nn.Dropout(drop))
         if number and kind in learned:

@@ -51,6 +51,7 @@ class Settings:
         moment_matching: Whether particles are drawn anew from a Gaussian after each imagined step.
         horizon: Steps that are imagined.
         widths: Of the imagined reward, in m; see `swing_up.rewards`.
+        length: Of the pole, in m: that of the world, as the reward depends on it.
     """
 
     drop: float = 0.1
@@ -74,6 +75,7 @@ class Settings:
     moment_matching: bool = True
     horizon: int = 25
     widths: tuple[float, ...] = (0.25, 0.5, 1.0)
+    length: float = 0.5
 
     def __post_init__(self) -> None:
         """Refuse what cannot be computed."""
@@ -87,7 +89,8 @@ class Settings:
                 f"elites: expected at least 2 and fewer than the {self.samples} samples, got "
                 f"{self.elites}."
             )
-        for name in ("length_scale", "dynamics_rate", "policy_rate", "max_norm", "spread", "width"):
+        for name in ("length_scale", "dynamics_rate", "policy_rate", "max_norm", "spread", "width",
+                     "length"):  # fmt: skip
             if not 0 < getattr(self, name) < float("inf"):
                 raise ValueError(f"{name}: expected a positive number, got {getattr(self, name)}.")
         if not self.widths or not all(0 < width < float("inf") for width in self.widths):
@@ -150,6 +153,7 @@ class PILCO:
             torch.empty(len(seeds), 0),
             torch.empty(len(seeds), 0, swing_up.STATE_SIZE),
         )
+        self._knows = False
 
     def __len__(self) -> int:
         return len(self._generators)
@@ -182,6 +186,7 @@ class PILCO:
     def learn(self) -> None:
         """Train the dynamics on all transitions so far, from where they are."""
         self.dynamics.learn(self.settings.dynamics_steps, self.settings.batch_size)
+        self._knows = True
 
     def improve(self) -> Tensor:  # (M,)
         """Search, follow the gradient, and keep what imagines most; returns how much that is.
@@ -192,6 +197,10 @@ class PILCO:
         imagine with the same particles, which neither has seen, and each agent keeps the one with
         the most imagined reward of all widths. What is returned is that of the world's width.
         """
+        if not self._knows:
+            raise RuntimeError(
+                "improve: expected dynamics, got untrained ones; call learn() first."
+            )
         candidates = [copy.deepcopy(self.policies)]
         self.search()
         candidates.append(copy.deepcopy(self.policies))
@@ -203,13 +212,15 @@ class PILCO:
                 imagine(functions, each.prepared(), swing_up.features, start, self.settings.horizon)
                 for each in candidates
             ]
-            scores = torch.stack([_expected(states, self.settings.widths) for states in imagined])
+            scores = torch.stack(
+                [self._expected(states, self.settings.widths) for states in imagined]
+            )
             best = scores.nan_to_num(nan=-torch.inf).argmax(0)  # (M,)
             for kept, *choices in zip(
                 self.policies.parameters(), *(c.parameters() for c in candidates), strict=True
             ):
                 kept.copy_(torch.stack(choices)[best, torch.arange(len(self))])
-        returns = torch.stack([_expected(states) for states in imagined])  # (C, M)
+        returns = torch.stack([self._expected(states) for states in imagined])  # (C, M)
         return returns.gather(0, best[None])[0]
 
     def search(self) -> None:
@@ -223,7 +234,7 @@ class PILCO:
             states = imagine(
                 functions, policy, swing_up.features, start.repeat(1, s.samples, 1), s.horizon
             )
-            rewards = swing_up.rewards(states, s.widths).sum(0)  # (M, S · P)
+            rewards = swing_up.rewards(states, s.widths, s.length).sum(0)  # (M, S · P)
             return rewards.view(len(self), s.samples, s.searchers).mean(-1)
 
         found = cross_entropy(
@@ -244,7 +255,7 @@ class PILCO:
             policy = self.policies.prepared()
             states = imagine(functions, policy, swing_up.features, start, s.horizon, noise)
             adam.zero_grad()
-            torch.autograd.backward(-_expected(states, s.widths).sum())
+            torch.autograd.backward(-self._expected(states, s.widths).sum())
             limit_gradients(list(self.policies.parameters()), s.max_norm)
             adam.step()
 
@@ -260,12 +271,11 @@ class PILCO:
     def _normal(self, *shape: int) -> Tensor:  # (M, *shape)
         return torch.stack([torch.randn(shape, generator=own) for own in self._generators])
 
-
-def _expected(
-    states: Tensor, widths: Sequence[float] = (swing_up.COST_WIDTH,)
-) -> Tensor:  # (T, M, P, D) -> (M,)
-    """The mean return over particles."""
-    return swing_up.rewards(states, widths).mean(-1).sum(0)
+    def _expected(
+        self, states: Tensor, widths: Sequence[float] = (swing_up.COST_WIDTH,)
+    ) -> Tensor:  # (T, M, P, D) -> (M,)
+        """The mean return over particles."""
+        return swing_up.rewards(states, widths, self.settings.length).mean(-1).sum(0)
 
 
 @torch.no_grad()

@@ -22,7 +22,7 @@ class Tick(NamedTuple):
 def play(
     agents: QLearners, envs: VectorEnv[Any, Any, Any], ticks: int, *, seed: int
 ) -> Iterator[Tick]:
-    """Let agents act in worlds, one for each, and learn.
+    """Let agents act in worlds, one for each, and learn, a tick for each turn of your loop.
 
     After the end of an episode Gymnasium's worlds spend a tick on starting anew, in which no action
     counts: its rewards are zero, and nothing is remembered of it.
@@ -34,19 +34,33 @@ def play(
         seed: Of the first world; the next has the next number.
     """
     check_worlds(agents, envs)
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
+        raise TypeError(
+            f"seed: expected a whole number, got {seed!r}; a run without one cannot be repeated."
+        )
+    return _ticks(agents, envs, ticks, int(seed))
+
+
+def _ticks(
+    agents: QLearners, envs: VectorEnv[Any, Any, Any], ticks: int, seed: int
+) -> Iterator[Tick]:
     x, _ = envs.reset(seed=seed)
     over = np.zeros(len(agents), dtype=np.bool_)
     for _ in range(ticks):
         seen, actions = x, agents.act(x)
         x, rewards, ended, cut, _ = envs.step(actions)
-        agents.observe(rewards, ended, x, ~over)
+        agents.observe(rewards, ended, x, ~over, cut)
         over = ended | cut
-        agents.start_episodes(over)
         yield Tick(seen, rewards, over)
 
 
 def check_worlds(agents: QLearners, envs: VectorEnv[Any, Any, Any]) -> None:
     """Complain about worlds that Q-learning cannot act in."""
+    if not isinstance(envs, VectorEnv):
+        raise TypeError(
+            f"envs: expected worlds side by side, as gymnasium.make_vec makes them, got "
+            f"{type(envs).__name__}."
+        )
     space = envs.single_action_space
     if not isinstance(space, spaces.Discrete):
         raise TypeError(

@@ -10,7 +10,7 @@ masks, and so has the pass that chooses.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, final
+from typing import Literal, final, get_args
 
 import numpy as np
 import torch
@@ -26,6 +26,7 @@ from dubio_studies.agents.replay import Replay, Transitions
 
 Actions = NDArray[np.int64]
 Which = NDArray[np.bool_]
+Optimizer = Literal["adam", "sgd"]
 
 
 @dataclass(frozen=True)
@@ -52,9 +53,29 @@ class Learning:
     every: int = 1
     batch_size: int = 64
     learning_rate: float = 1e-3
-    optimizer: Literal["adam", "sgd"] = "sgd"
+    optimizer: Optimizer = "sgd"
     weight_decay: float = 1e-3
     precision: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuse what teaches nothing."""
+        if not 0 <= self.discount <= 1:
+            raise ValueError(f"discount: expected a number from 0 to 1, got {self.discount}.")
+        for name, least in (("memory", 1), ("start", 0), ("every", 1), ("batch_size", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name}: expected at least {least}, got {getattr(self, name)}.")
+        if self.start >= self.memory:
+            raise ValueError(
+                f"start: expected less than the memory of {self.memory} transitions, got "
+                f"{self.start}; learning would never start."
+            )
+        for name in ("learning_rate", "precision"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise ValueError(f"{name}: expected a positive number, got {getattr(self, name)}.")
+        if not 0 <= self.weight_decay < float("inf"):
+            raise ValueError(f"weight_decay: expected 0 or more, got {self.weight_decay}.")
+        if self.optimizer not in get_args(Optimizer):
+            raise ValueError(f"optimizer: expected 'adam' or 'sgd', got {self.optimizer!r}.")
 
 
 @final
@@ -146,29 +167,45 @@ class QLearners:
         ended: Which,  # (M,)
         next_x: NDArray[np.floating],  # (M, D)
         which: Which | None = None,  # (M,)
+        cut: Which | None = None,  # (M,)
     ) -> None:
-        """Remember what came of the last actions.
+        """Remember what came of the last actions. Where an episode is over, another one starts.
 
         Args:
             rewards: Of the actions.
             ended: Where the episode ended, so that nothing follows. Not where it was cut off.
             next_x: What is seen then.
             which: The agents that did a step; all unless given.
+            cut: Where the episode was cut off; nowhere unless given.
         """
         if not len(self._done):
             raise RuntimeError("observe: expected actions before, got none; call act(x) first.")
         which = np.ones(len(self), dtype=np.bool_) if which is None else which
+        cut = np.zeros(len(self), dtype=np.bool_) if cut is None else cut
+        for name, given in (("ended", ended), ("which", which), ("cut", cut)):
+            if given.dtype != np.bool_ or given.shape != (len(self),):
+                raise ValueError(
+                    f"{name}: expected {len(self)} truth values, one an agent, got {given.dtype} "
+                    f"of shape {given.shape}."
+                )
         if not np.isfinite(rewards[which]).all():
             raise ValueError(
                 f"rewards: expected finite numbers, got {rewards[which]}; mend the world, since "
                 "networks that have learned from these are lost."
             )
         seen = torch.from_numpy(np.asarray(next_x)).to(self._dtype).flatten(1)
+        if seen.shape != self._x.shape or not bool(seen[torch.from_numpy(which)].isfinite().all()):
+            raise ValueError(
+                f"next_x: expected finite numbers of shape {tuple(self._x.shape)}, as x was, got "
+                f"shape {tuple(seen.shape)} or others; mend the world."
+            )
         self._replay.add(self._x, self._done, rewards, ended, seen, which)
         self._ticks += bool(which.any())
+        self._done = np.empty(0, dtype=np.int64)
+        self.start_episodes(ended | cut)
 
     def start_episodes(self, which: Which) -> None:
-        """Some agents start anew, and believe in other functions."""
+        """Some agents start anew, and believe in other functions; `observe` sees to it."""
         for agent in np.flatnonzero(which):
             self._functions[agent] += 1
             self._member[agent] = self._sources[agent].integers(self._members)

@@ -32,9 +32,9 @@ class DeepSea(gymnasium.Env[NDArray[np.float32], np.int64]):
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012
 
     def __init__(self, size: int = 10, mapping_seed: int = 42) -> None:
-        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
             raise ValueError(f"size: expected a whole number from 1 on, got {size!r}.")
-        self.size = size
+        self.size = size = int(size)
         self.right = np.random.RandomState(mapping_seed).binomial(1, 0.5, (size, size))
         """Which action goes right, `(N, N)`."""
         self.observation_space = spaces.Box(0.0, 1.0, (size, size), np.float32)

@@ -73,6 +73,11 @@ class Foragers(VectorEnv[Observations, NDArray[np.int64], Any]):
         self._sources, self.seeds = sources, seeds
         return self._seen(), {}
 
+    @property
+    def np_random_seed(self) -> tuple[int, ...]:  # type: ignore[override]  # as SyncVectorEnv
+        """The seeds of all worlds: `reset(seed=…)` with them starts the same ones."""
+        return tuple(self.seeds)
+
     def step(
         self, actions: NDArray[np.int64]
     ) -> tuple[Observations, Rewards, Ends, Ends, dict[str, Any]]:
@@ -93,4 +98,7 @@ class Foragers(VectorEnv[Observations, NDArray[np.int64], Any]):
             return [int(seed) + world for world in range(self.num_envs)]
         if len(seed) != self.num_envs:
             raise ValueError(f"seed: expected one or {self.num_envs} numbers, got {len(seed)}.")
+        whole = [isinstance(one, int | np.integer) for one in seed]
+        if not all(whole):
+            raise TypeError(f"seed: expected whole numbers, got {list(seed)!r}.")
         return [int(one) for one in seed]
