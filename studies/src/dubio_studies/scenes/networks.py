@@ -9,20 +9,18 @@ from torch import nn
 
 import dubio
 from dubio import data
-from dubio.likelihoods import Categorical
 from dubio.objectives.estimators import Estimator
 from dubio_studies.framework.study import Piece, Seed
 from dubio_studies.mnist import checks
 from dubio_studies.networks.tiramisu import Tiramisu, tiramisu103
 from dubio_studies.networks.tiramisu_lite import TiramisuLite
-from dubio_studies.scenes.images import AVAILABLE, CLASSES, VOID, Labelled, Source, Split, load
+from dubio_studies.scenes.images import AVAILABLE, CLASSES, Labelled, Source, Split, load
 from dubio_studies.scenes.kinds import Kind, with_dropout
+from dubio_studies.scenes.likelihood import LIKELIHOOD
 from dubio_studies.scenes.training import Method, Trained, Training, trained
 
 Network = Literal["lite", "tiramisu103"]
 """The middle and a shorter way up of FC-DenseNet-103 on EfficientNet-Lite0; or FC-DenseNet-103."""
-
-LIKELIHOOD = Categorical(dim=1, void=VOID)
 
 
 @dataclass(frozen=True)
