@@ -1,7 +1,7 @@
 """The middle and the way up of FC-DenseNet-103 on a small trunk that knows ImageNet.
 
-Jégou et al. (2017) train 103 layers from nothing, for days. Here EfficientNet-Lite0 is the way down;
-behind it stand their middle block, of 15 layers, and a shorter way up: 7, 5 and 4 layers.
+Jégou et al. (2017) train 103 layers from nothing, for days. Here EfficientNet-Lite0 is the way
+down; behind it stand their middle block, of 15 layers, and a shorter way up: 7, 5 and 4 layers.
 """
 
 from typing import Self

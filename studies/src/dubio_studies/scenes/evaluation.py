@@ -3,10 +3,9 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from dubio import metrics
 from dubio.data.download import cache_directory
@@ -15,21 +14,17 @@ from dubio_studies.framework.store import write_whole
 from dubio_studies.framework.study import Measurement, Piece, Seed
 from dubio_studies.scenes.images import CLASSES, VOID, Labelled
 from dubio_studies.scenes.maps import SHOWN, map_rows
+from dubio_studies.scenes.names import BINS, TOP_BINS, Sampling
 from dubio_studies.scenes.networks import Forks
-from dubio_studies.scenes.prediction import predictions
+from dubio_studies.scenes.prediction import Predict, drawn, passed_once, predictions
 from dubio_studies.scenes.published_code import PublishedCode
 from dubio_studies.scenes.training import Trained
 
 REVISION = 1  # raise it when scores change: those in the cache then count no more
 
-Sampling = Literal["one pass", "draws"]
-"""One pass without noise, by mean masks; or an average over passes with noise."""
-
 WINDOW = 2  # pixels of a patch's side (Boluki et al. 2020)
 POINTS = 101  # thresholds of PAvgPU
 STORED = 5  # every so many of these thresholds are kept as rows
-BINS = 10  # of calibration
-TOP_BINS = 15  # of the ECE
 
 
 def judged(config: Forks, piece: Piece, seed: Seed) -> list[Measurement]:
@@ -37,21 +32,20 @@ def judged(config: Forks, piece: Piece, seed: Seed) -> list[Measurement]:
 
     The folder ``scores`` of the cache holds them, as several studies look at the same fork.
     """
-    trained = config.of(piece, seed)
     counts = config.validation_images, config.test_images, config.draws
-    key = digest([REVISION, trained.key, counts])
+    key = digest([REVISION, config.key(piece, seed), counts])
     file = cache_directory() / "scores" / f"{key[:16]}.json"
-    if (found := _read(file)) is not None:
-        return found
+    if (stored := _read(file)) is not None:
+        return stored
     generator = torch.Generator().manual_seed(int(key[:8], 16))
+    trained = config.of(piece, seed)
     rows = [*rate_rows(trained)]
-    samplings: tuple[Sampling, ...] = ("one pass", "draws") if trained.rates.numel() else ("one pass",)
-    for sampling in samplings:
-        draws = config.draws if sampling == "draws" else None
-        for row in scores(
-            trained.network, config.scenes("val"), config.scenes("test"), draws, generator
-        ):
-            rows.append({"sampling": sampling, **row})
+    predictors: dict[Sampling, Predict] = {"one pass": passed_once(trained.network)}
+    if trained.rates.numel():
+        predictors["draws"] = drawn(trained.network, config.draws, generator)
+    for sampling, predict in predictors.items():
+        found = scores(predict, config.scenes("val"), config.scenes("test"))
+        rows += [{"sampling": sampling, **row} for row in found]
     write_whole(file, json.dumps(rows, allow_nan=False))
     return rows
 
@@ -63,23 +57,9 @@ def rate_rows(trained: Trained) -> Iterator[Measurement]:
             yield {"metric": "drop", "epoch": epoch, "layer": layer + 1, "value": float(rate)}
 
 
-def scores(
-    network: nn.Module,
-    validation: Labelled,
-    test: Labelled,
-    draws: int | None,
-    generator: torch.Generator,
-) -> Iterator[Measurement]:
-    """Scores of the test scenes; the validation scenes give the bounds of PAvgPU's thresholds.
-
-    Args:
-        network: In eval mode.
-        validation: For the bounds.
-        test: To be judged by.
-        draws: Passes of a prediction; None for one without noise.
-        generator: Source of the noise.
-    """
-    bounds = entropy_bounds(network, validation, draws, generator)
+def scores(predict: Predict, validation: Labelled, test: Labelled) -> Iterator[Measurement]:
+    """Scores of the test scenes; the validation scenes give the bounds of PAvgPU's thresholds."""
+    bounds = entropy_bounds(predict, validation)
     numbers: dict[str, metrics.Metric] = {
         "accuracy": metrics.GlobalAccuracy(len(CLASSES), void=VOID),
         "mean IoU": metrics.MeanIoU(len(CLASSES), void=VOID),
@@ -98,7 +78,7 @@ def scores(
     ranked = metrics.PAvgPU(ranks=True, points=POINTS, window=WINDOW, void=VOID)
     theirs = PublishedCode(WINDOW)
     place = 0
-    for predicted in predictions(network, test, draws, generator):
+    for predicted in predictions(predict, test):
         probabilities, labels = predicted.probabilities, predicted.labels
         for metric in (*numbers.values(), by_class, reliability, detection, curve, ranked, theirs):
             metric.update(probabilities, labels)
@@ -122,12 +102,10 @@ def scores(
         yield {"metric": name, "value": value}
 
 
-def entropy_bounds(
-    network: nn.Module, scenes: Labelled, draws: int | None, generator: torch.Generator
-) -> tuple[float, float]:
+def entropy_bounds(predict: Predict, scenes: Labelled) -> tuple[float, float]:
     """The smallest and the largest entropy of a patch."""
     kept = metrics.PAvgPU(points=2, window=WINDOW, void=VOID)
-    for predicted in predictions(network, scenes, draws, generator):
+    for predicted in predictions(predict, scenes):
         kept.update(predicted.probabilities, predicted.labels)
     low, high = kept.compute().threshold.tolist()
     return low, high

@@ -1,5 +1,6 @@
 """Scenes and their label maps: CamVid, or blocks of colour for a trial without any data."""
 
+from functools import cache
 from typing import Literal, NamedTuple, final
 
 import torch
@@ -14,6 +15,7 @@ Source = Literal["camvid", "blocks"]
 Split = Literal["train", "val", "test"]
 
 CLASSES = Scenes.classes
+COLOURS = Scenes.colours
 VOID = Scenes.void
 AVAILABLE: dict[Split, int] = {"train": 367, "val": 101, "test": 233}
 """Scenes of each split, in both sources."""
@@ -33,6 +35,15 @@ class Labelled(NamedTuple):
 
     images: Tensor
     labels: Tensor
+
+
+@cache
+def size_of(source: Source) -> tuple[int, int]:
+    """Height and width of its scenes: CamVid may be here in full or in half size."""
+    if source == "blocks":
+        return _SIZE
+    height, width = data.camvid("val").images.shape[-2:]
+    return height, width
 
 
 def load(source: Source, split: Split, count: int) -> Labelled:

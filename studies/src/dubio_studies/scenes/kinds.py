@@ -1,20 +1,13 @@
 """Kinds of dropout for the layers of a network's middle block."""
 
 from functools import partial
-from typing import Literal
 
 from torch import Tensor, nn
 
 import dubio
-from dubio.masks import Bernoulli, Concrete, Gaussian, LearnableBernoulli, Mask
 from dubio.conversion.rules import MaskMaker
-
-Kind = Literal["none", "fixed", "concrete", "bernoulli", "gaussian"]
-"""No dropout; dropout at a fixed rate; Concrete dropout; learnable Bernoulli dropout (LBD); Gaussian
-dropout with a learned variance (Kingma et al. 2015)."""
-
-KINDS: tuple[Kind, ...] = ("none", "fixed", "concrete", "bernoulli", "gaussian")
-LEARNED: tuple[Kind, ...] = ("concrete", "bernoulli", "gaussian")
+from dubio.masks import Bernoulli, Concrete, Gaussian, LearnableBernoulli, Mask
+from dubio_studies.scenes.names import Kind
 
 _MASKS: dict[Kind, MaskMaker] = {
     "fixed": Bernoulli,

@@ -14,10 +14,19 @@ from dubio_studies.framework.study import Piece, Seed
 from dubio_studies.mnist import checks
 from dubio_studies.networks.tiramisu import Tiramisu, tiramisu103
 from dubio_studies.networks.tiramisu_lite import TiramisuLite
-from dubio_studies.scenes.images import AVAILABLE, CLASSES, Labelled, Source, Split, load
-from dubio_studies.scenes.kinds import Kind, with_dropout
+from dubio_studies.scenes.images import (
+    AVAILABLE,
+    CLASSES,
+    Labelled,
+    Source,
+    Split,
+    load,
+    size_of,
+)
+from dubio_studies.scenes.kinds import with_dropout
 from dubio_studies.scenes.likelihood import LIKELIHOOD
-from dubio_studies.scenes.training import Method, Trained, Training, trained
+from dubio_studies.scenes.names import Kind
+from dubio_studies.scenes.training import Method, Trained, Training, key_of, trained
 
 Network = Literal["lite", "tiramisu103"]
 """The middle and a shorter way up of FC-DenseNet-103 on EfficientNet-Lite0; or FC-DenseNet-103."""
@@ -62,7 +71,7 @@ class Forks:
     method: Method = "published"
     drop: float = 0.2
     length_scale: float = 0.6
-    estimator: Estimator = "trapezoid"
+    estimator: Estimator = "arm"
     draws: int = 50
 
     def __post_init__(self) -> None:
@@ -106,7 +115,7 @@ class Forks:
         return load(self.source, split, counts[split])
 
     def built(self) -> TiramisuLite | Tiramisu:
-        """The network as it is before any scene, with weights of ImageNet if there are real ones."""
+        """The network before any scene; a trunk knows ImageNet, unless scenes are made up."""
         if self.network == "tiramisu103":
             return tiramisu103(len(CLASSES), drop=0.0)
         network = TiramisuLite(len(CLASSES))
@@ -114,32 +123,58 @@ class Forks:
             network.load_trunk(data.imagenet_weights("efficientnet-lite0"))
         return network
 
-    def first(self, scenes: Labelled, seed: int) -> Trained:
-        """The network without dropout that all forks start from."""
-        identity = {**self._identity(scenes, seed), "part": "before the fork"}
-        training = Training(self.first_epochs, self.batch_size, self.learning_rate)
-        return trained(lambda: self._objective(self.built(), scenes), identity, scenes, training)
-
-    def fork(
-        self, scenes: Labelled, kind: Kind, restart: int, seed: int, drop: float | None = None
-    ) -> Trained:
-        """A fork with one kind of dropout.
-
-        Its trunk, if it has one, learns no more.
+    def first(self, seed: int) -> Trained:
+        """The network without dropout that all forks start from.
 
         Args:
-            scenes: What it learns.
+            seed: That which the user gave.
+        """
+        scenes, (key, training) = self.scenes("train"), self._first_plan(seed)
+        return trained(lambda: self._objective(self.built(), scenes), key, scenes, training)
+
+    def fork(self, kind: Kind, restart: int, seed: int, drop: float | None = None) -> Trained:
+        """A fork with one kind of dropout. Its trunk, if it has one, learns no more.
+
+        Args:
             kind: Of dropout.
             restart: Tells equal forks apart.
             seed: That which the user gave.
             drop: The rate to start from, if it is not the usual one.
         """
         drop = self.drop if drop is None else drop
-        start = self.first(scenes, seed) if self.first_epochs else None
+        scenes, (key, training) = self.scenes("train"), self._fork_plan(kind, restart, seed, drop)
+        start = self.first(seed).network if self.first_epochs else None
+
+        def make() -> dubio.ELBO:
+            network = self.built() if start is None else copy.deepcopy(start)
+            if isinstance(network, TiramisuLite) and start is not None:
+                network.freeze_trunk()
+            noisy = with_dropout(network, kind, drop, self.length_scale)
+            return self._objective(noisy, scenes)
+
+        return trained(make, key, scenes, training)
+
+    def of(self, piece: Piece, seed: Seed) -> Trained:
+        """The fork that a piece names by kind, restart and, perhaps, the rate it starts from."""
+        kind, restart, drop = _named(piece)
+        return self.fork(kind, restart, seed.given, drop)
+
+    def key(self, piece: Piece, seed: Seed) -> str:
+        """What stands for all that decides the weights of that fork; it need not be trained."""
+        kind, restart, drop = _named(piece)
+        return self._fork_plan(kind, restart, seed.given, self.drop if drop is None else drop)[0]
+
+    def _first_plan(self, seed: int) -> tuple[str, Training]:
+        """The key of the network before the fork, and how it learns."""
+        training = Training(self.first_epochs, self.batch_size, self.learning_rate)
+        return key_of({**self._identity(seed), "part": "before the fork"}, training), training
+
+    def _fork_plan(self, kind: Kind, restart: int, seed: int, drop: float) -> tuple[str, Training]:
+        """The key of a fork, and how it learns."""
         identity = {
-            **self._identity(scenes, seed),
+            **self._identity(seed),
             "part": "fork",
-            "from": "" if start is None else start.key,
+            "from": self._first_plan(seed)[0] if self.first_epochs else "",
             "kind": kind,
             "restart": restart,
         }
@@ -147,14 +182,6 @@ class Forks:
             identity |= {"drop": drop, "length scale": self.length_scale}
         if kind == "bernoulli":
             identity |= {"estimator": self.estimator}
-
-        def make() -> dubio.ELBO:
-            network = self.built() if start is None else copy.deepcopy(start.network)
-            if isinstance(network, TiramisuLite) and start is not None:
-                network.freeze_trunk()
-            noisy = with_dropout(network, kind, drop, self.length_scale)
-            return self._objective(noisy, scenes)
-
         training = Training(
             self.fork_epochs,
             self.batch_size,
@@ -162,33 +189,32 @@ class Forks:
             drop_learning_rate=self.drop_learning_rate,
             method=self.method,
         )
-        return trained(make, identity, scenes, training)
-
-    def of(self, piece: Piece, seed: Seed) -> Trained:
-        """The fork that a piece names by kind, restart and, perhaps, the rate it starts from."""
-        return self.fork(
-            self.scenes("train"),
-            cast(Kind, piece["kind"]),
-            cast(int, piece["restart"]),
-            seed.given,
-            cast(float | None, piece.get("drop")),
-        )
+        return key_of(identity, training), training
 
     def _objective(self, network: nn.Module, scenes: Labelled) -> dubio.ELBO:
-        """The ELBO of images: the log-likelihood of an image is the sum over its labelled pixels."""
+        """The ELBO of images; the log-likelihood of one is the sum over its labelled pixels."""
         return dubio.ELBO(
             network, LIKELIHOOD, num_data=len(scenes.images), estimator=self.estimator
         )
 
-    def _identity(self, scenes: Labelled, seed: int) -> dict[str, str | int | float]:
+    def _identity(self, seed: int) -> dict[str, str | int | float]:
+        height, width = size_of(self.source)
         return {
             "source": self.source,
             "network": self.network,
-            "images": len(scenes.images),
-            "height": scenes.images.shape[-2],
-            "width": scenes.images.shape[-1],
+            "images": self.images,
+            "height": height,
+            "width": width,
             "seed": seed,
         }
+
+
+def _named(piece: Piece) -> tuple[Kind, int, float | None]:
+    return (
+        cast(Kind, piece["kind"]),
+        cast(int, piece["restart"]),
+        cast(float | None, piece.get("drop")),
+    )
 
 
 SMOKE: Mapping[str, Any] = {
@@ -197,7 +223,7 @@ SMOKE: Mapping[str, Any] = {
     "images": 4,
     "validation_images": 2,
     "test_images": 3,
-    "restarts": 2,
+    "restarts": 1,
     "first_epochs": 1,
     "fork_epochs": 1,
     "batch_size": 2,
@@ -214,7 +240,9 @@ SMALL: Mapping[str, Any] = {
     "fork_learning_rate": 5e-4,
     "drop_learning_rate": 0.05,
     "method": "one cycle",
-    "draws": 20,
+    "validation_images": 26,
+    "estimator": "trapezoid_once",
+    "draws": 10,
 }
 PAPER: Mapping[str, Any] = {}
 """Settings at each scale: the same in all studies, so that they find each other's networks."""

@@ -28,36 +28,35 @@ class Predicted(NamedTuple):
     labels: Tensor
 
 
-def predictions(
-    network: nn.Module, scenes: Labelled, draws: int | None, generator: torch.Generator
-) -> Iterator[Predicted]:
-    """Batch by batch; BatchNorm uses its running statistics.
+Predict = Callable[[Tensor], tuple[Tensor, Tensor | None]]
+"""From images to probabilities and mutual information."""
 
-    Args:
-        network: From pixels to logits, in eval mode.
-        scenes: What to predict.
-        draws: Passes to average over; None for one pass without noise.
-        generator: Source of the noise.
-    """
-    device = next(network.parameters()).device
-    predict = _passed_once(network) if draws is None else _drawn(network, draws, generator)
+
+def predictions(predict: Predict, scenes: Labelled) -> Iterator[Predicted]:
+    """Batch by batch."""
     for images, labels in zip(scenes.images.split(BATCH), scenes.labels.split(BATCH), strict=True):
+        yield Predicted(*predict(images), labels.long())
+
+
+def passed_once(network: nn.Module) -> Predict:
+    """One pass without noise; a network in eval mode, with running statistics of BatchNorm."""
+    device = next(network.parameters()).device
+
+    def predict(images: Tensor) -> tuple[Tensor, None]:
         with torch.no_grad():
-            probabilities, information = predict(images.to(device))
-        yield Predicted(probabilities.cpu(), information, labels.long())
+            return LIKELIHOOD.mean(network(images.to(device))[None])[0].cpu(), None
+
+    return predict
 
 
-def _passed_once(network: nn.Module) -> Callable[[Tensor], tuple[Tensor, None]]:
-    return lambda images: (LIKELIHOOD.mean(network(images)[None])[0], None)
-
-
-def _drawn(
-    network: nn.Module, draws: int, generator: torch.Generator
-) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+def drawn(network: nn.Module, draws: int, generator: torch.Generator) -> Predict:
+    """An average over draws of the noise."""
+    device = next(network.parameters()).device
     predictor = dubio.Predictor(network, draws=draws, likelihood=LIKELIHOOD)
 
     def predict(images: Tensor) -> tuple[Tensor, Tensor]:
-        predictive = predictor(images, generator)
-        return predictive.mean, predictive.mutual_information.cpu()
+        with torch.no_grad():
+            predictive = predictor(images.to(device), generator)
+            return predictive.mean.cpu(), predictive.mutual_information.cpu()
 
     return predict

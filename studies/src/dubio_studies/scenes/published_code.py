@@ -1,9 +1,9 @@
 """Scores as the public code of Boluki et al. 2020 computes them, beside ours.
 
-Three things there differ from the paper. Windows of w × w pixels are cut by ``map[a:b][c:d]``, which
-takes rows twice: what is left are bands of w whole rows. In their classification the entropy is summed
-over a batch, and every image of it has the sum; for scenes that is one number an image. And the union
-in an image's IoU counts predictions where nothing is labelled.
+Three things there differ from the paper. Windows of w × w pixels are cut by ``map[a:b][c:d]``,
+which takes rows twice: what is left are bands of w whole rows. In their classification the entropy
+is summed over a batch, and every image of it has the sum; for scenes that is one number an image.
+And the union in an image's IoU counts predictions where nothing is labelled.
 """
 
 import torch
@@ -32,9 +32,9 @@ class PublishedCode:
         self._add_bands(entropy, predicted == labels, known)
         whole = (entropy * known).sum((1, 2), keepdim=True).expand_as(entropy)
         self._sums.update(probabilities, labels, whole)
-        self._shares += [
-            image_iou(*pair) for pair in zip(predicted, labels, strict=True) if (pair[1] != VOID).any()
-        ]
+        labelled = known.flatten(1).any(1)
+        pairs = zip(predicted[labelled], labels[labelled], strict=True)
+        self._shares += [image_iou(*pair) for pair in pairs]
 
     def compute(self) -> dict[str, float]:
         """The mean PAvgPU of bands and of sums, and the mean over images of their IoU."""
@@ -48,8 +48,8 @@ class PublishedCode:
         high = entropy.shape[1] // self._window * self._window  # rows beyond are left out
 
         def summed(values: Tensor) -> Tensor:  # (B, H, W) -> (B · bands,)
-            rows = (values * known)[:, :high].double()
-            return rows.unflatten(1, (-1, self._window)).sum((2, 3)).flatten()
+            rows = (values * known)[:, :high].double().sum(2)  # (B, rows)
+            return rows.reshape(len(rows), -1, self._window).sum(2).flatten()
 
         count = summed(torch.ones_like(entropy))
         full = count > 0

@@ -87,29 +87,33 @@ class Trained:
     Attributes:
         network: From pixels to logits, in eval mode.
         rates: Dropout rates of the layers at the start and after every epoch.  # (epochs + 1, L)
-        key: Stands for all that has decided its weights.
     """
 
     network: nn.Module
     rates: Tensor
-    key: str
+
+
+def key_of(identity: Mapping[str, Scalar], training: Training) -> str:
+    """Hexadecimal digits that stand for all that decides the weights of a network.
+
+    Args:
+        identity: Names the network among all others: what it is, its data and its seed.
+        training: How it learns.
+    """
+    return digest([REVISION, dict(identity), dataclasses.asdict(training), torch.__version__])
 
 
 def trained(
-    make: Callable[[], dubio.ELBO],
-    identity: Mapping[str, Scalar],
-    scenes: Labelled,
-    training: Training,
+    make: Callable[[], dubio.ELBO], key: str, scenes: Labelled, training: Training
 ) -> Trained:
     """Train a network, or take it from the cache.
 
     Args:
-        make: Makes the objective; its random numbers follow from the identity.
-        identity: Names the network among all others: what it is, its data and its seed.
+        make: Makes the objective; its random numbers follow from the key.
+        key: That of the network.
         scenes: What it learns.
         training: How.
     """
-    key = digest([REVISION, dict(identity), dataclasses.asdict(training), torch.__version__])
 
     def train(file: Path) -> Trained:
         torch.manual_seed(int(key[:8], 16))
@@ -130,7 +134,7 @@ def trained(
         )
         watched.note()
         rates = watched.rates[:: len(batches)].cpu()
-        return Trained(watched.objective.model.eval(), rates, key)
+        return Trained(watched.objective.model.eval(), rates)
 
     return kept(key, train)
 
