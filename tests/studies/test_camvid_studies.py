@@ -122,9 +122,7 @@ def boluki_rows(scale: float = 1.0, **changed: float) -> Rows:
         for metric, value in zip(boluki.METRICS, published, strict=True):
             rows += of_forks(method, metric, scale * (value + more) / 100)
         rows += [
-            row
-            for k in range(5)
-            for row in of_forks(method, "PAvgPU", published[2] / 100, t=k / 4)
+            row for k in range(5) for row in of_forks(method, "PAvgPU", published[2] / 100, t=k / 4)
         ]
         rows += of_forks(method, "mean rank PAvgPU", published[2] / 100)
         rows += of_forks(method, "error AUROC", published[2] / 100)
