@@ -54,7 +54,7 @@ def test_rules_of_the_iou() -> None:
     clear = Rows(table("mean IoU", {**AS_PUBLISHED, CONCRETE: 0.69, CONCRETE_ONCE: 0.68}))
     assert said(iou.concrete_improves(clear)) == "agrees"
     assert said(iou.is_as_good(clear)) == "beyond"
-    low = Rows(table("mean IoU", {method: 0.5 for method in iou.PUBLISHED}))
+    low = Rows(table("mean IoU", dict.fromkeys(iou.PUBLISHED, 0.5)))
     judges = (iou.is_as_good, iou.sampling_improves, iou.dropout_improves, iou.is_sound)
     assert [said(judge(low)) for judge in judges] == ["fails"] * 4
     assert "no dropout 50.00 ± 0.06" in iou.is_as_good(low).ours
@@ -194,7 +194,7 @@ def test_the_published_numbers_are_on_the_page() -> None:
     extra = ("nll", "IoU by image", "mean IoU with void in unions")
     rows = [*boluki_rows()]
     for metric in extra:
-        rows += table(metric, {method: 0.5 for method in boluki.PUBLISHED})
+        rows += table(metric, dict.fromkeys(boluki.PUBLISHED, 0.5))
     for method in boluki.PUBLISHED:
         if method.sampling == "draws":
             for layer in (1, 2):
