@@ -358,3 +358,15 @@ def test_a_reliability_curve_of_forks_weighs_their_cases() -> None:
     confidences, frequencies = reliability(rows, CONCRETE)
     assert confidences == [pytest.approx(0.45)]
     assert frequencies == [pytest.approx(0.2)]
+
+
+def test_label_maps_that_do_not_fit_are_refused() -> None:
+    torch.manual_seed(0)
+    scenes = load("blocks", "train", 2)
+    elbo = dubio.ELBO(tiny().built(), LIKELIHOOD, num_data=2)
+    unknown = scenes.labels.clone()
+    unknown[0, 0, 0] = VOID + 1
+    with pytest.raises(ValueError, match="y: expected class labels from 0 to 10, got .* to 12"):
+        elbo(scenes.images, unknown)
+    with pytest.raises(ValueError, match=r"y: expected shape \(2, 35, 49\)"):
+        elbo(scenes.images, scenes.labels[:, :-1])
