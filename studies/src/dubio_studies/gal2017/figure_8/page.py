@@ -3,6 +3,7 @@
 from functools import partial
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from dubio.report.exhibits import Plot, Size, Table
 from dubio.report.ink import NARROW, RULE, house_style
@@ -60,6 +61,7 @@ def draw_epochs(rows: Rows, size: Size) -> Figure:
             panel.plot(drops.values("epoch"), drops.values(), label=name, **style)
         panel.set_title(f"layer {layer}")
         panel.set_xlabel("epoch")
+        panel.xaxis.set_major_locator(MaxNLocator(4, integer=True))
         panel.set_ylim(bottom=0.0)
         panel.grid(axis="y", color=RULE, linewidth=0.6)
     figure.supylabel("dropout rate")

@@ -16,7 +16,7 @@ from dubio_studies.gal2017.table_1.claims import CLAIMS, IOU, PUBLISHED
 from dubio_studies.scenes.reading import CONCRETE, of, percent, values
 from dubio_studies.scenes.strips import read_strips
 
-HEIGHTS = (4.3, 12.0)  # inches of two strips, on a desk and on a phone
+HEIGHTS = (4.0, 14.1)  # inches of two strips, on a desk and on a phone
 
 
 def exhibits(rows: Rows) -> list[Table | Plot]:
