@@ -366,7 +366,7 @@ def test_label_maps_that_do_not_fit_are_refused() -> None:
     elbo = dubio.ELBO(tiny().built(), LIKELIHOOD, num_data=2)
     unknown = scenes.labels.clone()
     unknown[0, 0, 0] = VOID + 1
-    with pytest.raises(ValueError, match="y: expected class labels from 0 to 10, got .* to 12"):
+    with pytest.raises(ValueError, match=r"y: expected class labels from 0 to 10, got .* to 12"):
         elbo(scenes.images, unknown)
     with pytest.raises(ValueError, match=r"y: expected shape \(2, 35, 49\)"):
         elbo(scenes.images, scenes.labels[:, :-1])
