@@ -123,7 +123,7 @@ def test_verdicts_for_scripts(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert cli.main([*report(tmp_path), "--json"]) == 0
     studies = {s["id"]: s for s in json.loads(capsys.readouterr().out)["studies"]}
     assert studies["boluki2020/figure-1"]["status"] == "not run"
-    assert studies["gal2017/table-1"]["status"] == "planned"
+    assert studies["gal2017/figure-10"]["status"] == "planned"
     assert studies[practice.ID]["status"] == "holds"
     # the largest scale, as it comes
     assert studies[practice.ID]["command"] == f"dubio run {practice.ID} --scale small --seed 0"

@@ -1,10 +1,10 @@
 """Networks that are trained once, for every study that wants them."""
 
 import dataclasses
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, final
 
 import torch
@@ -13,10 +13,9 @@ from torch.optim import Adam
 from torch.optim.lr_scheduler import CosineAnnealingLR
 
 import dubio
-from dubio.data.download import cache_directory
 from dubio.masks.mask import LearnedRate
-from dubio.training.checkpoint import DamagedCheckpointError
 from dubio.training.history import History
+from dubio_studies.framework.network_cache import kept
 from dubio_studies.framework.recipe import digest
 from dubio_studies.framework.rows import Scalar
 from dubio_studies.mnist.images import Digits
@@ -67,10 +66,6 @@ def trained(
 ) -> Trained:
     """Train a network, or take it from the cache.
 
-    The folder ``networks`` of the cache holds a checkpoint under a hash of all that decides the
-    weights. So a run that was killed goes on, and studies that look at the same network share it.
-    A file that cannot be read is set aside.
-
     Args:
         make: Makes the objective; its random numbers follow from the identity.
         identity: Names the network among all others: what it is, its data and its seed.
@@ -79,9 +74,8 @@ def trained(
     """
     settings = {k: v for k, v in dataclasses.asdict(training).items() if v is not None}
     key = digest([REVISION, dict(identity), settings, torch.__version__])
-    file = cache_directory() / "networks" / f"{key[:16]}.pt"
 
-    def train() -> Trained:
+    def train(file: Path) -> Trained:
         torch.manual_seed(int(key[:8], 16))
         objective = make()
         steps = training.epochs * -(-len(digits.train) // training.batch_size)
@@ -99,15 +93,7 @@ def trained(
         )
         return Trained(objective.model.eval(), history)
 
-    try:
-        return train()
-    except DamagedCheckpointError:
-        aside = file.with_suffix(".damaged")
-        file.replace(aside)
-        warnings.warn(
-            f"{file} could not be read: it is {aside.name} now, and made anew.", stacklevel=2
-        )
-        return train()
+    return kept(key, train)
 
 
 def adam(training: Training, objective: nn.Module, parameters: Sequence[nn.Parameter]) -> Adam:

@@ -1,0 +1,62 @@
+"""The numbers of figure 8: rates by layer, epoch and start."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dubio_studies.framework.study import Computation, Measurement, Piece, Seed
+from dubio_studies.mnist import checks
+from dubio_studies.scenes import protocol
+from dubio_studies.scenes.evaluation import rate_rows
+from dubio_studies.scenes.networks import PAPER, SMALL, SMOKE, Forks
+
+
+@dataclass(frozen=True)
+class Config(Forks):
+    """Settings of the networks and of their rates.
+
+    Attributes:
+        starts: Rates that learning starts from.
+    """
+
+    starts: tuple[float, ...] = (0.05, 0.1, 0.2, 0.35, 0.5)
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be computed."""
+        super().__post_init__()
+        if len(set(self.starts)) < 2:
+            raise ValueError(f"starts: expected two different rates or more, got {self.starts}.")
+        for start in self.starts:
+            checks.rates(starts=start)
+
+
+def pieces(config: Config) -> list[Piece]:
+    """A fork from each start."""
+    return [{"kind": "concrete", "restart": 1, "drop": start} for start in config.starts]
+
+
+def run(config: Config, piece: Piece, seed: Seed) -> Iterator[Measurement]:
+    """The rates of one fork while it learns."""
+    return rate_rows(config.of(piece, seed))
+
+
+def scale(settings: Mapping[str, Any], **more: Any) -> Config:
+    """The settings of all studies of CamVid, with one fork a start."""
+    return Config(**{**settings, "restarts": 1, **more})
+
+
+COMPUTATION = Computation(
+    protocol=f"{protocol.NETWORKS} For figure 8 Concrete dropout starts from five rates, with one "
+    "fork each; the rates of the 15 layers are noted after every epoch. Claims and rules were "
+    "written before the run.",
+    scales={"smoke": scale(SMOKE, starts=(0.1, 0.4)), "small": scale(SMALL), "paper": scale(PAPER)},
+    pieces=pieces,
+    run=run,
+    deviations=(
+        *protocol.DEVIATIONS,
+        "The paper shows the first, second, middle and last two layers of the whole network; here "
+        "the 15 layers of the middle block have dropout, and first, second and so on are theirs.",
+        "By Adam a logit moves no further in a step than its learning rate. Logits have one of "
+        "their own, large enough to get from any start to any end.",
+    ),
+)

@@ -1,0 +1,1 @@
+"""Segmentation of street scenes with learned dropout: networks that several studies share."""

@@ -1,0 +1,7 @@
+"""What outputs say about label maps."""
+
+from dubio.likelihoods import Categorical
+from dubio_studies.scenes.images import VOID
+
+LIKELIHOOD = Categorical(dim=1, void=VOID)
+"""A class for every pixel; pixels that nobody labelled do not count."""
