@@ -111,6 +111,20 @@ def naive_ece(curve: Any) -> float:
     return sum(gap * n for gap, n in gaps) / sum(n for _, n in gaps)
 
 
+def naive_calibration_rmse(bins: int, weighted: bool) -> float:
+    """Over every probability of every pixel that is not void."""
+    known = LABELS != VOID
+    claimed, came_true = [], []
+    for row, label in zip(MAPS.movedim(1, -1)[known].tolist(), LABELS[known].tolist(), strict=True):
+        for k, probability in enumerate(row):
+            claimed.append(probability)
+            came_true.append(k == label)
+    gaps = naive_gaps(naive_curve(claimed, claimed, came_true, bins))
+    weights = [n if weighted else 1 for _, n in gaps]
+    squares = [gap**2 for gap, _ in gaps]
+    return math.sqrt(np.average(squares, weights=weights))
+
+
 def naive_ace(bins: int) -> float:
     """Tied probabilities share their labels, then pieces of equal mass."""
     gaps = []
@@ -173,6 +187,22 @@ def naive_pavgpu(
             (n[True, True] + n[False, False]) / len(hits),
         ))  # fmt: skip
     return tuple(list(column) for column in zip(*columns, strict=True))
+
+
+def naive_ranks(doubts: list[float]) -> list[float]:
+    """Entropies are rounded, so that ties are ties."""
+    h = [round(value, 12) for value in doubts]
+    return [(sum(b < a for b in h) + sum(b == a for b in h) / 2) / len(h) for a in h]
+
+
+def naive_error_detection(doubts: list[float], hits: list[bool], recall: float) -> list[float]:
+    wrong, score = [not hit for hit in hits], np.round(doubts, 12)
+    false, true, _ = sk.roc_curve(wrong, score, drop_intermediate=False)
+    return [
+        float(sk.roc_auc_score(wrong, score)),
+        float(sk.average_precision_score(wrong, score)),
+        float(false[true >= recall - 1e-12].min()),
+    ]
 
 
 def naive_risk_coverage() -> tuple[list[float], ...]:

@@ -63,6 +63,26 @@ class TestPAvgPU:
         found = metrics.pavgpu(p, y, points=20_001).mean
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
 
+    def test_ranks_see_no_increasing_function_of_the_uncertainty(self) -> None:
+        p, y = random_rows(400)
+        h = torch.distributions.Categorical(p).entropy().round(decimals=1)  # ties
+        plain, bent = (
+            metrics.pavgpu(p, y, uncertainty=u, ranks=True) for u in (h, h.exp().pow(9) - 5)
+        )
+        for one, other in zip(plain, bent, strict=True):
+            assert torch.equal(one.nan_to_num(-1), other.nan_to_num(-1))
+        one, other = (metrics.pavgpu(p, y, uncertainty=u) for u in (h, h.exp().pow(9) - 5))
+        assert abs(one.mean - other.mean) > 0.05
+
+    @pytest.mark.parametrize("decimals", [0, 1, 9])
+    def test_the_mean_of_ranks_follows_from_accuracy_and_auroc(self, decimals: int) -> None:
+        p, y = random_rows(400)
+        h = torch.distributions.Categorical(p).entropy().round(decimals=decimals)
+        right, area = metrics.accuracy(p, y), metrics.error_detection(p, y, uncertainty=h).auroc
+        found = metrics.pavgpu(p, y, uncertainty=h, ranks=True, points=20_001).mean
+        expected = 0.5 + 2 * right * (1 - right) * (area - 0.5)
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
+
     def test_one_threshold(self) -> None:
         p, y = random_rows(50)
         h, right = torch.distributions.Categorical(p).entropy(), p.argmax(1) == y
@@ -105,6 +125,11 @@ class TestTies:
     def test_constant_scores_do_not_separate(self) -> None:
         found = metrics.separation(torch.ones(30), torch.ones(10))
         assert [float(value) for value in found] == [0.5, 0.25, 1.0]
+
+    def test_errors_that_do_not_exist_are_not_detected(self) -> None:
+        p, _ = random_rows(20)
+        for y in (p.argmax(1), (p.argmax(1) + 1) % 3):  # all right, and all wrong
+            assert all(value.isnan() for value in metrics.error_detection(p, y))
 
     def test_coverage_rounds_up_and_not_by_rounding_errors(self) -> None:
         curve = metrics.risk_coverage_of(torch.arange(100.0), torch.arange(100.0))
@@ -167,7 +192,7 @@ class TestRounding:
 class TestPerfection:
     def test_certain_and_right(self) -> None:
         for zero in (metrics.nll, metrics.brier, metrics.ece, metrics.mce, metrics.ace,
-                     metrics.classwise_ece, metrics.aurc):  # fmt: skip
+                     metrics.classwise_ece, metrics.calibration_rmse, metrics.aurc):  # fmt: skip
             assert float(zero(CERTAIN, RIGHT)) == 0
         assert float(metrics.accuracy(CERTAIN, RIGHT)) == 1
         assert float(metrics.mean_iou(CERTAIN, RIGHT, 3)) == 1

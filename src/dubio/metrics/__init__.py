@@ -35,10 +35,12 @@ from dubio.metrics.adaptive import ACE, ace
 from dubio.metrics.calibration import (
     ECE,
     MCE,
+    CalibrationRMSE,
     ClasswiseECE,
     ClasswiseReliability,
     Reliability,
     ReliabilityCurve,
+    calibration_rmse,
     classwise_ece,
     classwise_reliability,
     ece,
@@ -46,7 +48,13 @@ from dubio.metrics.calibration import (
     reliability,
 )
 from dubio.metrics.classification import NLL, Accuracy, Brier, accuracy, brier, nll
-from dubio.metrics.detection import OutOfDistribution, Separation, separation
+from dubio.metrics.detection import (
+    ErrorDetection,
+    OutOfDistribution,
+    Separation,
+    error_detection,
+    separation,
+)
 from dubio.metrics.entropy import AccuracyByEntropy, EntropyCurve, accuracy_by_entropy
 from dubio.metrics.pavgpu import Certainty, PAvgPU, PAvgPUCurve, certainty, pavgpu
 from dubio.metrics.quantiles import (
@@ -108,11 +116,13 @@ __all__ = [
     "AccuracyAtCoverage",
     "AccuracyByEntropy",
     "Brier",
+    "CalibrationRMSE",
     "Certainty",
     "ClassIoU",
     "ClasswiseECE",
     "ClasswiseReliability",
     "EntropyCurve",
+    "ErrorDetection",
     "GlobalAccuracy",
     "ImageIoU",
     "IntervalCoverage",
@@ -136,6 +146,7 @@ __all__ = [
     "ace",
     "aurc",
     "brier",
+    "calibration_rmse",
     "certainty",
     "class_iou",
     "classwise_ece",
@@ -143,6 +154,7 @@ __all__ = [
     "confusion",
     "crps",
     "ece",
+    "error_detection",
     "global_accuracy",
     "image_iou",
     "interval_coverage",

@@ -50,6 +50,11 @@ class ReliabilityCurve(NamedTuple):
         """The root of the mean squared gap, weighted by the cases."""
         return (self.weight * self.gap.square()).sum(-1).sqrt()
 
+    @property
+    def unweighted_rmse(self) -> Tensor:
+        """The same with equal weights for all bins with a case in them."""
+        return (self.gap.square().sum(-1) / (self.cases > 0).sum(-1)).sqrt()
+
     def pooled(self) -> "ReliabilityCurve":
         """One curve `(M,)` for the probabilities of all classes together."""
         cases = self.cases.sum(0)
@@ -72,8 +77,7 @@ def classwise_reliability(
 ) -> ReliabilityCurve:
     """A reliability curve for the probabilities of every class: `(K, M)`.
 
-    `pooled()` joins them; its `rmse` is the calibration RMSE over all classes and pixels that
-    Kendall and Gal (2017) and Gal et al. 2017, table 2, report.
+    `pooled()` joins them; `calibration_rmse` is an error of that curve.
     """
     sums = _class_sums(prediction, target, bins, void)
     return ReliabilityCurve(*bin_means(sums, "classwise_reliability"))
@@ -98,6 +102,26 @@ def classwise_ece(
 ) -> Tensor:
     """The mean over classes of the ECE of each class' probability (SCE of Nixon et al. 2019)."""
     return classwise_reliability(prediction, target, bins=bins, void=void).expected_error.mean()
+
+
+def calibration_rmse(
+    prediction: Classifiable,
+    target: Tensor,
+    *,
+    bins: int = 10,
+    weighted: bool = True,
+    void: int | None = None,
+) -> Tensor:
+    """Calibration RMSE over the probabilities of all classes together, N K of them.
+
+    (sum_m w_m (frequency_m - mean probability_m)^2)^1/2, where a probability of class k comes
+    true if k is the label, and w_m = n_m/(N K), or 1/(bins with a case) if not `weighted`. Gal et
+    al. 2017, table 2, report such a number, after Kendall and Gal (2017), without the weights and
+    the bins. With many classes most probabilities are in the lowest bin, which then decides the
+    weighted one: report both, and the number of bins.
+    """
+    sums = _pooled_sums(prediction, target, bins, void)
+    return _rmse(ReliabilityCurve(*bin_means(sums, "calibration_rmse")), weighted)
 
 
 class _Binned(Summed):
@@ -146,6 +170,27 @@ class MCE(_Binned):
     def compute(self) -> Tensor:
         """The error."""
         return self.curve().max_error
+
+
+@final
+class CalibrationRMSE(_Binned):
+    """`calibration_rmse` over batches and processes."""
+
+    higher_is_better = False
+
+    def __init__(
+        self, *, bins: int = 10, weighted: bool = True, void: int | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(bins=bins, void=void, **kwargs)
+        self.weighted = weighted
+
+    def update(self, prediction: Classifiable, target: Tensor) -> None:
+        """Adds a batch."""
+        self.sums = self.sums + _pooled_sums(prediction, target, self.bins, self.void)
+
+    def compute(self) -> Tensor:
+        """The error."""
+        return _rmse(self.curve(), self.weighted)
 
 
 class _ClasswiseBinned(_Binned):
@@ -198,3 +243,11 @@ def _class_sums(prediction: Classifiable, target: Tensor, bins: int, void: int |
     hits = F.one_hot(labels, probabilities.shape[-1])  # (N, K)
     columns = zip(probabilities.T.contiguous(), hits.T, strict=True)
     return torch.stack([bin_sums(p, p, hit, bins) for p, hit in columns], 1)  # (3, K, M)
+
+
+def _pooled_sums(prediction: Classifiable, target: Tensor, bins: int, void: int | None) -> Tensor:
+    return _class_sums(prediction, target, bins, void).sum(1)  # (3, M)
+
+
+def _rmse(curve: ReliabilityCurve, weighted: bool) -> Tensor:
+    return curve.rmse if weighted else curve.unweighted_rmse

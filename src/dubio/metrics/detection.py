@@ -1,21 +1,23 @@
-"""Out-of-distribution detection: does a score tell foreign inputs from familiar ones?
+"""Detection: does a score tell foreign inputs from familiar ones, or wrong answers from right ones?
 
-Foreign inputs are the positives: the larger the score, the more foreign. Any real scores will do,
-on any scale.
+Foreign inputs, or wrong answers, are the positives, and should score higher. Any real scores will
+do, on any scale.
 """
 
+import math
 from typing import Any, NamedTuple, final
 
 import torch
 from torch import Tensor
 
-from dubio.metrics.reading import check_numbers
-from dubio.metrics.states import Kept
+from dubio.metrics.reading import Classifiable, check_numbers, read_classified
+from dubio.metrics.states import Kept, check_counted
+from dubio.metrics.ties import mid_ranks
 from dubio.predictive.predictive import Predictive
 
 
 class Separation(NamedTuple):
-    """How well a score separates.
+    """How well a score separates. Of errors, read wrong for foreign and right for familiar.
 
     Attributes:
         auroc: The probability that a foreign input scores higher than a familiar one; ties count
@@ -69,6 +71,47 @@ class OutOfDistribution(Kept):
         return _separate(self.kept("inside"), self.kept("outside"), self.recall)
 
 
+def error_detection(
+    prediction: Classifiable,
+    target: Tensor,
+    *,
+    uncertainty: Tensor | None = None,
+    void: int | None = None,
+    recall: float = 0.95,
+) -> Separation:
+    """How well the uncertainty tells wrong answers from right ones (Hendrycks and Gimpel 2017).
+
+    Its `auroc` is the probability that a wrong answer is more uncertain than a right one. All three
+    numbers are NaN if nothing is wrong, or nothing right. `recall` is the share of wrong answers to
+    flag.
+    """
+    _check_recall(recall)
+    return _separate_errors(*_judge(prediction, target, uncertainty, void), recall)
+
+
+@final
+class ErrorDetection(Kept):
+    """`error_detection` over batches and processes; keeps 16 bytes for every case."""
+
+    higher_is_better = True
+
+    def __init__(self, *, void: int | None = None, recall: float = 0.95, **kwargs: Any) -> None:
+        super().__init__("doubts", "hits", **kwargs)
+        _check_recall(recall)
+        self.void, self.recall = void, recall
+
+    def update(
+        self, prediction: Classifiable, target: Tensor, uncertainty: Tensor | None = None
+    ) -> None:
+        """Adds a batch."""
+        doubts, hits = _judge(prediction, target, uncertainty, self.void)
+        self.keep(doubts=doubts, hits=hits)
+
+    def compute(self) -> Separation:
+        """The three numbers."""
+        return _separate_errors(self.kept("doubts"), self.kept("hits").bool(), self.recall)
+
+
 def _check_recall(recall: float) -> None:
     if not 0 < recall <= 1:
         raise ValueError(f"recall: expected a share in (0, 1], got {recall}; 0.95 is common")
@@ -78,6 +121,23 @@ def _scores(score: Predictive | Tensor, name: str) -> Tensor:
     if isinstance(score, Predictive):
         score = score.entropy
     return check_numbers(score, name).double().flatten()
+
+
+def _judge(
+    prediction: Classifiable, target: Tensor, uncertainty: Tensor | None, void: int | None
+) -> tuple[Tensor, Tensor]:
+    """The uncertainty of every case, and whether it is accurate: `(N,)`."""
+    seen = read_classified(prediction, target, void)
+    return seen.doubt(uncertainty)[seen.known].double(), seen.accurate[seen.known]
+
+
+def _separate_errors(doubt: Tensor, accurate: Tensor, recall: float) -> Separation:
+    check_counted(len(doubt), "error_detection")
+    if bool(accurate.all()) or not bool(accurate.any()):
+        undefined = doubt.new_tensor(math.nan)
+        return Separation(undefined, undefined, undefined)
+    ranks = mid_ranks(doubt)  # what differs by rounding alone is tied
+    return _separate(ranks[accurate], ranks[~accurate], recall)
 
 
 def _separate(inside: Tensor, outside: Tensor, recall: float) -> Separation:

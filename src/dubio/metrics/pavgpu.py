@@ -8,7 +8,7 @@ certain, n_au accurate and uncertain, n_ic inaccurate and certain, n_iu inaccura
 A prediction is uncertain if its entropy exceeds a threshold. Over the threshold
 min + t (max - min), 0 <= t <= 1, this is a curve. It begins at the share of inaccurate predictions
 and ends at that of accurate ones, so its mean says as much about the histogram of entropies as
-about their merit: look at the curve.
+about their merit: look at the curve, or at that of ranks, where the histogram is always flat.
 """
 
 import math
@@ -22,6 +22,7 @@ from torch.nn import functional as F
 from dubio.metrics.counts import check_count
 from dubio.metrics.reading import Classifiable, Classified, read_classified
 from dubio.metrics.states import Kept, check_counted
+from dubio.metrics.ties import mid_ranks
 
 Bounds = tuple[float, float]
 
@@ -51,7 +52,7 @@ class Certainty(NamedTuple):
 
 
 class PAvgPUCurve(NamedTuple):
-    """PAvgPU and its two parts over t: each `(points,)`, with the thresholds in nats."""
+    """PAvgPU and its two parts over t: each `(points,)`; thresholds are in nats, or ranks."""
 
     t: Tensor
     threshold: Tensor
@@ -64,7 +65,8 @@ class PAvgPUCurve(NamedTuple):
         """The mean over t in [0, 1], by the trapezoid rule.
 
         With many points it tends to the mean of 1 - r over accurate and r over inaccurate
-        predictions, where r = (entropy - min)/(max - min).
+        predictions, where r = (entropy - min)/(max - min), or the rank. Of ranks that is
+        1/2 + 2 a (1 - a) (AUROC - 1/2), with the accuracy a and the AUROC of `error_detection`.
         """
         return torch.trapezoid(self.pavgpu, self.t)
 
@@ -100,6 +102,7 @@ def pavgpu(
     target: Tensor,
     *,
     bounds: Bounds | None = None,
+    ranks: bool = False,
     points: int = 101,
     uncertainty: Tensor | None = None,
     window: int = 1,
@@ -122,11 +125,16 @@ def pavgpu(
     `bounds` are the smallest and largest entropy, of validation data or, if not given, of these;
     `points` values of t are equally spaced from 0 to 1. Patches have `window` x `window` pixels, 1
     for every row or pixel, and begin every `stride` pixels, every `window` if not given.
+
+    `ranks` puts in place of every entropy h_i, of a place or patch, its rank among all N of them,
+    r_i = (#{h_j < h_i} + 1/2 #{h_j = h_i})/N, and goes over thresholds t from 0 to 1: what has
+    r_i <= t is certain, about the share t of all. No increasing function of the h_i changes this
+    curve, so the shape of their histogram does not matter.
     """
-    _check_grid(points, bounds)
+    _check_grid(points, bounds, ranks)
     doubt, accurate = _judge(read_classified(prediction, target, void), uncertainty, window, stride)
     check_counted(len(doubt), "pavgpu")
-    return _curve_of(doubt, accurate, bounds, points)
+    return _curve_of(doubt, accurate, bounds, ranks, points)
 
 
 @final
@@ -144,6 +152,7 @@ class PAvgPU(Kept):
         self,
         *,
         bounds: Bounds | None = None,
+        ranks: bool = False,
         points: int = 101,
         window: int = 1,
         stride: int | None = None,
@@ -151,8 +160,8 @@ class PAvgPU(Kept):
         **kwargs: Any,
     ) -> None:
         super().__init__(*(() if bounds else ("doubts", "hits")), **kwargs)
-        _check_grid(points, bounds)
-        self.bounds, self.points = bounds, points
+        _check_grid(points, bounds, ranks)
+        self.bounds, self.ranks, self.points = bounds, ranks, points
         self.window, self.stride, self.void = window, stride, void
         if bounds:
             zeros = torch.zeros(2, points, dtype=torch.float64)
@@ -174,7 +183,8 @@ class PAvgPU(Kept):
         if self.bounds:
             check_counted(int(self.counts.sum()), type(self).__name__)
             return _curve(self.counts, self.bounds)
-        return _curve_of(self.kept("doubts"), self.kept("hits").bool(), None, self.points)
+        doubts, hits = self.kept("doubts"), self.kept("hits").bool()
+        return _curve_of(doubts, hits, None, self.ranks, self.points)
 
 
 def _check_threshold(threshold: float | Literal["mean"]) -> None:
@@ -185,8 +195,13 @@ def _check_threshold(threshold: float | Literal["mean"]) -> None:
         )
 
 
-def _check_grid(points: int, bounds: Bounds | None) -> None:
+def _check_grid(points: int, bounds: Bounds | None, ranks: bool) -> None:
     check_count(points, 2, "points", "they have two ends, and 101 is a common choice")
+    if bounds and ranks:
+        raise ValueError(
+            f"bounds: expected none with ranks=True, got {bounds}; ranks lie between 0 and 1, so "
+            "leave one of the two out"
+        )
     if bounds and not -math.inf < bounds[0] <= bounds[1] < math.inf:
         raise ValueError(
             f"bounds: expected finite numbers (smallest, largest), got {bounds}; take those of "
@@ -241,7 +256,11 @@ def _thresholds(t: Tensor, bounds: Bounds) -> Tensor:
     return torch.lerp(low, high, t)
 
 
-def _curve_of(doubt: Tensor, accurate: Tensor, bounds: Bounds | None, points: int) -> PAvgPUCurve:
+def _curve_of(
+    doubt: Tensor, accurate: Tensor, bounds: Bounds | None, ranks: bool, points: int
+) -> PAvgPUCurve:
+    if ranks:
+        doubt, bounds = mid_ranks(doubt), (0.0, 1.0)
     bounds = bounds or (float(doubt.min()), float(doubt.max()))
     return _curve(_count(doubt, accurate, bounds, points), bounds)
 
