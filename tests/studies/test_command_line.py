@@ -12,6 +12,7 @@ import dubio
 import dubio_studies
 import practice
 from dubio import cli, data
+from dubio_studies.catalogue import ENTRIES
 from dubio_studies.demo import __main__ as demo
 
 
@@ -56,7 +57,7 @@ def test_list_for_readers(capsys: pytest.CaptureFixture[str]) -> None:
         (["report", ""], "there is no study ''"),
         (["run", "002/table-1"], "the study is now called gal2016/table-1"),
         (["report", "000/figure-1"], "the study is now called boluki2020/figure-1"),
-        (["run", "boluki2020/table-1"], "planned"),
+        (["run", next(e.id for e in ENTRIES if e.status == "planned")], "planned"),
         (["run", practice.ID, "--scale", "huge"], "invalid choice: 'huge'"),
         (["run", practice.ID, "--jobs", "0"], "expected a whole number from 1, got '0'"),
         (["run", practice.ID, "--seed", "-1"], "expected a whole number from 0"),

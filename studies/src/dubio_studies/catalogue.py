@@ -116,17 +116,13 @@ def planned(name: str, title: str, about: str, *covers: str) -> Entry:
 
 ENTRIES = [
     study("boluki2020/figure-1"),
+    study("boluki2020/table-1-cifar10"),
     planned(
-        "boluki2020/figure-2",
-        "PAvgPU against the uncertainty threshold",
-        "Accurate-and-certain against inaccurate-and-uncertain, CIFAR-10 and CamVid.",
-        "figure 2",
-    ),
-    planned(
-        "boluki2020/table-1",
-        "Accuracy and uncertainty on CIFAR-10 and CamVid",
-        "VGG19 and FC-DenseNet-103 with five kinds of dropout.",
-        "table 1",
+        "boluki2020/table-1-camvid",
+        "Segmentation of CamVid with learned dropout",
+        "FC-DenseNet-103 with five kinds of dropout.",
+        "table 1, CamVid",
+        "figure 2, CamVid",
     ),
     study("boluki2020/table-2"),
     study("boluki2020/thompson"),
@@ -226,6 +222,7 @@ ENTRIES = [
         "Which explorers find the one way to the treasure, in worlds of 10, 14 and 20 steps.",
         "the deep sea of Osband et al. 2019",
     ),
+    study("uncertainty/cifar-accuracy"),
     study("uncertainty/digits-vs-shift"),
 ]
 

@@ -26,14 +26,6 @@ def summed_over_batches(values: Tensor) -> Tensor:  # (N,) -> (N,)
     return torch.cat([batch.sum().expand(len(batch)) for batch in batches])
 
 
-def ranks(values: Tensor) -> Tensor:  # (N,) -> (N,)
-    """Ranks from 0 to 1; equal values share the mean of theirs."""
-    ordered = values.sort().values
-    below = torch.searchsorted(ordered, values)
-    up_to = torch.searchsorted(ordered, values, right=True)
-    return (below + up_to - 1).double() / (2 * max(len(values) - 1, 1))
-
-
 def scores(probabilities: Tensor, labels: Tensor, validation: Tensor) -> Iterator[Measurement]:
     """Rows of a prediction.
 
@@ -44,23 +36,22 @@ def scores(probabilities: Tensor, labels: Tensor, validation: Tensor) -> Iterato
     """
     doubt, bounding = entropy(probabilities), entropy(validation)
     bounds = float(bounding.min()), float(bounding.max())
-    wrong = probabilities.argmax(-1) != labels
     by_entropy = {"image": doubt, "batch": summed_over_batches(doubt)}
     values = {
         "accuracy": metrics.accuracy(probabilities, labels),
         "nll": metrics.nll(probabilities, labels),
         "ece": metrics.ece(probabilities, labels),
         "pavgpu, validation": metrics.pavgpu(probabilities, labels, bounds=bounds).mean,
-        "pavgpu, ranks": metrics.pavgpu(probabilities, labels, uncertainty=ranks(doubt)).mean,
+        "pavgpu, ranks": metrics.pavgpu(probabilities, labels, ranks=True).mean,
     }
-    at_mean = metrics.certainty(probabilities, labels, uncertainty=doubt)
+    at_mean = metrics.certainty(probabilities, labels)
     values["accurate if certain"] = at_mean.accurate_given_certain
     values["uncertain if inaccurate"] = at_mean.uncertain_given_inaccurate
     for over, uncertainty in by_entropy.items():
         curve = metrics.pavgpu(probabilities, labels, uncertainty=uncertainty)
         values[f"pavgpu, {over}"] = curve.mean
-        values[f"error auroc, {over}"] = metrics.separation(
-            uncertainty[~wrong], uncertainty[wrong]
+        values[f"error auroc, {over}"] = metrics.error_detection(
+            probabilities, labels, uncertainty=uncertainty
         ).auroc
         coarse = metrics.pavgpu(probabilities, labels, uncertainty=uncertainty, points=POINTS)
         for t, value in zip(coarse.t.tolist(), coarse.pavgpu.tolist(), strict=True):
