@@ -26,6 +26,7 @@ class Scenes(Loaded):
         images: (N, 3, H, W) uint8.
         labels: (N, H, W) uint8, positions in ``classes``; 11 is void: nobody labelled it.
         names: Of the images.
+        colours: To draw the classes in; none is grey, for void.
     """
 
     images: Tensor
@@ -34,6 +35,10 @@ class Scenes(Loaded):
     classes: ClassVar[tuple[str, ...]] = (
         "sky", "building", "pole", "road", "pavement", "tree", "sign/symbol", "fence", "car",
         "pedestrian", "bicyclist",
+    )  # fmt: skip
+    colours: ClassVar[tuple[str, ...]] = (
+        "#7ec8f2", "#c98b5a", "#f2dc05", "#5e4b8b", "#e39bd6", "#3a9d3a", "#e8262a", "#7a4a1e",
+        "#0047b3", "#ff9500", "#00c9a7",
     )  # fmt: skip
     void: ClassVar[int] = 11
 

@@ -1,12 +1,11 @@
-"""Drawings of the curves of `dubio.metrics`: curves in, figures out.
+"""Drawings of the curves of `dubio.metrics`, and of label maps: curves in, figures out.
 
-Every function takes a dict from names to curves, to compare them in one drawing, and a size in
+Functions of curves take a dict from names to curves, to compare them in one drawing, and a size in
 inches. `dubio.report.ink` writes the figures, by `to_png` and `to_svg`; notebooks show them.
 """
 
-from collections.abc import Iterator, Mapping
-from itertools import cycle
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -19,15 +18,13 @@ from dubio.metrics.calibration import ReliabilityCurve
 from dubio.metrics.entropy import EntropyCurve
 from dubio.metrics.pavgpu import PAvgPUCurve
 from dubio.metrics.quantiles import QuantileCurve
+from dubio.metrics.reading import Classifiable
+from dubio.metrics.scenes import read_scenes
 from dubio.metrics.selective import RiskCoverageCurve
-from dubio.report.ink import BLUE, GREEN, INK, PURPLE, QUIET, RULE, VERMILION, house_style
-
-Size = tuple[float, float]
-Curve = TypeVar("Curve")
-
-COLOURS = (BLUE, VERMILION, GREEN, PURPLE, INK)
-DASHES = ("-", (0, (5, 2)), (0, (2, 1.5)), (0, (6, 2, 1, 2)), "-")
-MARKERS = ("o", "s", "^", "D", "v")
+from dubio.report.exhibits import Size
+from dubio.report.ink import RULE, house_style
+from dubio.report.lines import draw_key, styled
+from dubio.report.scenes import draw_strips
 
 
 @house_style()
@@ -36,7 +33,7 @@ def draw_reliability(curves: Mapping[str, ReliabilityCurve], size: Size = (5.0, 
     figure = Figure(figsize=size, layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=[4, 1])
     _plot_diagonal(above)
-    for name, curve, style in _styled(curves):
+    for name, curve, style in styled(curves):
         filled = curve.cases > 0
         x, y = _array(curve.confidence[filled]), _array(curve.accuracy[filled])
         label = f"{name}, ECE {100 * float(curve.expected_error):.1f} %"
@@ -50,7 +47,7 @@ def draw_reliability(curves: Mapping[str, ReliabilityCurve], size: Size = (5.0, 
     below.set_xlabel("confidence")
     below.set_ylabel("cases")
     _in_percent(below.xaxis, above.yaxis, below.yaxis)
-    _key(above)
+    draw_key(above)
     return figure
 
 
@@ -58,14 +55,14 @@ def draw_reliability(curves: Mapping[str, ReliabilityCurve], size: Size = (5.0, 
 def draw_accuracy_by_entropy(curves: Mapping[str, EntropyCurve], size: Size = (5.0, 3.6)) -> Figure:
     """Accuracy of predictions of similar entropy."""
     figure, axes = _axes(size, "Accuracy against entropy", "entropy (nats)", "accuracy")
-    for name, curve, style in _styled(curves):
+    for name, curve, style in styled(curves):
         filled = curve.cases > 0
         x, y = _array(curve.entropy[filled]), _array(curve.accuracy[filled])
         axes.plot(x, y, label=name, markersize=5, **style)
     axes.set_xlim(left=0)
     axes.set_ylim(-0.03, 1.03)
     _in_percent(axes.yaxis)
-    _key(axes)
+    draw_key(axes)
     return figure
 
 
@@ -85,19 +82,24 @@ def draw_entropies(
     largest = max(float(group.max()) for group in entropies.values())
     least = min(0.0, *(float(group.min()) for group in entropies.values()))
     edges = np.linspace(least, max(largest, least + 1e-6), bins + 1)
-    for name, group, style in _styled(entropies):
+    for name, group, style in styled(entropies):
         heights, _ = np.histogram(_array(group), edges, density=True)
         axes.stairs(heights, edges, fill=True, color=style["color"], alpha=0.14)
         line = {"color": style["color"], "linestyle": style["linestyle"], "linewidth": 1.6}
         axes.stairs(heights, edges, label=name, **line)
     axes.set_xlim(edges[0], edges[-1])
-    _key(axes)
+    draw_key(axes)
     return figure
 
 
 @house_style()
-def draw_pavgpu(curves: Mapping[str, PAvgPUCurve], size: Size = (11.0, 3.8)) -> Figure:
-    """PAvgPU over t and its two parts (Boluki et al. 2020, figure 2); in a column if narrow."""
+def draw_pavgpu(
+    curves: Mapping[str, PAvgPUCurve], size: Size = (11.0, 3.8), *, score: str = "entropy"
+) -> Figure:
+    """PAvgPU over t and its two parts (Boluki et al. 2020, figure 2); in a column if narrow.
+
+    `score` names what the thresholds are of: "entropy ranks", say, for curves with `ranks=True`.
+    """
     figure = Figure(figsize=size, layout="constrained")
     narrow = size[0] < 8
     panels = figure.subplots(*((3, 1) if narrow else (1, 3)), sharex=True, sharey=True)
@@ -107,7 +109,7 @@ def draw_pavgpu(curves: Mapping[str, PAvgPUCurve], size: Size = (11.0, 3.8)) -> 
         "uncertain_given_inaccurate": "P(uncertain | inaccurate)",
     }
     for panel, (part, title) in zip(panels, titles.items(), strict=True):
-        for name, curve, style in _styled(curves):
+        for name, curve, style in styled(curves):
             label = f"{name}, mean {100 * float(curve.mean):.1f} %"
             y = _array(getattr(curve, part))
             panel.plot(_array(curve.t), y, label=label, **{**style, "marker": ""})
@@ -117,8 +119,8 @@ def draw_pavgpu(curves: Mapping[str, PAvgPUCurve], size: Size = (11.0, 3.8)) -> 
         panel.set_ylim(-0.03, 1.03)
         _in_percent(panel.yaxis)
     for panel in panels[-1:] if narrow else panels:
-        panel.set_xlabel("threshold of entropy, t")
-    _key(panels[0])
+        panel.set_xlabel(f"threshold of {score}, t")
+    draw_key(panels[0])
     return figure
 
 
@@ -126,7 +128,7 @@ def draw_pavgpu(curves: Mapping[str, PAvgPUCurve], size: Size = (11.0, 3.8)) -> 
 def draw_risk_coverage(curves: Mapping[str, RiskCoverageCurve], size: Size = (5.0, 3.6)) -> Figure:
     """The error of the least doubtful cases over their share."""
     figure, axes = _axes(size, "Risk over coverage", "coverage", "risk")
-    for name, curve, style in _styled(curves):
+    for name, curve, style in styled(curves):
         label = f"{name}, AURC {float(curve.aurc):.3g}"
         shown = np.unique(np.linspace(0, curve.risk.numel() - 1, 1000).round().astype(int))
         x, y = _array(curve.coverage.reshape(-1))[shown], _array(curve.risk.reshape(-1))[shown]
@@ -134,7 +136,7 @@ def draw_risk_coverage(curves: Mapping[str, RiskCoverageCurve], size: Size = (5.
     axes.set_xlim(0, 1)
     axes.set_ylim(bottom=0)
     _in_percent(axes.xaxis)
-    _key(axes)
+    draw_key(axes)
     return figure
 
 
@@ -145,15 +147,52 @@ def draw_quantile_calibration(
     """Shares of targets below quantiles over the levels of these."""
     figure, axes = _axes(size, "Calibration of quantiles", "expected", "observed")
     _plot_diagonal(axes)
-    for name, curve, style in _styled(curves):
+    for name, curve, style in styled(curves):
         label = f"{name}, RMSE {100 * float(curve.rmse):.1f} %"
         x, y = _array(curve.expected), _array(curve.observed)
         axes.plot(x, y, label=label, markersize=4, **style)
     axes.set_xlim(0, 1)
     axes.set_ylim(0, 1)
     _in_percent(axes.xaxis, axes.yaxis)
-    _key(axes)
+    draw_key(axes)
     return figure
+
+
+def draw_scenes(
+    images: Tensor,
+    prediction: Classifiable,
+    target: Tensor,
+    *,
+    classes: Sequence[str] | None = None,
+    colours: Sequence[Any] | None = None,
+    void: int | None = None,
+    width: float = 12.0,
+) -> Figure:
+    """A strip for each image: itself, truth, prediction, entropy, mutual information, errors.
+
+    Colours of the entropy go from 0 to log K, those of the mutual information from 0 to log 2,
+    where half of the draws are sure of one class and half of another: in nats, and the same in
+    every figure. Void pixels are grey. Classes that are seen are in the legend.
+
+    Args:
+        images: `(B, 3, H, W)`, floats in [0, 1] or uint8.
+        prediction: A `Predictive`, or probabilities of draws `(S, B, K, H, W)`. Averaged ones
+            `(B, K, H, W)` have no mutual information, and that column is left out.
+        target: Labels `(B, H, W)`.
+        classes: Names of the K classes; their numbers if not given.
+        colours: One for every class, as matplotlib takes them.
+        void: The label of pixels that do not count; that of ``Categorical(void=…)`` unless given.
+        width: In inches; the height follows. Below 8 a strip has three lines.
+    """
+    scenes, count = read_scenes(images, prediction, target, void=void)
+    if classes is None:
+        classes = [str(k) for k in range(count)]
+    elif len(classes) != count:
+        raise ValueError(
+            f"classes: expected {count} names, one for every class of the prediction, got "
+            f"{len(classes)}; void is none of them"
+        )
+    return draw_strips(scenes, classes, colours=colours, width=width)
 
 
 def _axes(size: Size, title: str, x: str, y: str) -> tuple[Figure, Axes]:
@@ -165,13 +204,6 @@ def _axes(size: Size, title: str, x: str, y: str) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _styled(curves: Mapping[str, Curve]) -> Iterator[tuple[str, Curve, dict[str, Any]]]:
-    """Names and curves with lines that differ in colour, dash and marker, again and again."""
-    looks = cycle(zip(COLOURS, DASHES, MARKERS, strict=True))
-    for (name, curve), (colour, dash, marker) in zip(curves.items(), looks, strict=False):
-        yield name, curve, {"color": colour, "linestyle": dash, "marker": marker, "linewidth": 1.8}
-
-
 def _in_percent(*axes: Axis) -> None:
     for axis in axes:
         axis.set_major_formatter(PercentFormatter(1, decimals=0))
@@ -179,10 +211,6 @@ def _in_percent(*axes: Axis) -> None:
 
 def _plot_diagonal(axes: Axes) -> None:
     axes.plot([0, 1], [0, 1], color=RULE, linewidth=1.2, zorder=0)
-
-
-def _key(axes: Axes) -> None:
-    axes.legend(frameon=False, fontsize=9, labelcolor=QUIET, handlelength=2.6)
 
 
 def _array(values: Tensor) -> np.ndarray[Any, np.dtype[np.float64]]:
