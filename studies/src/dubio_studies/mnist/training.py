@@ -27,16 +27,24 @@ class Examples(Protocol):
     """What a network learns from, and what it is watched on; rows come first."""
 
     @property
-    def train(self) -> Tensor: ...
+    def train(self) -> Tensor:
+        """What to learn from."""
+        ...
 
     @property
-    def train_labels(self) -> Tensor: ...
+    def train_labels(self) -> Tensor:
+        """Its classes."""
+        ...
 
     @property
-    def test(self) -> Tensor: ...
+    def test(self) -> Tensor:
+        """What to watch."""
+        ...
 
     @property
-    def test_labels(self) -> Tensor: ...
+    def test_labels(self) -> Tensor:
+        """Its classes."""
+        ...
 
 
 @final

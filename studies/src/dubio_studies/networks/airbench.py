@@ -48,7 +48,7 @@ class Airbench(nn.Module):
             raise ValueError(f"widths: expected three positive numbers, got {tuple(widths)}.")
         patch = 3 * PATCH**2
         self.whiten = nn.Conv2d(3, 2 * patch, PATCH)
-        self.whiten.weight.requires_grad_(requires_grad=False)
+        self.whiten.weight.requires_grad_(False)
         assert self.whiten.bias is not None
         nn.init.zeros_(self.whiten.bias)
         channels = (2 * patch, *widths)
@@ -98,5 +98,5 @@ def _convolution(inputs: int, outputs: int) -> nn.Conv2d:
 def _normed(channels: int) -> nn.BatchNorm2d:
     """BatchNorm with a shift that is learned, and none but unit scale."""
     layer = nn.BatchNorm2d(channels, momentum=0.4)
-    layer.weight.requires_grad_(requires_grad=False)
+    layer.weight.requires_grad_(False)
     return layer

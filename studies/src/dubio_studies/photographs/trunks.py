@@ -51,7 +51,8 @@ def trunk(name: TrunkName, size: int) -> Trunk:
     else:
         layers = VGG(16 if name == "vgg16" else 19, 10, hidden=1).features
         weights.load_into(layers)
-    return Trunk(layers.to(memory_format=torch.channels_last), weights, size).eval()
+    layers.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return Trunk(layers, weights, size).eval()
 
 
 @final

@@ -141,9 +141,7 @@ def has_converged(rows: Rows) -> Finding:
     changes = []
     for trunk in rows.distinct("trunk"):
         for method in rows.distinct("method"):
-            own = rows.where(
-                trunk=trunk, method=method, loss="cross-entropy", metric="watched"
-            )
+            own = rows.where(trunk=trunk, method=method, loss="cross-entropy", metric="watched")
             last = max(own.distinct("epoch"))
             if last < 3:
                 return Finding(f"Only {last} epochs.", agrees=False)

@@ -1,6 +1,5 @@
 """The tables and drawings of table 1 and figure 2: rows in, pictures out. Nothing here trains."""
 
-from collections.abc import Sequence
 from functools import partial
 from statistics import fmean
 
@@ -34,7 +33,6 @@ from dubio_studies.boluki2020.table_1_cifar10.reading import (
     REGULAR,
     TRUNKS,
     Variant,
-    mean,
     shown,
     values,
 )
@@ -52,7 +50,6 @@ LINES = {
     MC: (INK, "-"),
     REGULAR: (QUIET, "--"),
 }
-PERCENT = {"accuracy": 2, "pavgpu, image": 2, "ece": 2}
 DETAILS = {
     "pavgpu, image": "PAvgPU",
     "pavgpu, validation": "validation bounds",
@@ -191,8 +188,7 @@ def rate_table(rows: Rows) -> Table:
             return f" ({low:.2f} to {high:.2f})" if units else ""
 
         layers = [
-            f"{with_error(drops.where(layer=layer).values(), 3)}{spread(layer)}"
-            for layer in (1, 2)
+            f"{with_error(drops.where(layer=layer).values(), 3)}{spread(layer)}" for layer in (1, 2)
         ]
         return [TRUNKS[trunk], {**NAMES, **AUTHORS}[variant], *layers]
 
@@ -223,9 +219,7 @@ def draw_curves(rows: Rows, size: Size) -> Figure:
     for panel, (trunk, over) in zip(panels, cells, strict=True):
         for variant, name in shown(rows, NAMES).items():
             colour, line = LINES[variant]
-            own = rows.where(
-                trunk=trunk, metric="curve", over=over, **variant._asdict()
-            )
+            own = rows.where(trunk=trunk, metric="curve", over=over, **variant._asdict())
             places = own.distinct("t")
             draw_mean_curve(
                 panel, places, [own.where(t=t).values() for t in places],
@@ -235,8 +229,7 @@ def draw_curves(rows: Rows, size: Size) -> Figure:
         panel.set_xlabel("threshold t")
         panel.set_ylabel("PAvgPU")
         finish(panel)
-    handles, labels = panels[0].get_legend_handles_labels()
-    legend(figure, handles, labels, size)
+    legend(figure, panels[0], size)
     return figure
 
 
@@ -264,8 +257,7 @@ def draw_training(rows: Rows, size: Size) -> Figure:
         panel.set_xlabel("epoch")
         panel.set_ylabel("validation error")
         finish(panel)
-    handles, labels = panels[0].get_legend_handles_labels()
-    legend(figure, handles, labels, size)
+    legend(figure, panels[0], size)
     return figure
 
 
@@ -275,8 +267,9 @@ def finish(panel: Axes) -> None:
     panel.grid(axis="y", color=RULE, linewidth=0.6)
 
 
-def legend(figure: Figure, handles: Sequence[object], labels: Sequence[str], size: Size) -> None:
-    """One legend for all panels, below them."""
+def legend(figure: Figure, panel: Axes, size: Size) -> None:
+    """One legend for all panels, below them: that of the first."""
+    handles, labels = panel.get_legend_handles_labels()
     columns = 1 if size[0] < NARROW else 4
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
 

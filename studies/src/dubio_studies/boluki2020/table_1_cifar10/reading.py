@@ -112,9 +112,7 @@ def shown(rows: Rows, variants: dict[Variant, str]) -> dict[Variant, str]:
     return {v: name for v, name in variants.items() if values(rows, trunk, v, "accuracy")}
 
 
-def difference(
-    rows: Rows, trunk: str, first: Variant, second: Variant, metric: str
-) -> Difference:
+def difference(rows: Rows, trunk: str, first: Variant, second: Variant, metric: str) -> Difference:
     """A row of the table less another."""
     a, b = (values(rows, trunk, variant, metric) for variant in (first, second))
     gap = fmean(a) - fmean(b)

@@ -112,7 +112,8 @@ def learn(
     """Train a network on bytes (N, 3, 32, 32), in place; one that was stopped goes on."""
     network.whiten_like(standardised(images[:WHITENED]))
     steps = -(-len(images) // training.batch_size)
-    objective = Augmented(network.to(memory_format=torch.channels_last), len(images), steps)
+    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    objective = Augmented(network, len(images), steps)
     dubio.fit(
         objective,
         ((images, torch.arange(len(images))), labels),
