@@ -148,9 +148,9 @@ def has_converged(rows: Rows) -> Finding:
             earlier, final = (fmean(own.where(epoch=k).values()) for k in (last - 2, last))
             changes.append((earlier - final, f"{TRUNKS[trunk]}, {method}"))
     gain, where = max(changes)
+    most = f"{100 * gain:.2f}".replace("-", "−")
     return Finding(
-        f"The last two epochs gain at most {100 * gain:.2f} points of validation accuracy "
-        f"({where}).".replace("-", "−"),
+        f"The last two epochs gain at most {most} points of validation accuracy ({where}).",
         gain < NEAR / 4,
     )
 

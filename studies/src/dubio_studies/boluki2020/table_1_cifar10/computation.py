@@ -263,7 +263,7 @@ COMPUTATION = Computation(
         "The gradient for learned rates is the trapezoid rule; the authors' code has a gradient of "
         "constant sign, which is not ARM's.",
         "The paper does not say whose Gaussian dropout it means; ours learns a variance for each "
-        "layer (Kingma et al. 2015).",
+        "layer (Kingma et al. 2015), without their bound α ≤ 1.",
         "The prior of weights behind masks is N(0, 1), and the KL has its full weight; the authors "
         "give it almost none.",
         "5,000 photographs at random are held out; the authors hold out the last tenth of every "

@@ -5,7 +5,7 @@ from statistics import fmean
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from dubio.report.exhibits import Plot, Size, Table
 from dubio.report.ink import (
@@ -215,7 +215,7 @@ def draw_curves(rows: Rows, size: Size) -> Figure:
     cells = [(trunk, over) for trunk in rows.distinct("trunk") for over in ("image", "batch")]
     shape = (len(cells), 1) if narrow else (len(cells) // 2, 2)
     panels = figure.subplots(*shape, sharey=True, squeeze=False).flat
-    texts = {"image": "entropy of each photograph", "batch": "summed over batches, as published"}
+    texts = {"image": "entropy of each photograph", "batch": "summed over batches, as in the authors' code"}
     for panel, (trunk, over) in zip(panels, cells, strict=True):
         for variant, name in shown(rows, NAMES).items():
             colour, line = LINES[variant]
@@ -255,6 +255,7 @@ def draw_training(rows: Rows, size: Size) -> Figure:
             )  # fmt: skip
         panel.set_title(TRUNKS[trunk])
         panel.set_xlabel("epoch")
+        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
         panel.set_ylabel("validation error")
         finish(panel)
     legend(figure, panels[0], size)

@@ -36,16 +36,16 @@ LBD_UNIT = Variant("lbd-unit")
 LBD_SHARED = Variant("lbd-shared")
 
 NAMES = {
-    LBD_UNIT: "LBD, a rate for each unit",
-    LBD_LAYER: "LBD, a rate for each layer",
-    LBD_SHARED: "LBD, one rate",
+    LBD_UNIT: "LBD per unit",
+    LBD_LAYER: "LBD per layer",
+    LBD_SHARED: "LBD with one rate",
     CONCRETE: "Concrete",
-    GAUSSIAN: "Gaussian, learned",
+    GAUSSIAN: "learned Gaussian",
     MC: "MC dropout",
     REGULAR: "regular dropout",
 }
 AUTHORS = {
-    variant._replace(loss="double softmax"): f"{NAMES[variant]}, two softmaxes"
+    variant._replace(loss="double softmax"): f"{NAMES[variant]} with two softmaxes"
     for variant in (LBD_LAYER, MC, REGULAR)
 }
 TRUNKS = {"efficientnet-lite0": "EfficientNet-Lite0", "vgg16": "VGG16", "vgg19": "VGG19"}
