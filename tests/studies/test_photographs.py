@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -92,6 +93,13 @@ def test_a_damaged_file_is_made_anew(cache: Path, damage: bytes) -> None:
     eye = made_up()
     assert torch.equal(cached_features(eye, PHOTOGRAPHS), first)
     assert counted(eye) == 10
+
+
+def test_a_file_with_other_rows_is_made_anew(cache: Path) -> None:
+    first = cached_features(made_up(), PHOTOGRAPHS)
+    for file in cache.glob("*.npy"):
+        np.save(file, np.load(file)[:1])
+    assert torch.equal(cached_features(made_up(), PHOTOGRAPHS), first)
 
 
 def test_work_that_was_stopped_goes_on(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

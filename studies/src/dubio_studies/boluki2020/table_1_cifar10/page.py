@@ -215,7 +215,10 @@ def draw_curves(rows: Rows, size: Size) -> Figure:
     cells = [(trunk, over) for trunk in rows.distinct("trunk") for over in ("image", "batch")]
     shape = (len(cells), 1) if narrow else (len(cells) // 2, 2)
     panels = figure.subplots(*shape, sharey=True, squeeze=False).flat
-    texts = {"image": "entropy of each photograph", "batch": "summed over batches, as in the authors' code"}
+    texts = {
+        "image": "entropy of each photograph",
+        "batch": "summed over batches, as in the authors' code",
+    }
     for panel, (trunk, over) in zip(panels, cells, strict=True):
         for variant, name in shown(rows, NAMES).items():
             colour, line = LINES[variant]
