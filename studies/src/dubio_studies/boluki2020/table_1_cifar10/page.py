@@ -120,7 +120,7 @@ def result_table(rows: Rows, trunk: str) -> Table:
         ]
 
     cases = rows.where(metric="accuracy")[0]["cases"]
-    images = rows.where(metric="cost")[0]["images"]
+    images = rows.where(metric="images")[0]["value"]
     return Table(
         f"Table 1, CIFAR-10: heads on {TRUNKS[trunk]}",
         ("method", "accuracy", "published", "mean PAvgPU", "published", "NLL", "ECE"),

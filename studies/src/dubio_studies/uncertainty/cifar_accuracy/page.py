@@ -108,7 +108,7 @@ def exhibits(rows: Rows) -> Sequence[Table | Plot]:
         ]
 
     first = rows.where(metric="accuracy")
-    cost = fmean(rows.where(metric="cost").values()) / 60
+    cost = fmean(rows.where(metric="images").values("cpu_seconds")) / 60
     return [
         Table(
             "CIFAR-10 from scratch",
