@@ -58,5 +58,7 @@ def test_damaged_files(fault: str, tmp_path: Path) -> None:
 
 
 def test_a_trunk_that_there_is_not() -> None:
-    with pytest.raises(ValueError, match="expected efficientnet-lite0 or vgg16, got 'resnet'"):
+    with pytest.raises(
+        ValueError, match="expected efficientnet-lite0 or vgg16 or vgg19, got 'resnet'"
+    ):
         data.imagenet_weights("resnet")  # type: ignore[arg-type]

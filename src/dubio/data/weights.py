@@ -14,7 +14,26 @@ from dubio.data.dataset import Dataset, Form, Loaded
 from dubio.data.errors import DataError, unreadable
 from dubio.data.registry import published
 
-Trunk = Literal["efficientnet-lite0", "vgg16"]
+Trunk = Literal["efficientnet-lite0", "vgg16", "vgg19"]
+
+
+def _vgg(depth: int) -> Dataset:
+    return Dataset(
+        f"imagenet-vgg{depth}",
+        f"weights of VGG{depth}, features only",
+        "BSD-3-Clause",
+        "Simonyan and Zisserman 2015",
+        "https://pytorch.org/vision/stable/models/vgg.html",
+        (
+            Form(
+                "cast to float16, features only",
+                (published(f"imagenet-weights/vgg{depth}_features_imagenet_fp16.safetensors"),),
+                by_hand=f"take the features of torchvision's vgg{depth}, IMAGENET1K_V1, cast to "
+                "float16, as safetensors",
+            ),
+        ),
+    )
+
 
 _NETWORKS: dict[Trunk, Dataset] = {
     "efficientnet-lite0": Dataset(
@@ -32,26 +51,15 @@ _NETWORKS: dict[Trunk, Dataset] = {
             ),
         ),
     ),
-    "vgg16": Dataset(
-        "imagenet-vgg16",
-        "weights of VGG16, features only",
-        "BSD-3-Clause",
-        "Simonyan and Zisserman 2015",
-        "https://pytorch.org/vision/stable/models/vgg.html",
-        (
-            Form(
-                "cast to float16, features only",
-                (published("imagenet-weights/vgg16_features_imagenet_fp16.safetensors"),),
-                by_hand="take the features of torchvision's vgg16, IMAGENET1K_V1, cast to float16, "
-                "as safetensors",
-            ),
-        ),
-    ),
+    "vgg16": _vgg(16),
+    "vgg19": _vgg(19),
 }
 DATASETS = tuple(_NETWORKS.values())
+_VGG_PIXELS = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)
 _PIXELS: dict[Trunk, tuple[tuple[float, ...], tuple[float, ...]]] = {
     "efficientnet-lite0": ((127.0,) * 3, (128.0,) * 3),
-    "vgg16": ((123.675, 116.28, 103.53), (58.395, 57.12, 57.375)),
+    "vgg16": _VGG_PIXELS,
+    "vgg19": _VGG_PIXELS,
 }
 _TYPES = {"F16": np.float16, "F32": np.float32}
 
@@ -110,6 +118,7 @@ def imagenet_weights(trunk: Trunk) -> Weights:
 
     - ``efficientnet-lite0``: all 247 tensors, 4,652,008 parameters and statistics of BatchNorm.
     - ``vgg16``: the 26 tensors of its convolutions, 14,714,688 parameters.
+    - ``vgg19``: the 32 tensors of its convolutions, 20,024,384 parameters; there is no checksum.
     """
     if trunk not in _NETWORKS:
         raise ValueError(f"trunk: expected {' or '.join(_NETWORKS)}, got {trunk!r}")

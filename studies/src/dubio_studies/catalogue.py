@@ -116,13 +116,7 @@ def planned(name: str, title: str, about: str, *covers: str) -> Entry:
 
 ENTRIES = [
     study("boluki2020/figure-1"),
-    planned(
-        "boluki2020/table-1-cifar10",
-        "Classification of CIFAR-10 with five kinds of dropout",
-        "VGG19 with five kinds of dropout.",
-        "table 1, CIFAR-10",
-        "figure 2, CIFAR-10",
-    ),
+    study("boluki2020/table-1-cifar10"),
     study("boluki2020/table-1-camvid"),
     study("boluki2020/table-2"),
     study("boluki2020/thompson"),
@@ -190,6 +184,7 @@ ENTRIES = [
     study("clark2022/figure-26-27"),
     study("uncertainty/bandits"),
     study("uncertainty/deep-sea"),
+    study("uncertainty/cifar-accuracy"),
     study("uncertainty/digits-vs-shift"),
 ]
 

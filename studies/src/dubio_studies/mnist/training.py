@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Protocol, final
 
 import torch
 from torch import Tensor, nn
@@ -18,9 +18,32 @@ from dubio.training.history import History
 from dubio_studies.framework.network_cache import kept
 from dubio_studies.framework.recipe import digest
 from dubio_studies.framework.rows import Scalar
-from dubio_studies.mnist.images import Digits
 
 REVISION = 1  # raise it when training changes: networks in the cache then count no more
+
+
+class Examples(Protocol):
+    """What a network learns from, and what it is watched on; rows come first."""
+
+    @property
+    def train(self) -> Tensor:
+        """What to learn from."""
+        ...
+
+    @property
+    def train_labels(self) -> Tensor:
+        """Its classes."""
+        ...
+
+    @property
+    def test(self) -> Tensor:
+        """What to watch."""
+        ...
+
+    @property
+    def test_labels(self) -> Tensor:
+        """Its classes."""
+        ...
 
 
 @final
@@ -61,7 +84,7 @@ class Trained:
 def trained(
     make: Callable[[], dubio.ELBO],
     identity: Mapping[str, Scalar],
-    digits: Digits,
+    examples: Examples,
     training: Training,
 ) -> Trained:
     """Train a network, or take it from the cache.
@@ -69,7 +92,7 @@ def trained(
     Args:
         make: Makes the objective; its random numbers follow from the identity.
         identity: Names the network among all others: what it is, its data and its seed.
-        digits: What it learns, and what it is watched on.
+        examples: What it learns, and what it is watched on.
         training: How.
     """
     settings = {k: v for k, v in dataclasses.asdict(training).items() if v is not None}
@@ -78,16 +101,16 @@ def trained(
     def train(file: Path) -> Trained:
         torch.manual_seed(int(key[:8], 16))
         objective = make()
-        steps = training.epochs * -(-len(digits.train) // training.batch_size)
+        steps = training.epochs * -(-len(examples.train) // training.batch_size)
         history = dubio.fit(
             objective,
-            (digits.train, digits.train_labels),
+            (examples.train, examples.train_labels),
             epochs=training.epochs,
             batch_size=training.batch_size,
             optimizer=partial(adam, training, objective),
             schedule=partial(CosineAnnealingLR, T_max=steps),
             schedule_every="step",
-            validate=lambda: wrong(objective.model(digits.test), digits.test_labels),
+            validate=lambda: wrong(objective.model(examples.test), examples.test_labels),
             checkpoint=file,
             progress=False,
         )

@@ -1,0 +1,276 @@
+"""The numbers of table 1, CIFAR-10: heads with several kinds of dropout on two trunks."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+import dubio
+from dubio.likelihoods import Categorical
+from dubio.masks import Mask
+from dubio.objectives.estimators import Estimator
+from dubio_studies.boluki2020.table_1_cifar10.methods import LEARNED, Loss, Method, masked_head
+from dubio_studies.boluki2020.table_1_cifar10.scores import scores
+from dubio_studies.framework.study import Computation, Measurement, Piece, Seed
+from dubio_studies.mnist import checks
+from dubio_studies.mnist.training import Training, trained
+from dubio_studies.photographs.images import (
+    CLASSES,
+    LARGEST,
+    VALIDATION,
+    Photographs,
+    Source,
+    Watched,
+    load,
+)
+from dubio_studies.photographs.trunks import TrunkName, trunk
+
+METHODS: tuple[Method, ...] = ("dropout", *LEARNED)
+TWICE: tuple[Method, ...] = ("dropout", "lbd-layer")  # also trained with the authors' loss
+SIZES: dict[TrunkName, int] = {"efficientnet-lite0": 128, "vgg16": 64, "vgg19": 224}
+BATCH = 500  # photographs that are predicted at a time
+QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)  # of the rates of units
+
+
+@dataclass(frozen=True)
+class Config:
+    """Settings of the comparison.
+
+    Attributes:
+        source: cifar10; or clusters, made-up features, for a trial without any data.
+        trunks: Networks from ImageNet, below the heads: efficientnet-lite0 sees 128 × 128 pixels,
+            vgg16 64 × 64, and vgg19 224 × 224.
+        fine_tune: Whether trunks learn too. Frozen, they see each photograph once.
+        images: Photographs to learn from.
+        methods: Kinds of dropout.
+        restarts: Networks of each kind, each with its own start and noise.
+        hidden: Units of each of the two hidden layers.
+        epochs: Passes over the photographs.
+        batch_size: Photographs of a step.
+        learning_rate: Of weights, at the start.
+        drop_learning_rate: Of the logits of rates, at the start.
+        drop: The rate by hand, and that from which learning starts.
+        length_scale: ℓ of the prior N(0, 1/ℓ²) on weights behind masks.
+        estimator: Of gradients for the rates of learnable Bernoulli dropout.
+        draws: Stochastic passes for a prediction.
+    """
+
+    source: Source = "cifar10"
+    trunks: tuple[TrunkName, ...] = ("vgg19",)
+    fine_tune: bool = True
+    images: int = LARGEST
+    methods: tuple[Method, ...] = METHODS
+    restarts: int = 3
+    hidden: int = 4096
+    epochs: int = 300
+    batch_size: int = 64
+    learning_rate: float = 1e-5
+    drop_learning_rate: float = 1e-5
+    drop: float = 0.5
+    length_scale: float = 1.0
+    estimator: Estimator = "trapezoid"
+    draws: int = 10
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be computed."""
+        checks.at_least(
+            1,
+            images=self.images,
+            restarts=self.restarts,
+            hidden=self.hidden,
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            draws=self.draws,
+        )
+        checks.positive(
+            learning_rate=self.learning_rate,
+            drop_learning_rate=self.drop_learning_rate,
+            length_scale=self.length_scale,
+        )
+        checks.rates(drop=self.drop)
+        if self.images > LARGEST:
+            raise ValueError(
+                f"images: expected at most {LARGEST:,}, as {VALIDATION:,} are for validation, got "
+                f"{self.images:,}; ask for fewer."
+            )
+        for name, values, known in (
+            ("trunks", self.trunks, tuple(SIZES)),
+            ("methods", self.methods, METHODS),
+        ):
+            if not values or set(values) - set(known):
+                raise ValueError(f"{name}: expected some of {', '.join(known)}, got {values}.")
+
+
+def pieces(config: Config) -> list[Piece]:
+    """A piece for each network: first every row of the table once."""
+    kinds: list[tuple[Method, Loss]] = [(method, "cross-entropy") for method in config.methods]
+    kinds += [(method, "double softmax") for method in config.methods if method in TWICE]
+    return [
+        {"trunk": name, "method": method, "loss": loss, "restart": restart}
+        for restart in range(1, config.restarts + 1)
+        for name in config.trunks
+        for method, loss in kinds
+    ]
+
+
+def run(config: Config, piece: Piece, seed: Seed) -> Iterator[Measurement]:
+    """Train a network, and judge it without and with its noise."""
+    name, method = cast(TrunkName, piece["trunk"]), cast(Method, piece["method"])
+    loss = cast(Loss, piece["loss"])
+    photographs = load(config.source, name, SIZES[name], config.images, config.fine_tune)
+    started = time.process_time()
+
+    def make() -> dubio.ELBO:
+        network = built(config, name, method, photographs)
+        if config.fine_tune and torch.cuda.is_available():
+            network = network.cuda()
+        if loss == "double softmax":
+            network = nn.Sequential(network, nn.Softmax(-1))
+        return dubio.ELBO(
+            network,
+            Categorical(),
+            num_data=len(photographs.train),
+            estimator=config.estimator,
+        )
+
+    identity = {
+        **piece,
+        "network": "a head on a trunk",
+        "pixels": SIZES[name],
+        "fine-tuned": config.fine_tune,
+        "hidden": config.hidden,
+        "drop": config.drop,
+        "length scale": config.length_scale,
+        "estimator": config.estimator,
+        "source": config.source,
+        "images": len(photographs.train),
+        "seed": seed.given,
+    }
+    training = Training(
+        config.epochs,
+        config.batch_size,
+        config.learning_rate,
+        config.drop_learning_rate if method in LEARNED else None,
+    )
+    made = trained(make, identity, watched(photographs), training)
+    yield {
+        "metric": "images", "value": len(photographs.train),
+        "cpu_seconds": time.process_time() - started,
+    }  # fmt: skip
+    for epoch in made.history:
+        yield {"metric": "watched", "epoch": epoch.epoch, "value": epoch.validation}
+    yield from rates(made.network)
+    for prediction in ("mean", "draws") if method == "dropout" else ("draws",):
+        draws = config.draws if prediction == "draws" else 0
+        test, validation = (
+            probabilities(made.network, part, draws)
+            for part in (photographs.test, photographs.validation)
+        )
+        for row in scores(test, photographs.test_labels, validation):
+            yield {"prediction": prediction, **row}
+
+
+def built(config: Config, name: TrunkName, method: Method, photographs: Photographs) -> nn.Module:
+    """The head; upon its trunk, if that is to learn."""
+    eye: nn.Module = nn.Identity()
+    features = photographs.train.shape[1]
+    if config.fine_tune:
+        eye = trunk(name, SIZES[name])
+        with torch.inference_mode():
+            features = eye(photographs.train[:1]).shape[1]
+    top = masked_head(
+        method,
+        features,
+        CLASSES,
+        hidden=config.hidden,
+        drop=config.drop,
+        length_scale=config.length_scale,
+    )
+    return nn.Sequential(eye, top)
+
+
+def watched(photographs: Photographs) -> Watched:
+    """Training is watched on the validation, and nothing is chosen by it."""
+    return Watched(
+        photographs.train,
+        photographs.train_labels,
+        photographs.validation,
+        photographs.validation_labels,
+    )
+
+
+def rates(network: nn.Module) -> Iterator[Measurement]:
+    """Dropout rates of both layers: the mean, and quantiles where units have their own."""
+    masks = [module for module in network.modules() if isinstance(module, Mask)]
+    for layer, mask in enumerate(masks, start=1):
+        yield {"metric": "drop", "layer": layer, "value": float(mask.drop.mean())}
+        if mask.units > 1:
+            for level in QUANTILES:
+                value = float(mask.drop.quantile(level))
+                yield {"metric": "drop quantile", "layer": layer, "level": level, "value": value}
+
+
+def probabilities(network: nn.Module, seen: Tensor, draws: int) -> Tensor:  # -> (N, K)
+    """Class probabilities: by so many draws, or by one pass without noise."""
+    found = []
+    device = next(network.parameters()).device
+    for rows in seen.split(BATCH):
+        batch = rows.to(device)
+        if draws:
+            made = dubio.predict(
+                network, batch, draws=draws, likelihood=Categorical(), keep_draws=False
+            )
+            found.append(made.mean)
+        else:
+            with torch.inference_mode():
+                found.append(network(batch).softmax(-1))
+    return torch.cat(found).double().cpu()
+
+
+COMPUTATION = Computation(
+    protocol="CIFAR-10's photographs go through a network that has learned from ImageNet, and "
+    "what it sees of them into the paper's head: two hidden layers with rectifiers, each followed "
+    "by a mask, and ten logits. 5,000 of the 50,000 photographs for training are held out; they "
+    "bound the thresholds of one column, and training is watched on them. Nothing is chosen by "
+    "them or by the test photographs. All kinds of dropout start from rates of 0.5 and share "
+    "prior, optimiser and number of steps; Adam's two learning rates, of weights and of logits of "
+    "rates, fall to zero along half a cosine. A prediction is the mean of ten draws; regular "
+    "dropout has one pass without noise of the networks of MC dropout. Two kinds are also trained "
+    "with the authors' two softmaxes. At the scales smoke and small the trunk is frozen: one that "
+    "had learned from the same photographs would make them too easy for the rates of the head to "
+    "mean anything. Claims and rules were written before the first run.",
+    scales={
+        "smoke": Config(
+            source="clusters", trunks=("efficientnet-lite0",), fine_tune=False, images=600,
+            restarts=2, hidden=32, epochs=4, batch_size=100, learning_rate=1e-2,
+            drop_learning_rate=1e-2, estimator="trapezoid_once", draws=3,
+        ),
+        "small": Config(
+            trunks=("efficientnet-lite0", "vgg16"), fine_tune=False, hidden=1024, epochs=10,
+            batch_size=256, learning_rate=1e-3, drop_learning_rate=1e-2,
+            estimator="trapezoid_once",
+        ),
+        "paper": Config(),
+    },
+    pieces=pieces,
+    run=run,
+    deviations=(
+        "VGG19 from ImageNet is not at hand: the scale paper needs its weights, and a GPU. The "
+        "scale small has EfficientNet-Lite0 with 128 × 128 pixels and VGG16 with 64 × 64, frozen, "
+        "in bfloat16.",
+        "The gradient for learned rates is the trapezoid rule; the authors' code has a gradient of "
+        "constant sign, which is not ARM's.",
+        "The paper does not say whose Gaussian dropout it means; ours learns a variance for each "
+        "layer (Kingma et al. 2015), without their bound α ≤ 1.",
+        "The prior of weights behind masks is N(0, 1), and the KL has its full weight; the authors "
+        "give it almost none.",
+        "5,000 photographs at random are held out; the authors hold out the last tenth of every "
+        "file.",
+        "Adam's learning rates fall along half a cosine; the paper's are constant.",
+        "The paper takes thresholds between the entropies of validation data, and its code those "
+        "of the test; here are both.",
+    ),
+)  # fmt: skip

@@ -1,0 +1,1 @@
+"""Photographs as networks that know ImageNet see them."""
