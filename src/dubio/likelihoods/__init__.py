@@ -5,7 +5,8 @@ returns one value per draw: averaging over draws is the work of `dubio.predictiv
 examples the work of the objectives. Event dimensions `*E` are those of one target.
 """
 
-from dubio.likelihoods.discrete import Bernoulli, Categorical
+from dubio.likelihoods.bernoulli import Bernoulli
+from dubio.likelihoods.categorical import Categorical
 from dubio.likelihoods.learned import GammaPrior, LearnedGaussian
 from dubio.likelihoods.likelihood import Likelihood
 from dubio.likelihoods.multinomial import Multinomial

@@ -21,12 +21,14 @@ class Likelihood(ABC):
         noisy: Whether p(y | x, omega) has a variance of its own.
         discrete: Whether its mean is a probability, so that entropies and votes exist.
         real: Whether targets are real numbers, with Gaussian noise if it is noisy.
+        rowwise: Whether the loss of a row depends on the outputs of that row alone, for certain.
         advice: What to do about a quantity that is not defined.
     """
 
     noisy: ClassVar[bool]
     discrete: ClassVar[bool] = False
     real: ClassVar[bool] = False
+    rowwise: ClassVar[bool] = False
     advice: ClassVar[str]
 
     def check(self, outputs: Tensor) -> None:
@@ -72,7 +74,10 @@ class Likelihood(ABC):
         """The log of p(y | x, omega) per draw, joint over the event dimensions: `(S, B)`."""
 
     def losses(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """Minus the log of p(y | x, omega) for the outputs of one draw, `(B, ...)`: `(B,)`."""
+        """What `ELBO` minimises for the outputs of one draw, `(B, ...)`: `(B,)`.
+
+        Minus the log of p(y | x, omega), unless a likelihood is told to weigh or smooth targets.
+        """
         return -self.log_prob(outputs[None], y)[0]
 
     @abstractmethod

@@ -6,7 +6,8 @@ from typing import final
 import torch
 from torch import Tensor
 
-from dubio.likelihoods.discrete import Categorical, OutputKind
+from dubio.likelihoods.categorical import Categorical
+from dubio.likelihoods.discrete import OutputKind
 from dubio.likelihoods.likelihood import Likelihood, all_true, sum_events
 from dubio.likelihoods.quantiles import empirical_quantile
 
@@ -35,6 +36,7 @@ class Multinomial(Likelihood):
     coefficient: bool = True
 
     noisy = True
+    rowwise = True
     advice = (
         "the entropy of counts has no closed form, and counts do not vote: use Categorical() on "
         "the same outputs for one event, or average -log_prob(y) over targets y from sample()"

@@ -19,6 +19,7 @@ class _Normal(Likelihood):
 
     noisy = True
     real = True
+    rowwise = True
     advice = (
         "the entropy of a mixture of Gaussians has no closed form, and it has no classes to vote "
         "for: use variance or interval(), or average -log_prob(y) over targets y from sample()"

@@ -17,6 +17,7 @@ class Point(Likelihood):
 
     noisy = False
     real = True
+    rowwise = True
     advice = (
         "pass likelihood= to say how outputs give targets: Gaussian(noise_precision), "
         "HeteroscedasticGaussian(), Categorical() or Bernoulli()"

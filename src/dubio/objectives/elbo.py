@@ -25,7 +25,7 @@ from dubio.objectives.estimators import ESTIMATORS, Estimator, trapezoid_once
 from dubio.objectives.kept import Kept
 from dubio.objectives.meeting import Meetings
 from dubio.objectives.passes import Batch, Passes
-from dubio.objectives.rowwise import has_own_losses, rows_stay_apart
+from dubio.objectives.rowwise import rows_stay_apart
 
 
 @final
@@ -203,7 +203,7 @@ class ELBO(nn.Module):
         if suspects:
             changed = [m for m in suspects if m not in unknown and not is_known(m)]
             unknown = [*unknown, *changed]
-        own_losses = has_own_losses(self.likelihood)
+        own_losses = self.likelihood.rowwise
         evaluating = not all(module.training for module in suspects)
         gates = NO_GATES
         if evaluating:

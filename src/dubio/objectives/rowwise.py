@@ -8,8 +8,6 @@ from dubio.layers.bayesian import Bayesian
 from dubio.layers.exact_linear import ExactLinear
 from dubio.layers.masked import Masked
 from dubio.layers.row_noise import RowNoise
-from dubio.likelihoods import Likelihood
-from dubio.likelihoods.reward import RewardOfAction
 from dubio.masks import Bernoulli, Concrete, Gaussian, LearnableBernoulli
 
 _ROWWISE = {
@@ -30,13 +28,3 @@ def rows_stay_apart(modules: Sequence[nn.Module]) -> bool:
         and (not isinstance(module, nn.LayerNorm) or len(module.normalized_shape) == 1)
         for module in modules
     )
-
-
-def has_own_losses(likelihood: Likelihood) -> bool:
-    """Whether the loss of a row is known to depend on the outputs of that row alone.
-
-    It does in dubio's likelihoods. Others may do anything with a batch.
-    """
-    if isinstance(likelihood, RewardOfAction):
-        return has_own_losses(likelihood.rewards)
-    return type(likelihood).__module__.startswith("dubio.likelihoods.")
