@@ -25,8 +25,8 @@ class NonFiniteError(FloatingPointError):
     Attributes:
         epoch: From 1.
         step: In this epoch, from 1.
-        site: The name of the module or parameter where it was first seen, or ``x``, ``y``, ``kl``,
-            ``likelihood``, ``loss`` or ``validate``.
+        site: The name of the module or parameter where it was first seen, or ``x``, ``y``,
+            ``weight``, ``kl``, ``likelihood``, ``loss`` or ``validate``.
     """
 
     def __init__(self, message: str, epoch: int, step: int, site: str) -> None:
@@ -123,7 +123,7 @@ class Guard:
 
     def _in_step(self, batch: Batch) -> Site:
         with _Watch(self._objective) as watch:
-            loss = self._objective(batch.x, batch.y)
+            loss = self._objective(*batch.arguments)
             if watch.first is None and _is_finite(loss):
                 loss.backward()
         return watch.first or self._in_loss(loss)
@@ -184,7 +184,7 @@ class _Watch:
 
 
 def _in_data(batch: Batch) -> Site | None:
-    for name, part in (("x", batch.x), ("y", batch.y)):
+    for name, part in zip(("x", "y", "weight"), batch.arguments, strict=False):
         for path, tensor in tree_flatten_with_path(part)[0]:
             if not isinstance(tensor, Tensor) or _is_finite(tensor):
                 continue
