@@ -7,10 +7,15 @@ examples the work of the objectives. Event dimensions `*E` are those of one targ
 
 from dubio.likelihoods.bernoulli import Bernoulli
 from dubio.likelihoods.categorical import Categorical
+from dubio.likelihoods.counts import NegativeBinomial, Poisson
+from dubio.likelihoods.labels import LabelLikelihood
 from dubio.likelihoods.learned import GammaPrior, LearnedGaussian
 from dubio.likelihoods.likelihood import Likelihood
+from dubio.likelihoods.location_scale import Laplace, StudentT
 from dubio.likelihoods.multinomial import Multinomial
+from dubio.likelihoods.multivariate import MultivariateGaussian
 from dubio.likelihoods.normal import Gaussian, HeteroscedasticGaussian
+from dubio.likelihoods.numeric import Numeric
 from dubio.likelihoods.point import Point
 
 __all__ = [
@@ -19,8 +24,15 @@ __all__ = [
     "GammaPrior",
     "Gaussian",
     "HeteroscedasticGaussian",
+    "LabelLikelihood",
+    "Laplace",
     "LearnedGaussian",
     "Likelihood",
     "Multinomial",
+    "MultivariateGaussian",
+    "NegativeBinomial",
+    "Numeric",
     "Point",
+    "Poisson",
+    "StudentT",
 ]

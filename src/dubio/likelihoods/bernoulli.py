@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from dubio.likelihoods.discrete import Discrete, OutputKind, as_weights, check_nan
 from dubio.likelihoods.likelihood import Likelihood, all_true, check_tensor, sum_events
+from dubio.noise.vectorised import is_vectorised
 
 
 @final
@@ -108,8 +109,7 @@ class Bernoulli(Discrete):
         Numbers are those of ``F.binary_cross_entropy_with_logits(…, pos_weight=w,
         reduction="none")``.
         """
-        soft = isinstance(y, Tensor) and y.is_floating_point()
-        if self.pos_weight is None and not (soft and not all_true((y == 0) | (y == 1))):
+        if self.pos_weight is None and not _may_be_soft(y):
             return super().losses(outputs, y)
         self.check(outputs[None])
         check_tensor(y, outputs.shape, outputs)
@@ -143,3 +143,10 @@ class Bernoulli(Discrete):
     def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """A 0.0 or 1.0 for each draw, row and element: `(S, B, *E)`."""
         return torch.bernoulli(self.mean(outputs), generator=generator)
+
+
+def _may_be_soft(y: Tensor) -> bool:
+    """Whether there are other labels than 0 and 1; of many networks at once nobody looks."""
+    if not isinstance(y, Tensor) or not y.is_floating_point():
+        return False
+    return is_vectorised(y) or not bool(((y == 0) | (y == 1)).all())

@@ -259,8 +259,8 @@ def _check_weight(weight: Tensor, y: Tensor) -> None:
         if isinstance(weight, Tensor):
             what = f"shape {tuple(weight.shape)} on {weight.device}"
         raise ValueError(
-            f"weight: expected a tensor of shape {tuple(rows)} on {y.device}, one for each row, got "
-            f"{what}; classes have theirs by Categorical(class_weights=…)."
+            f"weight: expected a tensor of shape {tuple(rows)} on {y.device}, one for each row, "
+            f"got {what}; classes have theirs by Categorical(class_weights=…)."
         )
     if not all_true((weight >= 0) & weight.isfinite()):
         raise ValueError(

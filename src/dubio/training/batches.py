@@ -12,7 +12,6 @@ from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
 
 from dubio.noise import inputs
-from dubio.noise.inputs import Inputs
 from dubio.training.places import Places
 
 _ROWS_PER_STEP = 128
@@ -86,9 +85,8 @@ class TensorBatches(Batches):
     ) -> None:
         x, *targets = data
         x = inputs.opened(x)
-        self._tensors = [
-            t for t in tree_leaves((x, *targets)) if isinstance(t, Tensor) and t.dim() > 0
-        ]
+        leaves = tree_leaves((x, *targets))
+        self._tensors = [t for t in leaves if isinstance(t, Tensor) and t.dim() > 0]
         self.num_data = inputs.count_rows(x)
         for tensor in self._tensors:
             if len(tensor) != self.num_data:
@@ -240,8 +238,8 @@ def as_batches(
     if not isinstance(data, Iterable) or isinstance(data, Tensor | str | dict | tuple):
         raise TypeError(
             f"data: expected tensors (x, y) or (x, y, weight), or a DataLoader or list of such "
-            f"batches, got a {type(data).__name__}; make tensors with torch.as_tensor, and wrap a data set in a "
-            f"DataLoader."
+            f"batches, got a {type(data).__name__}; make tensors with torch.as_tensor, and wrap a "
+            f"data set in a DataLoader."
         )
     if batch_size is not None or generator is not None:
         raise ValueError(

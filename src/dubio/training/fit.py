@@ -250,9 +250,9 @@ def _check_call(objective: nn.Module, names: tuple[str, ...]) -> None:
         arguments.bind(*names)
     except TypeError:
         raise TypeError(
-            f"objective: expected an nn.Module that is called as objective({', '.join(names)}), got "
-            f"a {type(objective).__name__}, whose forward takes {arguments}; put a network into an "
-            f"objective such as dubio.ELBO(network, likelihood, num_data=len(x))."
+            f"objective: expected an nn.Module that is called as objective({', '.join(names)}), "
+            f"got a {type(objective).__name__}, whose forward takes {arguments}; put a network "
+            f"into an objective such as dubio.ELBO(network, likelihood, num_data=len(x))."
         ) from None
 
 

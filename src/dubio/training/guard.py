@@ -104,7 +104,11 @@ class Guard:
         """Repeat the step with eyes open, put everything back, and raise."""
         self._put_back()
         state = deepcopy(self._objective.state_dict())
-        site = _in_data(batch) or _in_weights(self._objective) or self._in_step(batch)
+        site = (
+            _in_data(self._with_known(batch))
+            or _in_weights(self._objective)
+            or self._in_step(batch)
+        )
         self._objective.load_state_dict(state)
         self._put_back()
         message = (
@@ -112,6 +116,15 @@ class Guard:
             f"No weight has been changed by this step. {site.advice}."
         )
         raise NonFiniteError(message, epoch, step, site.name)
+
+    def _with_known(self, batch: Batch) -> Batch:
+        """The batch with zeros for targets that may be missing."""
+        if not isinstance(self._objective, ELBO):
+            return batch
+        x, y, *weight = batch.arguments
+        known = self._objective.likelihood.known(y)
+        y = y if known is None else y.where(known, 0)
+        return batch._replace(arguments=(x, y, *weight))
 
     def _put_back(self) -> None:
         """Noise, buffers and gradients as they were before the step."""
