@@ -425,3 +425,13 @@ def test_nan_is_an_error_by_default(kind: Any) -> None:
 def test_what_is_refused(call: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@IGNORE
+def test_losses_of_many_networks_at_once(likelihood: Likelihood, width: int) -> None:
+    """As a population computes them: by torch.vmap."""
+    f = normal(3, 6, width)
+    y = torch.stack([with_gaps(likelihood).roll(k, 0) for k in range(3)])
+    found = torch.vmap(likelihood.losses)(f, y)
+    expected = torch.stack([likelihood.losses(*pair) for pair in zip(f, y, strict=True)])
+    torch.testing.assert_close(found, expected)

@@ -227,3 +227,22 @@ def test_likelihoods_compare_by_their_weights() -> None:
     one = Categorical(class_weights=torch.tensor([1.0, 2.0]))
     assert one == Categorical(class_weights=[1.0, 2.0])
     assert len({one, Categorical(class_weights=(1.0, 2.0)), Categorical()}) == 2
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "y"),
+    [
+        (Categorical(class_weights=WEIGHTS, smoothing=0.1), labels(3, 5)),
+        (Categorical(void=2, smoothing=0.1), labels(3, 5)),
+        (Categorical(class_weights=WEIGHTS), normal(3, 5, 4, seed=2).softmax(-1)),
+        (Bernoulli(), normal(3, 5, 4, seed=2).sigmoid()),
+        (Bernoulli(pos_weight=[1.0, 2.0, 3.0, 4.0]), labels(3, 5, 4, classes=2).double()),
+    ],
+    ids=str,
+)
+def test_losses_of_many_networks_at_once(likelihood: Any, y: Tensor) -> None:
+    """As a population computes them: by torch.vmap."""
+    scores = normal(3, 5, 4)
+    found = torch.vmap(likelihood.losses)(scores, y)
+    expected = torch.stack([likelihood.losses(*pair) for pair in zip(scores, y, strict=True)])
+    torch.testing.assert_close(found, expected)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, Self, final, get_args
+from typing import Any, Literal, Self, get_args
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +25,6 @@ _SMALL = 2**14  # weights of a layer
 _TOGETHER = -4  # in the place of a site
 
 
-@final
 class Bayesian(Wrapping):
     """A layer each of whose weights, biases included, is Gaussian: N(μ, softplus(ρ)²).
 

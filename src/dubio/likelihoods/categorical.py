@@ -206,12 +206,12 @@ class Categorical(Discrete):
         axis = self._axis(logs) - 1
         logs = logs[0].movedim(axis, -1)  # (B, ..., K)
         weighted = logs * self._weights(logs)
+        known: Tensor | None = None
         if soft:
             check_tensor(y, outputs.shape, outputs)
             check_probabilities(y, axis, "y", "pass integer labels, or normalise soft ones")
             share = y.to(logs.dtype).movedim(axis, -1)
             losses = -(share * weighted).where(share > 0, 0).sum(-1)
-            known = None
         else:
             self.check_targets(y, outputs[None])
             known = self.known(y)

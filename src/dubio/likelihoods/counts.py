@@ -45,8 +45,8 @@ class Poisson(Counts):
 
     def cdf(self, outputs: Tensor, y: Tensor) -> Tensor:
         """The regularised upper incomplete gamma function Q(floor(y) + 1, rate)."""
-        rate, at_most = torch.broadcast_tensors(self.mean(outputs), y.floor())
-        found = torch.special.gammaincc(at_most.clamp(min=0) + 1, rate)
+        rate, at_most = self.mean(outputs), y.floor()
+        found: Tensor = torch.special.gammaincc(at_most.clamp(min=0) + 1, rate)
         return found.where(at_most >= 0, 0)
 
     def entropy(self, outputs: Tensor) -> Tensor:

@@ -21,12 +21,12 @@ def incomplete_beta(a: Tensor, b: Tensor, x: Tensor, rest: Tensor) -> Tensor:
         rest: 1 − x, which may be known better than x tells.
     """
     dtype = x.dtype
-    a, b, x, rest = torch.broadcast_tensors(*(part.double() for part in (a, b, x, rest)))
+    a, b, x, rest = (part.double() for part in (a, b, x, rest))
     mirrored = x > (a + 1) / (a + b + 2)
     a, b = a.where(~mirrored, b), b.where(~mirrored, a)
     x, rest = x.where(~mirrored, rest), rest.where(~mirrored, x)
     log_beta = a.lgamma() + b.lgamma() - (a + b).lgamma()
-    front = torch.special.xlogy(a, x) + torch.special.xlogy(b, rest) - log_beta - a.log()
+    front: Tensor = torch.special.xlogy(a, x) + torch.special.xlogy(b, rest) - log_beta - a.log()
     value = front.exp() * _fraction(a, b, x)
     return value.where(~mirrored, 1 - value).to(dtype)
 

@@ -292,7 +292,8 @@ class _Parts:
         self.masks = [module for module in modules if isinstance(module, LearnableBernoulli)]
         self.together: dict[type[Stochastic], list[Stochastic]] = {}
         for module in self.stochastic:
-            self.together.setdefault(type(module), []).append(module)
+            kind = next(kind for kind in type(module).__mro__ if "draw_together" in vars(kind))
+            self.together.setdefault(kind, []).append(module)
         self.unknown = [module for module in modules if not is_known(module)]
         self.apart = rows_stay_apart(modules)
         check_apart(self.stochastic)

@@ -4,16 +4,18 @@ from collections.abc import Sequence
 
 from torch import nn
 
+from dubio.layers.bayes import BayesLinear
 from dubio.layers.bayesian import Bayesian
 from dubio.layers.exact_linear import ExactLinear
 from dubio.layers.masked import Masked
 from dubio.layers.row_noise import RowNoise
-from dubio.masks import Bernoulli, Concrete, Gaussian, LearnableBernoulli
+from dubio.masks import Bernoulli, Concrete, Gaussian, LearnableBernoulli, LearnableGaussian
 
 _ROWWISE = {
     nn.Sequential, nn.Identity, nn.Linear, nn.LayerNorm, nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU,
     nn.SELU, nn.GELU, nn.SiLU, nn.Tanh, nn.Sigmoid, nn.Softplus, nn.Hardtanh, nn.Hardswish,
-    Masked, Bayesian, ExactLinear, Bernoulli, Concrete, Gaussian, LearnableBernoulli,
+    Masked, Bayesian, BayesLinear, ExactLinear, Bernoulli, Concrete, Gaussian, LearnableBernoulli,
+    LearnableGaussian,
 }  # fmt: skip
 
 
