@@ -142,8 +142,8 @@ class Bayesian(Wrapping):
                 noise = running.numbers.normal((_TOGETHER, number), count, posteriors[0].rho)[0]
                 centered = group[0]._centered_prior()
                 weights, total = sample_together(posteriors, noise, centered)
-                for module, own in zip(group, weights, strict=True):
-                    running.memory[module] = Sample(own, total, torch.is_grad_enabled())
+                for member, own in zip(group, weights, strict=True):
+                    running.memory[member] = Sample(own, total, torch.is_grad_enabled())
                     total = total.new_zeros(())  # that of the first is the divergence of all
 
     def posterior(self) -> Posterior:

@@ -155,9 +155,9 @@ class StudentT(LocationScale):
         """(ν + 1)/2 (ψ((ν + 1)/2) − ψ(ν/2)) + log √ν B(ν/2, 1/2)."""
         nu = self.degrees
         halves = torch.tensor([(nu + 1) / 2, nu / 2], dtype=torch.float64)
-        above, below = torch.digamma(halves).tolist()
+        slope = -float(torch.digamma(halves).diff())
         log_beta = math.lgamma(nu / 2) + math.lgamma(0.5) - math.lgamma((nu + 1) / 2)
-        return (nu + 1) / 2 * (above - below) + 0.5 * math.log(nu) + log_beta
+        return (nu + 1) / 2 * slope + 0.5 * math.log(nu) + log_beta
 
     def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """√(ν(u^(−2/ν) − 1))·cos 2πv for uniform u and v (Bailey 1994)."""

@@ -8,6 +8,7 @@ from typing import final
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from dubio.likelihoods.numeric import Missing, Numeric, check_missing
 
@@ -59,8 +60,9 @@ class MultivariateGaussian(Numeric):
         _, log_diagonal, below = self._parts(outputs)
         size = log_diagonal.shape[-1]
         rows, columns = torch.tril_indices(size, size, -1, device=outputs.device)
-        places = torch.nn.functional.one_hot(rows * size + columns, size * size).to(below)
-        return log_diagonal.exp().diag_embed() + (below @ places).unflatten(-1, (size, size))
+        places: Tensor = one_hot(rows * size + columns, size * size).to(below)
+        strict: Tensor = (below @ places).unflatten(-1, (size, size))
+        return log_diagonal.exp().diag_embed() + strict
 
     def covariance(self, outputs: Tensor) -> Tensor:
         """L Lᵀ: `(S, B, ..., D, D)`."""
@@ -81,7 +83,7 @@ class MultivariateGaussian(Numeric):
             alone = (1 - elements).diag_embed()
             factor = torch.linalg.cholesky(factor @ factor.mT * both + alone)
         scaled = torch.linalg.solve_triangular(factor, errors.unsqueeze(-1), upper=False)
-        logs = (
+        logs: Tensor = (
             -0.5 * scaled.squeeze(-1).square()
             - factor.diagonal(dim1=-2, dim2=-1).log()
             - 0.5 * math.log(2 * math.pi) * elements
@@ -125,7 +127,7 @@ class MultivariateGaussian(Numeric):
         """Means, logarithms of the diagonal, and what is below it."""
         outputs = self._read(outputs)
         size = _targets(outputs.shape[-1]) or 0
-        return outputs.split([size, size, size * (size - 1) // 2], dim=-1)
+        return tuple(outputs.split([size, size, size * (size - 1) // 2], dim=-1))
 
 
 def _targets(width: int) -> int | None:

@@ -61,7 +61,6 @@ from dubio.metrics.regression import (
     CRPS,
     LPPD,
     RMSE,
-    Interval,
     IntervalCoverage,
     IntervalScore,
     crps,
@@ -91,6 +90,7 @@ from dubio.metrics.selective import (
     risk_coverage,
     risk_coverage_of,
 )
+from dubio.predictive.predictive import Interval
 
 if TYPE_CHECKING:
     from dubio.metrics import plots as plots

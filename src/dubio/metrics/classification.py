@@ -83,7 +83,8 @@ def _hits(prediction: Classifiable, target: Tensor, void: int | None) -> Tensor:
 
 def _surprises(prediction: Classifiable, target: Tensor, void: int | None) -> Tensor:
     if (soft := read_soft(prediction, target)) is not None:
-        return -torch.special.xlogy(soft[1], soft[0]).sum(-1)  # (N,)
+        terms: Tensor = torch.special.xlogy(soft[1], soft[0])
+        return -terms.sum(-1)  # (N,)
     seen = read_classified(prediction, target, void)
     if isinstance(prediction, Predictive) and target.ndim == 1 and void is None:
         return -prediction.log_prob(target)[seen.known]

@@ -189,8 +189,9 @@ class ELBO(nn.Module):
         nll = _mean(nlls)
         if (known := self.likelihood.known(y)) is not None:
             nll = nll * _rows_per_known_row(known)
-        weight = self._kl_weight(self.step) if callable(self._kl_weight) else self._kl_weight
-        loss, kl = add_divergences(nll, weight / self.num_data, divergences)
+        given = self._kl_weight
+        kl_weight = given(self.step) if callable(given) else given
+        loss, kl = add_divergences(nll, kl_weight / self.num_data, divergences)
         log_prior = _ZERO
         if isinstance(self.likelihood, nn.Module):  # which may have parameters, and a prior on them
             log_prior = self.likelihood.log_prior().to(nll)
