@@ -1,7 +1,5 @@
 """Turn four ordinary networks into Bayesian ones, and take a training step by every method."""
 
-from functools import partial
-
 import torch
 from torch import Tensor, nn
 
@@ -11,7 +9,7 @@ MASKS = {
     "MC dropout": dubio.masks.Bernoulli,
     "Concrete dropout": dubio.masks.Concrete,
     "learnable Bernoulli dropout": dubio.masks.LearnableBernoulli,
-    "variational dropout": partial(dubio.masks.Gaussian, learn=True),
+    "variational dropout": dubio.masks.LearnableGaussian,
 }
 
 

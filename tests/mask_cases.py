@@ -14,7 +14,7 @@ import scipy.stats
 import torch
 from torch import Tensor
 
-from dubio.masks import Bernoulli, Concrete, Gaussian, LearnableBernoulli, Mask
+from dubio.masks import Bernoulli, Concrete, Gaussian, LearnableBernoulli, LearnableGaussian, Mask
 from newcomer.beta_bernoulli import BetaBernoulli
 from newcomer.poisson import Poisson
 from newcomer.uniform import Uniform
@@ -113,9 +113,7 @@ MASKS: dict[str, Case] = {
     ),
     "learnable": Case(LearnableBernoulli, learned=True, kl=learned_bernoulli_kl),
     "gaussian": Case(Gaussian, smooth=True),
-    "variational": Case(
-        partial(Gaussian, learn=True), learned=True, smooth=True, kl=variational_kl
-    ),
+    "variational": Case(LearnableGaussian, learned=True, smooth=True, kl=variational_kl),
     "uniform": Case(Uniform, smooth=True),
     "poisson": Case(Poisson),
     "poisson, learned": Case(partial(Poisson, learn=True), learned=True, kl=poisson_kl),

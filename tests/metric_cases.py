@@ -106,7 +106,7 @@ def gaussian(piece: slice) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
 
 
 def ends(piece: slice) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
-    return [(((MEAN[0, piece] - 1, MEAN[0, piece] + 1), TARGET[piece]), {})]
+    return [((metrics.Interval(MEAN[0, piece] - 1, MEAN[0, piece] + 1), TARGET[piece]), {})]
 
 
 def users(piece: slice) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:

@@ -132,7 +132,7 @@ class TestVariance:
 
     def test_counts(self) -> None:
         scaling = VarianceScaling().fit((MEAN, STD), Y)
-        with pytest.raises(TypeError, match="Gaussian likelihood or none, got one by Multinomial"):
+        with pytest.raises(TypeError, match="rescaled: not defined for Multinomial"):
             scaling(prediction(normal(2, 50, 2), Multinomial()))
 
 

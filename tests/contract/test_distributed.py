@@ -11,7 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from dubio import ELBO, BayesLinear, Masked
 from dubio.likelihoods import Categorical
-from dubio.masks import Concrete, Gaussian, LearnableBernoulli
+from dubio.masks import Concrete, LearnableBernoulli, LearnableGaussian
 from dubio.objectives.estimators import Estimator
 from dubio.priors import ScaleMixture
 
@@ -24,7 +24,7 @@ def build() -> nn.Module:
     return nn.Sequential(
         nn.Linear(6, 7), nn.ReLU(), Masked(nn.Linear(7, 6), Concrete(7, drop=0.3)), nn.ReLU(),
         Masked(nn.Linear(6, 5), LearnableBernoulli(6, drop=0.4)), nn.Tanh(),
-        Masked(nn.Linear(5, 4), Gaussian(1, drop=0.2, learn=True)), nn.Tanh(),
+        Masked(nn.Linear(5, 4), LearnableGaussian(1, drop=0.2)), nn.Tanh(),
         BayesLinear(4, 4, sampler="local", prior=ScaleMixture(0.5, 1.0, 0.1)), nn.Tanh(),
         BayesLinear(4, 3),
     ).double()  # fmt: skip

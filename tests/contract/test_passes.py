@@ -392,7 +392,7 @@ def test_half_precision_does_not_round_the_rates() -> None:
 
 
 def test_a_fixed_gaussian_rate_stays_fixed() -> None:
-    mask = Gaussian(3, learn=False)
+    mask = Gaussian(3)
     assert not list(mask.requires_grad_(True).parameters())
     assert "logit" in mask.state_dict()
 

@@ -27,6 +27,8 @@ from metric_cases import CASES, Case
 from metric_references import HELD_OUT, LABELS, MAPS, MEAN, STD, TARGET, VOID, P, Y, seeded
 
 LOGITS = 2 * torch.randn(5, 30, 4, generator=seeded(20))
+UPSIDE_DOWN = metrics.Interval(TARGET, TARGET - 1)
+TOO_FEW = metrics.Interval(TARGET[:5], TARGET[:5])
 ANSWER = torch.randint(4, (30,), generator=seeded(21))
 
 
@@ -229,6 +231,20 @@ class TestMistakes:
         with pytest.raises(TypeError, match="expected a density, got draws"):
             metrics.lppd(MEAN, TARGET)
 
+    def test_a_pair_is_a_gaussian(self) -> None:
+        mean, std = MEAN[0], STD[0]
+        for metric in (metrics.rmse, metrics.lppd, metrics.crps, metrics.quantile_calibration_rmse):
+            assert metric((mean, std), TARGET) == metric(Normal(mean, std), TARGET)
+        with pytest.raises(ValueError, match="prediction, the standard deviation: expected shape"):
+            metrics.crps((mean, std[:5]), TARGET)
+        with pytest.raises(TypeError, match="expected a distribution, got an Interval"):
+            metrics.crps(metrics.Interval(mean, std), TARGET)
+        with pytest.raises(TypeError, match="got an Interval; pass the prediction itself"):
+            dubio.calibrate.VarianceScaling().fit(metrics.Interval(mean, std), TARGET)
+        for metric in (metrics.interval_coverage, metrics.interval_score):
+            with pytest.raises(TypeError, match=r"got a plain tuple; a pair is \(mean, std\) else"):
+                metric((mean, std), TARGET)
+
     def test_other_likelihoods(self) -> None:
         with pytest.raises(TypeError, match="expected classes, got Gaussian"):
             metrics.nll(predictive(Gaussian(1.0), MEAN), TARGET)
@@ -264,8 +280,8 @@ class TestMistakes:
             (lambda: metrics.crps(Normal(MEAN, STD), TARGET[:, :1]), "prediction, one draw of it"),
             (lambda: metrics.crps(Normal(MEAN, 0.0, validate_args=False), TARGET), "> 0, got 0"),
             (lambda: metrics.interval_score(MEAN, TARGET, level=95), "level: expected a prob"),
-            (lambda: metrics.interval_coverage((TARGET, TARGET - 1), TARGET), "120 intervals up"),
-            (lambda: metrics.interval_coverage((TARGET[:5], TARGET[:5]), TARGET), "end of the"),
+            (lambda: metrics.interval_coverage(UPSIDE_DOWN, TARGET), "120 intervals up"),
+            (lambda: metrics.interval_coverage(TOO_FEW, TARGET), "end of the"),
             (lambda: metrics.quantile_calibration(MEAN, TARGET, levels=0), "levels: expected"),
             (lambda: metrics.quantile_calibration(MEAN, TARGET, levels=2.5), "levels: .* got 2.5"),
             (lambda: metrics.quantile_calibration(MEAN, TARGET, levels=STD), "levels: .* got tens"),

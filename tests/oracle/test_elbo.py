@@ -11,8 +11,7 @@ from torch import Tensor, nn
 import dubio
 from dubio.layers.masked import Masked
 from dubio.likelihoods import Categorical, Gaussian, Likelihood
-from dubio.masks import Concrete, LearnableBernoulli, Mask
-from dubio.masks import Gaussian as GaussianMask
+from dubio.masks import Concrete, LearnableBernoulli, LearnableGaussian, Mask
 from dubio.noise.stochastic import kl
 from dubio.objectives.elbo import ELBO
 from estimator_cases import CASES, FIRST_PASS, every_estimator
@@ -125,7 +124,7 @@ def test_a_mixture_of_masks_learns_all_rates() -> None:
     net = nn.Sequential(
         Masked(nn.Linear(5, 4), Concrete(5)), nn.Dropout(0.5),
         Masked(nn.Linear(4, 4), LearnableBernoulli(4, drop=0.5)), nn.Tanh(),
-        Masked(nn.Linear(4, 3), GaussianMask(1, learn=True)),
+        Masked(nn.Linear(4, 3), LearnableGaussian(1)),
     ).double()  # fmt: skip
     x, y = data(Categorical())
     for estimator in CASES:

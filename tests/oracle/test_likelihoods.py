@@ -16,14 +16,19 @@ from dubio.likelihoods import (
     Categorical,
     Gaussian,
     HeteroscedasticGaussian,
+    Laplace,
     LearnedGaussian,
     Likelihood,
     Multinomial,
+    NegativeBinomial,
     Point,
+    Poisson,
+    StudentT,
 )
 
 INF = math.inf
 CONTINUOUS = [Gaussian(1.0), LearnedGaussian(1.0), HeteroscedasticGaussian()]
+NEW = [Laplace(), StudentT(3.0), Poisson(), NegativeBinomial()]
 DISCRETE = [Categorical(), Bernoulli()]
 COUNTS = [Multinomial(), Multinomial(7, coefficient=False)]
 
@@ -546,10 +551,9 @@ class TestPoint:
 
 
 @pytest.mark.parametrize("likelihood", CONTINUOUS)
-def test_continuous_likelihoods_have_no_entropy_or_votes(likelihood: Likelihood) -> None:
+def test_mixtures_of_numbers_have_no_entropy_or_votes(likelihood: Likelihood) -> None:
     outputs, message = torch.zeros(2, 3, 4), r"entropy of a mixture of Gaussians has no closed form"
     for call in (
-        lambda: likelihood.entropy(outputs),
         lambda: likelihood.marginal_entropy(outputs[0]),
         lambda: likelihood.votes(outputs),
     ):
@@ -557,7 +561,7 @@ def test_continuous_likelihoods_have_no_entropy_or_votes(likelihood: Likelihood)
             call()
 
 
-@pytest.mark.parametrize("likelihood", [*CONTINUOUS, *DISCRETE, *COUNTS, Point()])
+@pytest.mark.parametrize("likelihood", [*CONTINUOUS, *NEW, *DISCRETE, *COUNTS, Point()])
 class TestEveryLikelihood:
     def test_refuses_integers(self, likelihood: Likelihood) -> None:
         with pytest.raises(ValueError, match=r"outputs: expected floating-point .*got torch.int64"):

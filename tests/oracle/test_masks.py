@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 import dubio
 from dubio.layers.masked import Masked
-from dubio.masks import Bernoulli, Concrete, Gaussian, LearnableBernoulli
+from dubio.masks import Bernoulli, Concrete, Gaussian, LearnableBernoulli, LearnableGaussian
 from dubio.masks.mask import learned_bernoulli_kl
 from dubio.noise.stochastic import kl
 from mask_cases import (
@@ -216,7 +216,7 @@ class TestDivergence:
         """
         layer = nn.Linear(1, 5)
         drop = float(scipy.special.expit(log_alpha))
-        actual = Masked(layer, Gaussian(1, drop=drop, learn=True)).kl().item() / 5
+        actual = Masked(layer, LearnableGaussian(1, drop=drop)).kl().item() / 5
         shift = math.exp(-log_alpha / 2)
 
         def integrand(v: float) -> float:  # over v = log|n + shift|
@@ -389,8 +389,8 @@ class TestParameters:
             assert parameter.grad.abs().sum() > 0, name
 
     def test_learned_gaussian_rates_have_a_gradient_and_fixed_ones_none(self) -> None:
-        for learn in (False, True):
-            mask = Gaussian(3, learn=learn).train()
+        for learn, kind in ((False, Gaussian), (True, LearnableGaussian)):
+            mask = kind(3).train()
             weight = torch.ones(3, requires_grad=True)
             (mask(torch.ones(5, 3)) * weight).square().sum().backward()
             assert (mask.logit.grad is not None) == learn

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from dubio.masks import Bernoulli, Concrete, Gaussian, LearnableBernoulli
+from dubio.masks import Bernoulli, Concrete, LearnableBernoulli, LearnableGaussian
 from dubio.recommend import rates
 from dubio.recommend.sparse import SparseRows
 from semi_implicit_toy import (
@@ -172,12 +172,12 @@ def test_common_noise_of_the_latent_vector_lowers_the_variance():
         LearnableBernoulli(ITEMS, drop=0.3),
         Concrete(ITEMS, drop=0.3),
         Concrete(drop=0.3),
-        Gaussian(ITEMS, drop=0.3, learn=True),
+        LearnableGaussian(ITEMS, drop=0.3),
     ],
     ids=repr,
 )
 def test_masks_on_entries_are_those_on_dense_rows(mask):
-    if isinstance(mask, LearnableBernoulli | Concrete | Gaussian) and mask.units > 1:
+    if isinstance(mask, LearnableBernoulli | Concrete | LearnableGaussian) and mask.units > 1:
         with torch.no_grad():
             mask.logit.copy_(torch.tensor(LOGITS))
     rows = SparseRows(torch.tensor([0, 2, 1, 2, 3]), torch.tensor([0, 2, 2, 5]), ITEMS)

@@ -25,7 +25,7 @@ MODELS = {
         VAE, 24, 6, masks.LearnableBernoulli, mixture=2, decodings=2, estimator="trapezoid_once"
     ),
     "sivae-concrete": partial(VAE, 24, 6, masks.Concrete, drop=0.3, mixture=2),
-    "sivae-gaussian": partial(VAE, 24, 6, partial(masks.Gaussian, learn=True), mixture=2),
+    "sivae-gaussian": partial(VAE, 24, 6, masks.LearnableGaussian, mixture=2),
     "vamp": partial(VAE, 24, 6, prior="vamp", pseudo_inputs=7),
     "iaf": partial(VAE, 24, 6, posterior="iaf", mixture=2),
     "dae": partial(DAE, 24),

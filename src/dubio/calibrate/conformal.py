@@ -52,12 +52,24 @@ class Conformal(Fitted):
         """What nn.Module prints."""
         return f"alpha={float(self.alpha):g}"
 
-    def _calibrate(self, scores: Tensor) -> None:
-        """Takes the threshold from scores `(n, *E)`, for each element of a target on its own."""
-        if bool(scores.isnan().any()):
+    def _calibrate(self, scores: Tensor, known: Tensor | None = None) -> None:
+        """Takes the threshold from scores `(n, *E)`, for each element of a target on its own.
+
+        Args:
+            scores: How far each target is from its prediction.
+            known: Which targets are not missing, `(n, *E)`; all unless given.
+        """
+        scores = scores.double()
+        known = torch.ones_like(scores, dtype=torch.bool) if known is None else known
+        if bool(scores[known].isnan().any()):
             raise ValueError("p: expected finite predictions, got NaN; remove the rows")
-        rank = conformal_rank(len(scores), float(self.alpha))
-        self._keep("threshold", scores.double().sort(dim=0).values[rank - 1])
+        counts = known.sum(0)  # (*E)
+        rows = counts.reshape(-1).tolist()
+        ranks = {count: conformal_rank(count, float(self.alpha)) for count in set(rows)}
+        places = torch.tensor([ranks[count] - 1 for count in rows], device=scores.device)
+        places = places.reshape(1, *counts.shape)
+        ordered = scores.where(known, math.inf).sort(dim=0).values
+        self._keep("threshold", ordered.gather(0, places).squeeze(0))
 
 
 def conformal_rank(rows: int, alpha: float) -> int:

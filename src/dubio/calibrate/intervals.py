@@ -65,8 +65,8 @@ class _ConformalIntervals(Conformal):
             y: Targets shaped as its mean.
         """
         p = number_prediction(p)
-        check_numbers(p, y)
-        self._calibrate(self._scores(p, y.double()))
+        known = check_numbers(p, y)
+        self._calibrate(self._scores(p, y.double()), known)
         self._keep_sizes(p)
         return self
 

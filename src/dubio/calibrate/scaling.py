@@ -1,5 +1,6 @@
 """Rescaling for regression: one factor on the noise, or on all of the predictive variance."""
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Self, final
 
@@ -13,6 +14,7 @@ from dubio.predictive.predictive import Predictive, StoredDraws
 from dubio.predictive.validation import Numbers, check_numbers, number_prediction
 
 GRID = 33  # places at which the likelihood of a mixture is looked at before it is refined
+WIDEST = 16.0  # of |log c| for noise that is not Gaussian
 
 
 @final
@@ -30,7 +32,8 @@ class PrecisionScaling(Fitted):
     With more it solves c = n / Σ_i E_c[(y_i − f_t)² / σ_t²], where draws have weights by how well
     they explain y_i. The sum falls as c grows, from the mean over draws of their densities at
     c → 0 to the closest draw alone at c → ∞. These two ends enclose every solution; there may be
-    more than one, and a grid between them finds the best.
+    more than one, and a grid between them finds the best. Noise of another form, such as that of
+    `StudentT`, has its scale divided by √c; then a search over c finds the best to six digits.
 
     Attributes:
         factor: c, a buffer; below 1 the prediction was too bold.
@@ -43,18 +46,26 @@ class PrecisionScaling(Fitted):
         """Sets c to its optimum on validation data.
 
         Args:
-            p: A prediction by a Gaussian likelihood, or mean and standard deviation, `(B, D)` each.
+            p: A prediction with noise that can be rescaled, or mean and standard deviation,
+                `(B, D)` each.
             y: Targets shaped as its mean.
         """
         p = number_prediction(p)
         _check_noise(p)
-        check_numbers(p, y)
+        known = check_numbers(p, y)
+        if not p.likelihood.gaussian:
+            self._keep("factor", _likeliest_factor(p, y))
+            self._keep_sizes(p)
+            return self
         blocks = []
         for rows, chunks in p.blocks():
-            parts = [_squares_and_scales(p.likelihood, outputs, y[rows]) for outputs in chunks]
+            parts = [
+                _squares_and_scales(p.likelihood, outputs, y[rows], known[rows])
+                for outputs in chunks
+            ]
             blocks.append(torch.cat(parts, dim=1))  # (2, S, B)
         distances, scales = torch.cat(blocks, dim=2)
-        self._keep("factor", _best_factor(distances, scales, y.numel()))
+        self._keep("factor", _best_factor(distances, scales, int(known.sum())))
         self._keep_sizes(p)
         return self
 
@@ -97,14 +108,14 @@ class VarianceScaling(Fitted):
             y: Targets shaped as its mean.
         """
         p = number_prediction(p)
-        check_numbers(p, y)
+        known = check_numbers(p, y)
         variance = p.variance.double()
         if not bool((variance > 0).all()):
             raise ValueError(
                 "p: expected a variance > 0 everywhere, got 0; predict with a likelihood that has "
                 "noise"
             )
-        factor = ((y.double() - p.mean.double()).square() / variance).mean()
+        factor = ((y.double() - p.mean.double()).square() / variance)[known].mean()
         _check_errors(float(factor))
         self._keep("factor", factor)
         self._keep_sizes(p)
@@ -142,11 +153,7 @@ class _ChangedDraws:
 def _rescaled(p: Predictive, spread: float, noise: float) -> Predictive:
     """The draws' distances from their mean times `spread`, the noise times `noise`."""
     likelihood, mean = p.likelihood, p.mean
-    if not likelihood.real:
-        raise TypeError(
-            f"p: expected a prediction by a Gaussian likelihood or none, got one by {likelihood!r}"
-            "; there is no factor for others"
-        )
+    scaled = likelihood.rescaled(noise)  # complains if there is no such thing
 
     def change(rows: slice, outputs: Tensor) -> Tensor:
         moved = mean[rows] + spread * (likelihood.mean(outputs) - mean[rows])  # (S, B, *E)
@@ -158,7 +165,7 @@ def _rescaled(p: Predictive, spread: float, noise: float) -> Predictive:
         changed = StoredDraws(change(slice(None), source.draws), source.chunk_bytes)
     else:
         changed = _ChangedDraws(source, change)
-    return Predictive(likelihood.rescaled(noise), changed)
+    return Predictive(scaled, changed)
 
 
 def _best_factor(distances: Tensor, scales: Tensor, targets: int) -> Tensor:
@@ -186,19 +193,45 @@ def _best_factor(distances: Tensor, scales: Tensor, targets: int) -> Tensor:
     return middle.exp()
 
 
-def _squares_and_scales(likelihood: Likelihood, outputs: Tensor, y: Tensor) -> Tensor:
+def _likeliest_factor(p: Predictive, y: Tensor) -> Tensor:
+    """Maximises the mean of log_prob over c, on a grid of log c and by golden sections of it."""
+
+    def value(log_factor: float) -> float:
+        scaled = _rescaled(p, spread=1.0, noise=math.exp(-0.5 * log_factor))
+        return float(scaled.log_prob(y).double().mean())
+
+    grid = [WIDEST * (2 * k / (GRID - 1) - 1) for k in range(GRID)]
+    best = max(range(GRID), key=lambda k: value(grid[k]))
+    if best in (0, GRID - 1):
+        raise ValueError(
+            f"y: expected targets for which some factor from e^-{WIDEST:g} to e^{WIDEST:g} is the "
+            "best, got others; use validation data that the network was not trained on"
+        )
+    low, high = grid[best - 1], grid[best + 1]
+    share = (math.sqrt(5) - 1) / 2
+    while high - low > 1e-7:
+        left, right = high - share * (high - low), low + share * (high - low)
+        low, high = (low, right) if value(left) > value(right) else (left, high)
+    return torch.tensor((low + high) / 2, dtype=torch.float64).exp()
+
+
+def _squares_and_scales(
+    likelihood: Likelihood, outputs: Tensor, y: Tensor, known: Tensor
+) -> Tensor:
     """Σ (y − f)²/σ² and −½ Σ log σ² over the event, per draw and row: `(2, S, B)`."""
     variance = likelihood.variance(outputs).double()  # (S, B, *E)
     squares = (y.double() - likelihood.mean(outputs).double()).square() / variance
-    return torch.stack([sum_events(squares), -0.5 * sum_events(variance.log())])
+    sums = squares.where(known, 0), -0.5 * variance.log().where(known, 0)
+    return torch.stack([sum_events(part) for part in sums])
 
 
 def _check_noise(p: Predictive) -> None:
-    if not (p.likelihood.real and p.likelihood.noisy):
+    if not p.likelihood.noisy:
         raise TypeError(
-            f"p: expected a prediction by a Gaussian likelihood, got one by {p.likelihood!r}; "
-            "VarianceScaling takes predictions without noise"
+            f"p: expected a prediction with noise, got one by {p.likelihood!r}; VarianceScaling "
+            "takes predictions without noise"
         )
+    p.likelihood.rescaled(1.0)  # complains if there is no such thing
 
 
 def _check_errors(total: float) -> None:

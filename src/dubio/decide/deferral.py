@@ -232,7 +232,10 @@ class Deferral(Fitted):
             return (y != likeliest(p)).reshape(-1)
         p.likelihood.check_targets(y, p.mean.unsqueeze(0))
         if not bool(y.isfinite().all()):
-            raise ValueError("y: expected finite targets, got others; remove the rows")
+            raise ValueError(
+                "y: expected finite targets, got others; predict and fit without the rows that "
+                "have them, missing ones too"
+            )
         if self.tolerance is None:
             raise ValueError(
                 "tolerance: expected one for real targets, got None; say up to which error an "

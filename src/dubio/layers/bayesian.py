@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, Self, final, get_args
+from typing import Any, Literal, Self, get_args
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +25,6 @@ _SMALL = 2**14  # weights of a layer
 _TOGETHER = -4  # in the place of a site
 
 
-@final
 class Bayesian(Wrapping):
     """A layer each of whose weights, biases included, is Gaussian: N(μ, softplus(ρ)²).
 
@@ -143,8 +142,8 @@ class Bayesian(Wrapping):
                 noise = running.numbers.normal((_TOGETHER, number), count, posteriors[0].rho)[0]
                 centered = group[0]._centered_prior()
                 weights, total = sample_together(posteriors, noise, centered)
-                for module, own in zip(group, weights, strict=True):
-                    running.memory[module] = Sample(own, total, torch.is_grad_enabled())
+                for member, own in zip(group, weights, strict=True):
+                    running.memory[member] = Sample(own, total, torch.is_grad_enabled())
                     total = total.new_zeros(())  # that of the first is the divergence of all
 
     def posterior(self) -> Posterior:

@@ -5,11 +5,17 @@ returns one value per draw: averaging over draws is the work of `dubio.predictiv
 examples the work of the objectives. Event dimensions `*E` are those of one target.
 """
 
-from dubio.likelihoods.discrete import Bernoulli, Categorical
+from dubio.likelihoods.bernoulli import Bernoulli
+from dubio.likelihoods.categorical import Categorical
+from dubio.likelihoods.counts import NegativeBinomial, Poisson
+from dubio.likelihoods.labels import LabelLikelihood
 from dubio.likelihoods.learned import GammaPrior, LearnedGaussian
 from dubio.likelihoods.likelihood import Likelihood
+from dubio.likelihoods.location_scale import Laplace, StudentT
 from dubio.likelihoods.multinomial import Multinomial
+from dubio.likelihoods.multivariate import MultivariateGaussian
 from dubio.likelihoods.normal import Gaussian, HeteroscedasticGaussian
+from dubio.likelihoods.numeric import Numeric
 from dubio.likelihoods.point import Point
 
 __all__ = [
@@ -18,8 +24,15 @@ __all__ = [
     "GammaPrior",
     "Gaussian",
     "HeteroscedasticGaussian",
+    "LabelLikelihood",
+    "Laplace",
     "LearnedGaussian",
     "Likelihood",
     "Multinomial",
+    "MultivariateGaussian",
+    "NegativeBinomial",
+    "Numeric",
     "Point",
+    "Poisson",
+    "StudentT",
 ]

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from dubio.likelihoods.normal import Gaussian, Homoscedastic, check_precision
+from dubio.likelihoods.numeric import Missing, check_missing
 
 
 @final
@@ -57,12 +58,19 @@ class LearnedGaussian(nn.Module, Homoscedastic):
             outputs; a tensor, which must broadcast against the event, as many as it has elements.
             A network that does not fit yet has large errors: start low, as the paper advises.
         prior: The prior of each precision, if any.
+        missing: What NaN among targets means: "error", or "ignore".
     """
 
     def __init__(
-        self, noise_precision: float | Tensor = 1.0, *, prior: GammaPrior | None = None
+        self,
+        noise_precision: float | Tensor = 1.0,
+        *,
+        prior: GammaPrior | None = None,
+        missing: Missing = "error",
     ) -> None:
         super().__init__()
+        check_missing(missing)
+        self.missing = missing
         check_precision(noise_precision)
         if isinstance(noise_precision, Tensor):
             start = noise_precision.detach().log()
@@ -84,51 +92,61 @@ class LearnedGaussian(nn.Module, Homoscedastic):
 
     def frozen(self) -> Gaussian:
         """The Gaussian with the current precision."""
-        return Gaussian(self.noise_precision)
+        return Gaussian(self.noise_precision, self.missing)
 
     def rescaled(self, scale: float | Tensor) -> Gaussian:
         """The Gaussian with the current precision for targets scale * y + shift."""
         return self.frozen().rescaled(scale)
 
-    def squared_errors(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """‖y − f‖² over all rows, per draw and precision: `(S, *T)` for a precision `(*T)`."""
+    def statistics(self, outputs: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """‖y − f‖² over all rows, per draw, and how many targets, for each precision.
+
+        Shapes are `(S, *T)` and `(*T)` for precisions `(*T)`.
+        """
         mean = self.mean(outputs)
         self.check_targets(y, mean)
-        errors = (y.to(mean.dtype) - mean).square().sum(1)  # (S, *E)
+        squares = (y.to(mean.dtype) - mean).square()  # (S, B, *E)
+        known = self.known(y)
+        counts = torch.ones_like(squares[:1]) if known is None else known[None].to(squares)
+        squares = squares if known is None else squares.where(known, 0)
+        return self._by_precision(squares.sum(1)), self._by_precision(counts.sum(1))[0]
+
+    def _by_precision(self, sums: Tensor) -> Tensor:
+        """Sums over the elements `(S, *E)` that share a precision: `(S, *T)`."""
         shape = self.log_noise_precision.shape
-        ones = [1] * (errors.ndim - 1 - len(shape))
-        return errors.sum_to_size(len(errors), *ones, *shape).reshape(len(errors), *shape)
+        ones = [1] * (sums.ndim - 1 - len(shape))
+        return sums.sum_to_size(len(sums), *ones, *shape).reshape(len(sums), *shape)
 
     @torch.no_grad()
-    def maximise(self, squared_errors: Tensor, num_targets: int) -> None:
+    def maximise(self, statistics: Tensor, num_targets: Tensor) -> None:
         """The M-step in closed form: set the precision to the maximum of ELBO + log p(τ).
 
             τ = (n/2 + a − 1) / (½ E‖y − f‖² + b)
 
-        Here n is the number of targets for each precision, N·D if N rows of D outputs share one,
+        Here n is the number of targets of each precision, N·D if N rows of D outputs share one,
         and maximum likelihood has a = 1 and b = 0. The expectation is over draws: to the error of
         their mean it adds their spread, as in the ELBO what the network does not know is noise.
 
         Args:
-            squared_errors: E‖y − f‖² over all data, for each precision; see `squared_errors`.
-            num_targets: The number of all targets, N·D.
+            statistics: E‖y − f‖² over all data, for each precision.
+            num_targets: n, for each precision.
         """
         prior = self.prior
         shape, rate = (1.0, 0.0) if prior is None else (prior.shape, prior.rate)
-        weight = 0.5 * num_targets / self.log_noise_precision.numel() + shape - 1
-        error = 0.5 * squared_errors + rate
-        if weight <= 0:
+        weight = 0.5 * num_targets + shape - 1
+        error = 0.5 * statistics + rate
+        if not bool((weight > 0).all()):
             raise ValueError(
                 f"num_targets: expected more than {2 * (1 - shape):.4g} for each precision, got "
-                f"{num_targets} for {self.log_noise_precision.numel()}; with so few the density "
-                "has no mode but 0: pass more data, or a prior with shape >= 1"
+                f"{num_targets.tolist()}; with so few the density has no mode but 0: pass more "
+                "data, or a prior with shape >= 1"
             )
         if not bool(((error > 0) & error.isfinite()).all()):
             advice = "the precision of a perfect fit is infinite: pass a prior"
             if not bool(error.isfinite().all()):
                 advice = "remove or scale infinite and huge targets, and look for diverged weights"
             raise ValueError(
-                f"squared_errors: expected finite and > 0, got {squared_errors.tolist()}; {advice}"
+                f"squared errors: expected finite and > 0, got {statistics.tolist()}; {advice}"
             )
         self.log_noise_precision.copy_((weight / error).log())
 

@@ -20,14 +20,19 @@ class Likelihood(ABC):
     Attributes:
         noisy: Whether p(y | x, omega) has a variance of its own.
         discrete: Whether its mean is a probability, so that entropies and votes exist.
-        real: Whether targets are real numbers, with Gaussian noise if it is noisy.
+        gaussian: Whether the elements of a target are Gaussian and independent given the draw, so
+            that closed forms hold.
+        whole: Whether targets are whole numbers from 0.
+        rowwise: Whether the loss of a row depends on the outputs of that row alone, for certain.
         advice: What to do about a quantity that is not defined.
     """
 
-    noisy: ClassVar[bool]
+    noisy: ClassVar[bool] = True
     discrete: ClassVar[bool] = False
-    real: ClassVar[bool] = False
-    advice: ClassVar[str]
+    gaussian: ClassVar[bool] = False
+    whole: ClassVar[bool] = False
+    rowwise: ClassVar[bool] = False
+    advice: ClassVar[str] = "implement it, or choose a likelihood of dubio.likelihoods that has it"
 
     def check(self, outputs: Tensor) -> None:
         """Raises a ValueError if the outputs `(S, B, ...)` do not fit this likelihood."""
@@ -72,8 +77,18 @@ class Likelihood(ABC):
         """The log of p(y | x, omega) per draw, joint over the event dimensions: `(S, B)`."""
 
     def losses(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """Minus the log of p(y | x, omega) for the outputs of one draw, `(B, ...)`: `(B,)`."""
+        """What `ELBO` minimises for the outputs of one draw, `(B, ...)`: `(B,)`.
+
+        Minus the log of p(y | x, omega), unless a likelihood is told to weigh or smooth targets.
+        """
         return -self.log_prob(outputs[None], y)[0]
+
+    def cdf(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """P(Y <= y | x, omega) per draw, element by element: `(S, B, *E)`; of numbers only.
+
+        Any y that broadcasts against the means will do.
+        """
+        raise self.undefined("cdf")
 
     @abstractmethod
     def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
@@ -84,7 +99,7 @@ class Likelihood(ABC):
         """The q-quantile over draws, element by element: `(B, *E)`."""
 
     def entropy(self, outputs: Tensor) -> Tensor:
-        """H[y | x, omega] in nats per draw; discrete likelihoods only."""
+        """H[y | x, omega] in nats per draw: of every label, or of every element of numbers."""
         raise self.undefined("entropy")
 
     def marginal_entropy(self, mean: Tensor) -> Tensor:
@@ -116,15 +131,26 @@ class Likelihood(ABC):
 
         Noise that is in the outputs is for `with_mean` to rescale.
         """
-        if not self.real:
-            raise self.undefined("rescaled noise")
-        return self
+        raise self.undefined("rescaled")
 
     def with_mean(self, outputs: Tensor, mean: Tensor, scale: float) -> Tensor:
         """Outputs with another mean `(S, B, *E)`, and noise times scale if it is in them."""
-        if not self.real:
-            raise self.undefined("outputs of another mean")
-        return mean
+        raise self.undefined("with_mean")
+
+    def with_noise(self, outputs: Tensor) -> tuple[Likelihood, Tensor]:
+        """The same distribution by outputs that say it all, noise that was not in them too.
+
+        For members of an ensemble, each of which may have a noise of its own.
+        """
+        return self, outputs
+
+    def maximise(self, statistics: Tensor, num_targets: Tensor) -> None:
+        """The M-step: set parameters of its own to their optimum, given `statistics` of data."""
+        raise self.undefined("maximise, the M-step")
+
+    def statistics(self, outputs: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """What `maximise` needs to know of some rows, per draw, `(S, *T)`, and how many targets."""
+        raise self.undefined("statistics, the M-step")
 
     def log_prior(self) -> Tensor:
         """Log density of the prior on parameters of its own, which `ELBO` adds once: a number."""
@@ -139,7 +165,7 @@ class Likelihood(ABC):
         return outputs.float() if outputs.dtype.itemsize < 4 else outputs
 
 
-def check_tensor(y: Tensor, shape: torch.Size, outputs: Tensor) -> None:
+def check_tensor(y: Tensor, shape: torch.Size, outputs: Tensor, *, missing: bool = False) -> None:
     """Complain about targets that are not numbers of that shape, beside the outputs."""
     if not isinstance(y, Tensor):
         raise TypeError(
@@ -155,8 +181,11 @@ def check_tensor(y: Tensor, shape: torch.Size, outputs: Tensor) -> None:
             f"y: expected device {outputs.device} of the outputs, got {y.device}; move it with "
             f"y.to({str(outputs.device)!r})"
         )
-    if y.dtype.is_floating_point and not all_true(~y.isnan()):
-        raise ValueError("y: expected numbers, got NaN; remove or impute the missing targets")
+    if not missing and y.dtype.is_floating_point and not all_true(~y.isnan()):
+        raise ValueError(
+            "y: expected numbers, got NaN; remove or impute the missing targets, or pass "
+            "missing='ignore' to a likelihood of numbers"
+        )
 
 
 def all_true(condition: Tensor) -> bool:

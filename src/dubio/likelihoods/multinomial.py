@@ -6,8 +6,10 @@ from typing import final
 import torch
 from torch import Tensor
 
-from dubio.likelihoods.discrete import Categorical, OutputKind
-from dubio.likelihoods.likelihood import Likelihood, all_true, sum_events
+from dubio.likelihoods.categorical import Categorical
+from dubio.likelihoods.discrete import OutputKind
+from dubio.likelihoods.likelihood import Likelihood, sum_events
+from dubio.likelihoods.numeric import check_counts
 from dubio.likelihoods.quantiles import empirical_quantile
 
 
@@ -35,6 +37,7 @@ class Multinomial(Likelihood):
     coefficient: bool = True
 
     noisy = True
+    rowwise = True
     advice = (
         "the entropy of counts has no closed form, and counts do not vote: use Categorical() on "
         "the same outputs for one event, or average -log_prob(y) over targets y from sample()"
@@ -81,11 +84,7 @@ class Multinomial(Likelihood):
     def check_targets(self, y: Tensor, means: Tensor) -> None:
         """Also checks that they are counts."""
         super().check_targets(y, means)
-        if not all_true((y >= 0) & (y == y.round()) & y.isfinite()):
-            raise ValueError(
-                f"y: expected counts, whole numbers >= 0, got values in [{float(y.min()):.4g}, "
-                f"{float(y.max()):.4g}]; count events, or threshold ratings"
-            )
+        check_counts(y)
 
     def log_prob(self, outputs: Tensor, y: Tensor) -> Tensor:
         """The log probability of counts `y`, `(B, ..., K, ...)`: sum_k n_k log pi_k.

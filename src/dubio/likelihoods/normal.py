@@ -10,15 +10,15 @@ from typing import final
 import torch
 from torch import Tensor
 
-from dubio.likelihoods.likelihood import Likelihood, sum_events
+from dubio.likelihoods.likelihood import Likelihood
+from dubio.likelihoods.numeric import Missing, Numeric, check_missing
 from dubio.likelihoods.quantiles import mixture_quantile
 
 
-class _Normal(Likelihood):
+class _Normal(Numeric):
     """A Gaussian for every element of the target, independent given the draw."""
 
-    noisy = True
-    real = True
+    gaussian = True
     advice = (
         "the entropy of a mixture of Gaussians has no closed form, and it has no classes to vote "
         "for: use variance or interval(), or average -log_prob(y) over targets y from sample()"
@@ -28,16 +28,25 @@ class _Normal(Likelihood):
     def _std(self, outputs: Tensor) -> Tensor:
         """Standard deviation, broadcasting to `(S, B, *E)`."""
 
-    def log_prob(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """Log density of D = prod(*E) elements, the summand of Gal & Ghahramani 2016, eq. 13.
+    def log_density(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """The summand of Gal & Ghahramani 2016, eq. 13, for each of D = prod(*E) elements.
 
         log N(y; f, tau^-1 I) = -tau/2 |y - f|^2 - D/2 log 2 pi + D/2 log tau. The paper prints
         the constants for D = 1.
         """
         mean, std = self.mean(outputs), self._std(outputs)
-        self.check_targets(y, mean)
-        scaled = (y.to(mean.dtype) - mean) / std  # (S, B, *E)
-        return sum_events(-0.5 * (scaled.square() + math.log(2 * math.pi)) - std.log())
+        scaled = (y - mean) / std  # (S, B, *E)
+        return -0.5 * (scaled.square() + math.log(2 * math.pi)) - std.log()
+
+    def cdf(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """Phi((y - f) / std)."""
+        scaled = (self.mean(outputs) - y) / self._std(outputs)
+        return 0.5 * torch.erfc(scaled / math.sqrt(2))
+
+    def entropy(self, outputs: Tensor) -> Tensor:
+        """Of every element: 1/2 log 2 pi e + log std."""
+        std = self._std(outputs).expand_as(self.mean(outputs))
+        return 0.5 * math.log(2 * math.pi * math.e) + std.log()
 
     def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """One Gaussian target for each draw and row: `(S, B, *E)`."""
@@ -82,6 +91,20 @@ class Homoscedastic(_Normal):
         mean = self._read(outputs)
         return self._precision(mean).reciprocal().expand_as(mean)
 
+    def with_mean(self, outputs: Tensor, mean: Tensor, scale: float) -> Tensor:
+        """The mean: noise is not in the outputs."""
+        return mean
+
+    def with_noise(self, outputs: Tensor) -> tuple[Likelihood, Tensor]:
+        """The log variances beside the outputs."""
+        if outputs.ndim < 3:
+            raise ValueError(
+                f"outputs: expected (draws, rows, targets), got shape {tuple(outputs.shape)}; let "
+                "networks keep the axis of targets"
+            )
+        joined = torch.cat([self._read(outputs), self.variance(outputs).log()], dim=-1)
+        return HeteroscedasticGaussian(missing=self.missing), joined
+
     def _std(self, outputs: Tensor) -> Tensor:
         return self._precision(self._read(outputs)).rsqrt()
 
@@ -93,11 +116,14 @@ class Gaussian(Homoscedastic):
 
     Attributes:
         noise_precision: Tau > 0, in units of 1 / y^2; a tensor broadcasts against the event.
+        missing: What NaN among targets means: "error", or "ignore".
     """
 
     noise_precision: float | Tensor
+    missing: Missing = "error"
 
     def __post_init__(self) -> None:
+        check_missing(self.missing)
         check_precision(self.noise_precision)
 
     def rescaled(self, scale: float | Tensor) -> Gaussian:
@@ -111,7 +137,7 @@ class Gaussian(Homoscedastic):
                 f"scale: expected > 0, got {scale}; pass what the targets were divided by, such "
                 "as their standard deviation"
             )
-        return Gaussian(self.noise_precision / scale**2)
+        return Gaussian(self.noise_precision / scale**2, self.missing)
 
     def _precision(self, like: Tensor) -> Tensor:
         return torch.as_tensor(self.noise_precision, dtype=like.dtype, device=like.device)
@@ -139,7 +165,15 @@ class HeteroscedasticGaussian(_Normal):
 
     A log variance s needs no constraint: the variance is exp(s) > 0. In float32 the variance is
     finite and positive for |s| < 87, and `log_prob`, which uses exp(s / 2), for |s| < 174.
+
+    Attributes:
+        missing: What NaN among targets means: "error", or "ignore".
     """
+
+    missing: Missing = "error"
+
+    def __post_init__(self) -> None:
+        check_missing(self.missing)
 
     def check(self, outputs: Tensor) -> None:
         """Also checks that the last dimension has two halves."""
@@ -162,6 +196,10 @@ class HeteroscedasticGaussian(_Normal):
         """The mean beside the log variances, which a scale moves."""
         log_variance = self._log_variance(outputs).to(mean.dtype) + 2 * math.log(scale)
         return torch.cat([mean, log_variance], dim=-1)
+
+    def rescaled(self, scale: float | Tensor) -> HeteroscedasticGaussian:
+        """Itself: the noise is in the outputs."""
+        return self
 
     def _std(self, outputs: Tensor) -> Tensor:
         return (0.5 * self._log_variance(outputs)).exp()

@@ -16,7 +16,7 @@ class Point(Likelihood):
     """No likelihood: the outputs are function values, and only their spread is known."""
 
     noisy = False
-    real = True
+    rowwise = True
     advice = (
         "pass likelihood= to say how outputs give targets: Gaussian(noise_precision), "
         "HeteroscedasticGaussian(), Categorical() or Bernoulli()"
@@ -37,6 +37,14 @@ class Point(Likelihood):
     def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """The outputs."""
         return self._read(outputs)
+
+    def rescaled(self, scale: float | Tensor) -> "Point":
+        """Itself: there is no noise."""
+        return self
+
+    def with_mean(self, outputs: Tensor, mean: Tensor, scale: float) -> Tensor:
+        """The mean."""
+        return mean
 
     def quantile(self, outputs: Tensor, q: float) -> Tensor:
         """The empirical quantile over draws of the function values."""

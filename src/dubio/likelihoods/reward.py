@@ -34,6 +34,11 @@ class RewardOfAction(nn.Module, Likelihood):
         self.weighted = False
 
     @property
+    def rowwise(self) -> bool:  # type: ignore[override]
+        """As with the rewards' likelihood."""
+        return self.rewards.rowwise
+
+    @property
     def advice(self) -> str:  # type: ignore[override]
         """That of the rewards' likelihood."""
         return self.rewards.advice

@@ -99,6 +99,7 @@ from dubio.metrics.selective import (
     risk_coverage,
     risk_coverage_of,
 )
+from dubio.predictive.predictive import Interval
 
 if TYPE_CHECKING:
     from dubio.metrics import plots as plots
@@ -126,6 +127,7 @@ __all__ = [
     "ErrorDetection",
     "GlobalAccuracy",
     "ImageIoU",
+    "Interval",
     "IntervalCoverage",
     "IntervalScore",
     "MeanIoU",

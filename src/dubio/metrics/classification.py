@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dubio.metrics.reading import Classifiable, read_classified
+from dubio.metrics.reading import Classifiable, read_classified, read_soft
 from dubio.metrics.states import Average, average
 from dubio.predictive.predictive import Predictive
 
@@ -20,7 +20,8 @@ def nll(prediction: Classifiable, target: Tensor, *, void: int | None = None) ->
     """The mean of -log p(y | x), in nats, where p is averaged over draws.
 
     For pixels it is the mean over pixels of their own. A label of probability 0 costs infinitely
-    much. A `Predictive` of rows is read by its `log_prob`, which is exact where p underflows.
+    much. A `Predictive` of rows is read by its `log_prob`, which is exact where p underflows. Of
+    soft labels, floats shaped as the probabilities, it is the cross-entropy -sum_k y_k log p_k.
     """
     return average(_surprises(prediction, target, void), "nll")
 
@@ -28,7 +29,8 @@ def nll(prediction: Classifiable, target: Tensor, *, void: int | None = None) ->
 def brier(prediction: Classifiable, target: Tensor, *, void: int | None = None) -> Tensor:
     """The mean of sum_k (p_k - 1[y = k])^2, between 0 and 2 (Brier 1950, as he has it).
 
-    For two classes that is twice the square of one probability's error.
+    For two classes that is twice the square of one probability's error. Soft labels y_k, floats
+    shaped as the probabilities, take the place of 1[y = k].
     """
     return average(_squares(prediction, target, void), "brier")
 
@@ -80,6 +82,9 @@ def _hits(prediction: Classifiable, target: Tensor, void: int | None) -> Tensor:
 
 
 def _surprises(prediction: Classifiable, target: Tensor, void: int | None) -> Tensor:
+    if (soft := read_soft(prediction, target)) is not None:
+        terms: Tensor = torch.special.xlogy(soft[1], soft[0])
+        return -terms.sum(-1)  # (N,)
     seen = read_classified(prediction, target, void)
     if isinstance(prediction, Predictive) and target.ndim == 1 and void is None:
         return -prediction.log_prob(target)[seen.known]
@@ -88,6 +93,8 @@ def _surprises(prediction: Classifiable, target: Tensor, void: int | None) -> Te
 
 
 def _squares(prediction: Classifiable, target: Tensor, void: int | None) -> Tensor:
+    if (soft := read_soft(prediction, target)) is not None:
+        return torch.square(soft[0].double() - soft[1]).sum(-1)  # (N,)
     probabilities, labels = read_classified(prediction, target, void).rows
     truth = F.one_hot(labels, probabilities.shape[-1])
     return torch.square(probabilities.double() - truth).sum(-1)  # (N,)

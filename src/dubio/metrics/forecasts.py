@@ -1,7 +1,9 @@
 """Predictive distributions of real targets, from whatever form they are given in.
 
 - A `Predictive` with a Gaussian likelihood is an equal mixture of Gaussians, and is read as one,
-  exactly; without a likelihood it is a set of draws.
+  exactly; with another likelihood of numbers its own cdf is what counts; without a likelihood it is
+  a set of draws.
+- A pair `(mean, std)` of the shape of the targets is one Gaussian, as for `dubio.calibrate`.
 - `torch.distributions.Normal(mean, std)` of the shape of the targets is one Gaussian; with an axis
   of draws in front, `(S, B, *E)`, an equal mixture over it.
 - A tensor `(S, B, *E)` is a set of draws of the target.
@@ -16,10 +18,11 @@ from torch import Tensor
 from torch.distributions import Normal
 
 from dubio.likelihoods.quantiles import empirical_quantile, mixture_quantile
+from dubio.metrics.components import Components, check_fair
 from dubio.metrics.reading import check_numbers, check_shape
-from dubio.predictive.predictive import Predictive
+from dubio.predictive.predictive import Interval, Predictive
 
-Forecastable = Predictive | Normal | Tensor
+Forecastable = Predictive | Normal | Tensor | tuple[Tensor, Tensor]  # mean and std
 
 
 @final
@@ -45,6 +48,8 @@ class Mixture:
         reached: Tensor = Normal(self.mean, self.std, validate_args=False).cdf(target)
         return reached.mean(0)
 
+    cdf_below = cdf
+
     def quantile(self, level: float) -> Tensor:
         """By bisection."""
         return mixture_quantile(self.mean, self.std, level)
@@ -57,7 +62,7 @@ class Mixture:
         s (z (2 Phi(z) - 1) + 2 phi(z) - 1/sqrt(pi)).
         """
         draws, variance = len(self.mean), self.std.square()
-        _check_fair(fair, draws)
+        check_fair(fair, draws)
         own = _mean_absolute(torch.zeros_like(self.mean), math.sqrt(2) * self.std).sum(0)
         pairs = torch.zeros_like(target)
         for t in range(1, draws):
@@ -92,6 +97,8 @@ class Draws:
         below = (self.values < target).sum(0) + 0.5 * (self.values == target).sum(0)
         return (below + 0.5) / (len(self.values) + 1)
 
+    cdf_below = cdf
+
     def quantile(self, level: float) -> Tensor:
         """Interpolated between draws."""
         return empirical_quantile(self.values, level)
@@ -103,7 +110,7 @@ class Draws:
         infinite target has an infinite score.
         """
         draws = len(self.values)
-        _check_fair(fair, draws)
+        check_fair(fair, draws)
         offset = self.values - target.where(target.isfinite(), 0)
         rank = torch.arange(1 - draws, draws, 2, dtype=offset.dtype, device=offset.device)
         pairs: Tensor = torch.tensordot(rank, offset.sort(0).values, 1)  # half the double sum
@@ -111,41 +118,102 @@ class Draws:
         return error - pairs / (draws * (draws - 1 if fair else draws))
 
 
-Forecast = Mixture | Draws
+Forecast = Mixture | Draws | Components
 
 
-def read_forecast(prediction: Forecastable, target: Tensor) -> tuple[Forecast, Tensor]:
-    """The distribution in float64, and the targets `(B, *E)`, both checked."""
+@final
+@dataclass(frozen=True)
+class Truth:
+    """Targets, some of which may be missing.
+
+    Attributes:
+        values: `(B, *E)`, in float64; 0 where they are missing.
+        known: Where they are not missing; None if none is.
+    """
+
+    values: Tensor
+    known: Tensor | None
+
+    def kept(self, scores: Tensor) -> Tensor:
+        """The scores of targets, or of rows that have any, without those of missing ones."""
+        if self.known is None:
+            return scores
+        if scores.shape == self.known.shape:
+            return scores[self.known]
+        return scores[self.known.flatten(1).any(1)]
+
+
+def read_forecast(prediction: Forecastable, target: Tensor) -> tuple[Forecast, Truth]:
+    """The distribution in float64, and the targets, both checked."""
+    prediction = _as_normal(prediction)
     _check_kind(prediction)
-    if isinstance(prediction, Predictive) and not prediction.likelihood.real:
+    if isinstance(prediction, Predictive) and prediction.likelihood.discrete:
         raise TypeError(
             f"prediction: expected real targets, got {prediction.likelihood!r}; predict with "
             "likelihood=dubio.likelihoods.Gaussian(noise_precision) or HeteroscedasticGaussian()"
         )
-    target = check_numbers(target, "target").double()
+    truth = read_truth(prediction, target)
+    target = truth.values
     if isinstance(prediction, Predictive):
         likelihood, outputs = prediction.likelihood, prediction.draws.double()
         if not likelihood.noisy:
-            return _read_draws(outputs, target), target
-        mean, std = likelihood.mean(outputs), likelihood.variance(outputs).sqrt()
-        return _read_mixture(mean, std, target), target
+            return _read_draws(outputs, target), truth
+        mean = likelihood.mean(outputs)
+        if likelihood.gaussian:
+            return _read_mixture(mean, likelihood.variance(outputs).sqrt(), target), truth
+        _check_finite(check_numbers(mean, "prediction"))
+        check_shape(mean[0], target.shape, "prediction, one draw of it", "the targets")
+        return Components(likelihood, outputs), truth
     if isinstance(prediction, Normal):
         mean, std = prediction.mean.double(), prediction.stddev.double()
         one = mean.shape == target.shape
-        return _read_mixture(*((mean[None], std[None]) if one else (mean, std)), target), target
-    return _read_draws(prediction, target), target
+        return _read_mixture(*((mean[None], std[None]) if one else (mean, std)), target), truth
+    assert isinstance(prediction, Tensor)
+    return _read_draws(prediction, target), truth
 
 
-def read_mean(prediction: Forecastable, target: Tensor) -> tuple[Tensor, Tensor]:
-    """Point predictions and targets, both `(B, *E)`; a tensor is the predictions themselves."""
+def read_truth(prediction: Forecastable, target: Tensor) -> Truth:
+    """Targets in float64; NaN only where the prediction's likelihood says that it is missing."""
+    if not isinstance(prediction, Predictive) or not isinstance(target, Tensor):
+        return Truth(check_numbers(target, "target").double(), None)
+    if prediction.likelihood.whole and not target.is_floating_point():
+        target = target.double()
+    known = prediction.likelihood.known(target)
+    target = target if known is None else target.where(known, 0)
+    return Truth(check_numbers(target, "target").double(), known)
+
+
+def read_mean(prediction: Forecastable, target: Tensor) -> tuple[Tensor, Truth]:
+    """Point predictions `(B, *E)` and targets; a tensor is the predictions themselves."""
+    prediction = _as_normal(prediction)
     _check_kind(prediction)
-    target = check_numbers(target, "target").double()
+    truth = read_truth(prediction, target)
     mean = prediction.mean if isinstance(prediction, Predictive | Normal) else prediction
+    assert isinstance(mean, Tensor)
     mean = check_numbers(mean, "prediction").double()
-    if isinstance(prediction, Normal) and mean.shape[1:] == target.shape:
+    if isinstance(prediction, Normal) and mean.shape[1:] == truth.values.shape:
         mean = mean.mean(0)
-    check_shape(mean, target.shape, "prediction", "the targets")
-    return mean, target
+    check_shape(mean, truth.values.shape, "prediction", "the targets")
+    return mean, truth
+
+
+def _as_normal(prediction: Forecastable) -> Forecastable:
+    """A mean and a standard deviation as a Gaussian."""
+    if not isinstance(prediction, tuple):
+        return prediction
+    if isinstance(prediction, Interval):
+        raise TypeError(
+            "prediction: expected a distribution, got an Interval, which interval_coverage and "
+            "interval_score take alone; pass the prediction itself"
+        )
+    if len(prediction) != 2 or not all(isinstance(part, Tensor) for part in prediction):
+        raise TypeError(
+            f"prediction: expected a pair (mean, std) of tensors, got a tuple of "
+            f"{[type(part).__name__ for part in prediction]}; pass two tensors"
+        )
+    mean, std = prediction
+    check_shape(std, mean.shape, "prediction, the standard deviation", "the mean")
+    return Normal(mean, std, validate_args=False)
 
 
 def _check_kind(prediction: Forecastable) -> None:
@@ -188,11 +256,6 @@ def _check_finite(values: Tensor) -> None:
             f"prediction: expected finite numbers, got {int(values.isinf().sum())} infinite ones "
             f"among {values.numel()}; look for weights that have diverged, or remove these rows"
         )
-
-
-def _check_fair(fair: bool, draws: int) -> None:
-    if fair and draws < 2:
-        raise ValueError("fair: expected two or more draws, got one; pass fair=False")
 
 
 def _mean_absolute(mean: Tensor, std: Tensor) -> Tensor:

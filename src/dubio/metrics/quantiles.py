@@ -29,7 +29,9 @@ def quantile_calibration(
     """Observed against expected levels (Kuleshov et al. 2018).
 
     A target is below the quantile of level q if F(y) <= q. The levels are i/(levels + 1), without
-    0 and 1, where every curve agrees. Every element of a target counts as a target of its own.
+    0 and 1, where every curve agrees. Every element of a target counts as a target of its own. A
+    count y, for which F jumps from F(y - 1) to F(y), is below by the share of the jump that q has
+    passed (Czado, Gneiting and Held 2009, eq. 2): else no forecast of counts would be calibrated.
     """
     return _curve(_counts(prediction, target, levels))
 
@@ -89,10 +91,16 @@ def _levels(count: int, device: torch.device) -> Tensor:
 def _counts(prediction: Forecastable, target: Tensor, levels: int) -> Tensor:
     """Targets below each level, and all of them: `(levels + 1,)`."""
     _check_levels(levels)
-    forecast, target = read_forecast(prediction, target)
-    reached = forecast.cdf(target).flatten().sort().values
-    below = torch.searchsorted(reached, _levels(levels, reached.device), right=True)
-    return F.pad(below, (0, 1), value=len(reached))
+    forecast, truth = read_forecast(prediction, target)
+    after = truth.kept(forecast.cdf(truth.values)).flatten()
+    before = truth.kept(forecast.cdf_below(truth.values)).flatten()
+    places = _levels(levels, after.device)
+    if torch.equal(before, after):
+        below = torch.searchsorted(after.sort().values, places, right=True).double()
+    else:
+        jump = (after - before).clamp(min=torch.finfo(after.dtype).tiny)
+        below = torch.stack([((q - before) / jump).clamp(0, 1).sum() for q in places])
+    return F.pad(below, (0, 1), value=len(after))
 
 
 def _curve(counts: Tensor) -> QuantileCurve:

@@ -11,6 +11,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from dubio.likelihoods.discrete import check_probabilities
 from dubio.predictive.predictive import Predictive
 
 Classifiable = Predictive | Tensor  # a prediction of labels, or probabilities (B, K, *P)
@@ -74,6 +75,8 @@ def read_classified(
     probabilities = _read_probabilities(prediction)  # (B, *P, K)
     _check_tensor(target, "target")
     if target.shape != probabilities.shape[:-1]:
+        if isinstance(prediction, Predictive):
+            prediction.check_targets(target)  # which knows better what is wrong
         raise ValueError(
             f"target: expected shape {tuple(probabilities.shape[:-1])}, one label for every "
             f"prediction, got {tuple(target.shape)}; probabilities have their classes along "
@@ -88,6 +91,25 @@ def read_classified(
     known = check_labels(labels, probabilities.shape[-1], void)
     known = known if counted is None else counted
     return Classified(probabilities, labels.long().where(known, 0), known)
+
+
+def read_soft(prediction: Classifiable, target: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Probabilities and soft labels, classes last, each `(N, K)`; None if targets are labels.
+
+    Soft labels are floats shaped as the prediction is, which sum to 1 over the classes.
+    """
+    shape = (prediction.mean if isinstance(prediction, Predictive) else prediction).shape
+    if not (isinstance(target, Tensor) and target.is_floating_point() and target.shape == shape):
+        return None
+    probabilities = _read_probabilities(prediction)
+    if probabilities.ndim != target.ndim:  # each element has a label of its own
+        return None
+    soft = check_numbers(target, "target")
+    soft = prediction.likelihood.by_label(soft) if isinstance(prediction, Predictive) else (
+        soft.movedim(1, -1)
+    )  # fmt: skip
+    check_probabilities(soft, -1, "target", "pass integer labels, or normalise soft ones")
+    return probabilities.flatten(0, -2), soft.flatten(0, -2)
 
 
 def check_labels(labels: Tensor, classes: int, void: int | None, name: str = "target") -> Tensor:

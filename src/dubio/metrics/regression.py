@@ -1,20 +1,37 @@
 """Scores of predictions of real targets: RMSE, predictive log-likelihood, CRPS, intervals.
 
-Targets are `(B, *E)`. A prediction is a `Predictive`, a `Normal`, or draws of the target
-`(S, B, *E)`; where a score takes something else, it says so.
+Targets are `(B, *E)`. A prediction is a `Predictive`, a `Normal`, a pair `(mean, std)`, or draws of
+the target `(S, B, *E)`; where a score takes something else, it says so. Targets that are missing,
+NaN for a likelihood with ``missing="ignore"``, are left out.
 """
 
-from typing import Any, final
+from typing import Any, Protocol, final, runtime_checkable
 
 from torch import Tensor
 
 from dubio.likelihoods.quantiles import check_probability
-from dubio.metrics.forecasts import Forecastable, read_forecast, read_mean
+from dubio.metrics.forecasts import Forecastable, Truth, read_forecast, read_mean
 from dubio.metrics.reading import check_numbers, check_shape
 from dubio.metrics.states import Average, average
-from dubio.predictive.predictive import Predictive
+from dubio.predictive.predictive import Interval, Predictive
 
-Interval = tuple[Tensor, Tensor]
+
+@runtime_checkable
+class HasEnds(Protocol):
+    """Intervals as `dubio.calibrate` gives them."""
+
+    @property
+    def low(self) -> Tensor:
+        """The lower ends, `(B, *E)`."""
+        ...
+
+    @property
+    def high(self) -> Tensor:
+        """The upper ends, `(B, *E)`."""
+        ...
+
+
+Intervals = Interval | HasEnds
 
 
 def rmse(prediction: Forecastable, target: Tensor) -> Tensor:
@@ -51,23 +68,24 @@ def crps(prediction: Forecastable, target: Tensor, *, fair: bool = False) -> Ten
 
 
 def interval_coverage(
-    prediction: Forecastable | Interval, target: Tensor, *, level: float = 0.95
+    prediction: Forecastable | Intervals, target: Tensor, *, level: float = 0.95
 ) -> Tensor:
     """The share of targets within the central interval, ends included; it should be `level`.
 
-    The interval may also be given, as `(low, high)`.
+    Intervals may also be given, as `Interval(low, high)` or by `dubio.calibrate`. Of counts the
+    share is larger: whole numbers can not leave out less than one.
     """
     return average(_inside(prediction, target, level), "interval_coverage")
 
 
 def interval_score(
-    prediction: Forecastable | Interval, target: Tensor, *, level: float = 0.95
+    prediction: Forecastable | Intervals, target: Tensor, *, level: float = 0.95
 ) -> Tensor:
     """Winkler's score: width + 2/a (distance of the target from the interval), a = 1 - level.
 
     A proper score: the interval of the true quantiles has the least (Gneiting and Raftery 2007,
-    eq. 43). In the units of the target; smaller is better. The interval may also be given, as
-    `(low, high)`, with its level.
+    eq. 43). In the units of the target; smaller is better. Intervals may also be given, as
+    `Interval(low, high)` or by `dubio.calibrate`, with their level.
     """
     return average(_winkler(prediction, target, level), "interval_score")
 
@@ -126,7 +144,7 @@ class _OfIntervals(Average):
 class IntervalCoverage(_OfIntervals):
     """`interval_coverage` over batches and processes."""
 
-    def update(self, prediction: Forecastable | Interval, target: Tensor) -> None:
+    def update(self, prediction: Forecastable | Intervals, target: Tensor) -> None:
         """Adds a batch."""
         self.add(_inside(prediction, target, self.level))
 
@@ -137,54 +155,65 @@ class IntervalScore(_OfIntervals):
 
     higher_is_better = False
 
-    def update(self, prediction: Forecastable | Interval, target: Tensor) -> None:
+    def update(self, prediction: Forecastable | Intervals, target: Tensor) -> None:
         """Adds a batch."""
         self.add(_winkler(prediction, target, self.level))
 
 
 def _squares(prediction: Forecastable, target: Tensor) -> Tensor:
-    mean, target = read_mean(prediction, target)
-    return (mean - target).square()
+    mean, truth = read_mean(prediction, target)
+    return truth.kept((mean - truth.values).square())
 
 
 def _log_densities(prediction: Forecastable, target: Tensor) -> Tensor:
     if isinstance(prediction, Predictive):
-        return prediction.log_prob(target)  # draws that are not kept will do
-    forecast, target = read_forecast(prediction, target)
-    return forecast.log_prob(target)
+        logs = prediction.log_prob(target)  # draws that are not kept will do
+        return Truth(target, prediction.likelihood.known(target)).kept(logs)
+    forecast, truth = read_forecast(prediction, target)
+    return forecast.log_prob(truth.values)
 
 
 def _ranked(prediction: Forecastable, target: Tensor, fair: bool) -> Tensor:
-    forecast, target = read_forecast(prediction, target)
-    return forecast.crps(target, fair)
+    forecast, truth = read_forecast(prediction, target)
+    return truth.kept(forecast.crps(truth.values, fair))
 
 
 def _ends(
-    prediction: Forecastable | Interval, target: Tensor, level: float
+    prediction: Forecastable | Intervals, target: Tensor, level: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The interval and the target, each `(B, *E)`."""
+    """The ends and the target, each of the targets that are known, `(N,)` or `(B, *E)`."""
     check_probability("level", level, "0.95 is a common choice")
-    if not isinstance(prediction, tuple):
-        forecast, target = read_forecast(prediction, target)
-        return forecast.quantile((1 - level) / 2), forecast.quantile((1 + level) / 2), target
-    low, high = (check_numbers(end, "prediction").double() for end in prediction)
+    if isinstance(prediction, tuple) and not isinstance(prediction, Interval):
+        raise TypeError(
+            "prediction: expected Interval(low, high) or a distribution, got a plain tuple; a pair "
+            "is (mean, std) elsewhere: write dubio.metrics.Interval(low, high) for ends, and "
+            "torch.distributions.Normal(mean, std) for the other"
+        )
+    if not isinstance(prediction, HasEnds):
+        forecast, truth = read_forecast(prediction, target)
+        ends = (forecast.quantile((1 - level) / 2), forecast.quantile((1 + level) / 2))
+        low, high, found = map(truth.kept, (*ends, truth.values))
+        return low, high, found
+    low, high = (
+        check_numbers(end, "prediction").double() for end in (prediction.low, prediction.high)
+    )
     target = check_numbers(target, "target").double()
     for end in (low, high):
         check_shape(end, target.shape, "prediction, an end of the interval", "the targets")
     if bool((low > high).any()):
         raise ValueError(
-            f"prediction: expected (low, high) with low <= high, got {int((low > high).sum())} "
-            "intervals upside down; swap the ends"
+            f"prediction: expected Interval(low, high) with low <= high, got "
+            f"{int((low > high).sum())} intervals upside down; swap the ends"
         )
     return low, high, target
 
 
-def _inside(prediction: Forecastable | Interval, target: Tensor, level: float) -> Tensor:
+def _inside(prediction: Forecastable | Intervals, target: Tensor, level: float) -> Tensor:
     low, high, target = _ends(prediction, target, level)
     return (low <= target) & (target <= high)
 
 
-def _winkler(prediction: Forecastable | Interval, target: Tensor, level: float) -> Tensor:
+def _winkler(prediction: Forecastable | Intervals, target: Tensor, level: float) -> Tensor:
     low, high, target = _ends(prediction, target, level)
     outside = (low - target).clamp(min=0) + (target - high).clamp(min=0)
     return high - low + 2 / (1 - level) * outside

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.modules.module import _has_any_global_hook
 
 from dubio.likelihoods import Likelihood
+from dubio.likelihoods.likelihood import all_true
 from dubio.masks.learnable import LearnableBernoulli
 from dubio.noise import inputs
 from dubio.noise.first_call import check_threads
@@ -25,7 +26,7 @@ from dubio.objectives.estimators import ESTIMATORS, Estimator, trapezoid_once
 from dubio.objectives.kept import Kept
 from dubio.objectives.meeting import Meetings
 from dubio.objectives.passes import Batch, Passes
-from dubio.objectives.rowwise import has_own_losses, rows_stay_apart
+from dubio.objectives.rowwise import rows_stay_apart
 
 
 @final
@@ -34,11 +35,13 @@ class ELBO(nn.Module):
 
     Gal & Ghahramani 2016, eq. 9; Boluki et al. 2020, eq. 3.
 
-        loss = −1/B Σ_b log p(y_b | x_b, masks_b) + (kl_weight · KL − log p(τ)) / num_data
+        loss = −1/B Σ_b w_b log p(y_b | x_b, masks_b) + (kl_weight · KL − log p(τ)) / num_data
 
-    The last term is there if the likelihood has parameters τ with a prior of their own: MAP for
-    them. Rows whose targets do not count (``Categorical(void=…)``) are left out of B, so that
-    ``num_data`` is the number of rows with a label. Length scales belong to the layers, the noise
+    The weights w are 1 unless given. A row of weight 2 counts as if it were there twice, but B and
+    ``num_data`` count it once: they are numbers of rows, and N times the loss is the same. log p(τ)
+    is there if the likelihood has parameters τ with a prior of their own: MAP for them. Rows whose
+    targets do not count (``Categorical(void=…)``) are left out of B, so that ``num_data`` is the
+    number of rows with a label. Length scales belong to the layers, the noise
     precision to the likelihood and ``num_data`` here; nothing is to be multiplied by hand.
     ``loss.backward()`` gives gradients to weights and to learned rates alike, and
     ``elbo.parameters()`` are all that there is to train: those of the network and of the
@@ -144,18 +147,26 @@ class ELBO(nn.Module):
         self.step, self.num_data = state["step"], state["num_data"]
         self._trunk = state["trunk"]
 
-    def forward(self, x: Inputs, y: Tensor) -> Tensor:
-        """The loss of a batch."""
+    def forward(self, x: Inputs, y: Tensor, weight: Tensor | None = None) -> Tensor:
+        """The loss of a batch.
+
+        Args:
+            x: Inputs.
+            y: Targets.
+            weight: How much each row counts, `(B,)`, from 0.
+        """
         if not isinstance(y, Tensor):
             raise TypeError(
                 f"y: expected a tensor, got {type(y).__name__}; make one with torch.as_tensor."
             )
+        if weight is not None:
+            _check_weight(weight, y)
         noise = Noise(self._draws, shared=self._shared, generator=self._generator)
         modules = all_modules([self.model])
         if modules != self._parts.modules:
             self._parts, self._kept = _Parts(modules), Kept()
             check_threads(self.model, *inputs.as_arguments(inputs.copied(x)))
-        batch = self._batch(x, y, modules)
+        batch = self._batch(x, y, weight, modules)
         learns = torch.is_grad_enabled() and any(map(_learns, self._parts.masks))
         estimate = ESTIMATORS[self.estimator] if learns else trapezoid_once
         stochastic = self._parts.stochastic
@@ -178,8 +189,9 @@ class ELBO(nn.Module):
         nll = _mean(nlls)
         if (known := self.likelihood.known(y)) is not None:
             nll = nll * _rows_per_known_row(known)
-        weight = self._kl_weight(self.step) if callable(self._kl_weight) else self._kl_weight
-        loss, kl = add_divergences(nll, weight / self.num_data, divergences)
+        given = self._kl_weight
+        kl_weight = given(self.step) if callable(given) else given
+        loss, kl = add_divergences(nll, kl_weight / self.num_data, divergences)
         log_prior = _ZERO
         if isinstance(self.likelihood, nn.Module):  # which may have parameters, and a prior on them
             log_prior = self.likelihood.log_prior().to(nll)
@@ -193,7 +205,9 @@ class ELBO(nn.Module):
         )
         return loss
 
-    def _batch(self, x: Inputs, y: Tensor, modules: list[nn.Module]) -> Batch:
+    def _batch(
+        self, x: Inputs, y: Tensor, weight: Tensor | None, modules: list[nn.Module]
+    ) -> Batch:
         """The network at work on a batch.
 
         Noise that is not dubio's is left to torch where nobody could tell the difference.
@@ -203,7 +217,7 @@ class ELBO(nn.Module):
         if suspects:
             changed = [m for m in suspects if m not in unknown and not is_known(m)]
             unknown = [*unknown, *changed]
-        own_losses = has_own_losses(self.likelihood)
+        own_losses = self.likelihood.rowwise
         evaluating = not all(module.training for module in suspects)
         gates = NO_GATES
         if evaluating:
@@ -217,6 +231,7 @@ class ELBO(nn.Module):
             x=x,
             select=self.select,
             y=y,
+            weight=weight,
             losses=self.likelihood.losses,
             rows=inputs.count_rows(x),
             modules=modules,
@@ -235,6 +250,23 @@ class ELBO(nn.Module):
             ),
             own_losses=own_losses,
             together={} if noise_is_given() else self._parts.together,
+        )
+
+
+def _check_weight(weight: Tensor, y: Tensor) -> None:
+    rows = y.shape[:1]
+    if not isinstance(weight, Tensor) or weight.shape != rows or weight.device != y.device:
+        what = type(weight).__name__
+        if isinstance(weight, Tensor):
+            what = f"shape {tuple(weight.shape)} on {weight.device}"
+        raise ValueError(
+            f"weight: expected a tensor of shape {tuple(rows)} on {y.device}, one for each row, "
+            f"got {what}; classes have theirs by Categorical(class_weights=…)."
+        )
+    if not all_true((weight >= 0) & weight.isfinite()):
+        raise ValueError(
+            f"weight: expected finite numbers >= 0, got {float(weight.min()):.4g} to "
+            f"{float(weight.max()):.4g}; a weight of 0 leaves a row out."
         )
 
 
@@ -261,7 +293,8 @@ class _Parts:
         self.masks = [module for module in modules if isinstance(module, LearnableBernoulli)]
         self.together: dict[type[Stochastic], list[Stochastic]] = {}
         for module in self.stochastic:
-            self.together.setdefault(type(module), []).append(module)
+            kind = next(kind for kind in type(module).__mro__ if "draw_together" in vars(kind))
+            self.together.setdefault(kind, []).append(module)
         self.unknown = [module for module in modules if not is_known(module)]
         self.apart = rows_stay_apart(modules)
         check_apart(self.stochastic)

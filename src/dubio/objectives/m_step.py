@@ -7,14 +7,14 @@ import torch
 from torch import Tensor
 
 from dubio.draws.source import NetworkDraws
-from dubio.likelihoods import LearnedGaussian
+from dubio.likelihoods import Likelihood
 from dubio.noise.inputs import Inputs, Network, Select
 from dubio.noise.noise import Noise
 
 
 def m_step(
     model: Network,
-    likelihood: LearnedGaussian,
+    likelihood: Likelihood,
     data: tuple[Inputs, Tensor] | Iterable[tuple[Inputs, Tensor]],
     *,
     draws: int = 100,
@@ -31,26 +31,23 @@ def m_step(
 
     Args:
         model: A network with noise in it, or a function that calls networks.
-        likelihood: The likelihood whose precision is set.
+        likelihood: The likelihood whose precision is set: `LearnedGaussian`, or another with
+            `statistics` and `maximise`.
         data: All training data: a pair (inputs, targets), or a `DataLoader` of such pairs.
         draws: Number of stochastic passes that the expected error is averaged over.
         generator: Source of the noise.
         chunk: Number of draws to compute at a time; by default as many as fit a memory budget.
         select: Which part of the network's output is meant.
     """
-    if not isinstance(likelihood, LearnedGaussian):
-        raise TypeError(
-            f"likelihood: expected a LearnedGaussian, whose precision can be set, got "
-            f"{type(likelihood).__name__}."
-        )
     pairs = _Pairs(data)
     noise = Noise(draws, generator=generator)
     source = NetworkDraws(model, pairs, noise.numbers, likelihood.check, chunk, None, select, {})
-    errors = torch.zeros((), dtype=torch.float64)
+    total = count = torch.zeros((), dtype=torch.float64)
     for _, outputs in source.chunks():
-        part = likelihood.squared_errors(outputs, pairs.targets)  # (S, *T)
-        errors = errors + part.sum(0).cpu().double()
-    likelihood.maximise(errors / draws, pairs.num_targets)
+        part, targets = likelihood.statistics(outputs, pairs.targets)  # (S, *T), (*T)
+        total = total + part.sum(0).cpu().double()
+        count = count + len(part) * targets.cpu().double()
+    likelihood.maximise(total / draws, count / draws)
 
 
 class _Pairs:
@@ -59,7 +56,6 @@ class _Pairs:
     def __init__(self, data: Any) -> None:
         self._data: Any = [data] if isinstance(data, tuple) else data
         self.targets = torch.empty(0)
-        self.num_targets = 0
 
     def __iter__(self) -> Iterator[tuple[Any, Tensor]]:
         return map(self._look_at, self._data)
@@ -74,5 +70,4 @@ class _Pairs:
                 "a DataLoader of pairs"
             )
         self.targets = pair[1]
-        self.num_targets += pair[1].numel()
         return pair[0], pair[1]

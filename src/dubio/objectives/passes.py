@@ -38,6 +38,7 @@ class Batch:
         x: Its inputs.
         select: Which part of the output is meant.
         y: Its targets.
+        weight: How much each row counts; None if all count alike.  # (B,)
         losses: The loss of every row, of outputs and targets.  # (B,)
         rows: How many rows.
         modules: All modules of the network.
@@ -55,6 +56,7 @@ class Batch:
     x: Inputs
     select: Select
     y: Tensor
+    weight: Tensor | None
     losses: Callable[[Tensor, Tensor], Tensor]
     rows: int
     modules: Sequence[nn.Module]
@@ -231,10 +233,11 @@ class Passes:
         batch = self._batch
         if executor is not None and gate is not None:
             gate = ending(executor, gate)
-        given, y = inputs.copied(batch.x), batch.y
+        given, y, weight = inputs.copied(batch.x), batch.y, batch.weight
         if self._twice:
             assert isinstance(given, Tensor)
             given, y = torch.cat([given, given]), torch.cat([y, y])
+            weight = None if weight is None else torch.cat([weight, weight])
         if isinstance(executor, TrunkMemory):
             executor.begin([*inputs.tensors(given), *self._kept.tensors()])
         intercept = batch.intercept or executor is not None
@@ -263,8 +266,12 @@ class Passes:
         def network() -> Tensor:
             return inputs.choose(inputs.apply(batch.model, given), batch.select)
 
+        def judge(outputs: Tensor) -> Tensor:  # (B,)
+            losses = batch.losses(outputs, y)
+            return losses if weight is None else losses * weight.to(losses.dtype)
+
         if self._first is not None or self._record is None:
-            losses = batch.losses(run_pass(network, running, around=around), y)
+            losses = judge(run_pass(network, running, around=around))
         else:
             record = self._record
             assert running.gate is not None
@@ -272,8 +279,8 @@ class Passes:
             with recording(record):
                 judged = run_pass(network, running, around=around)
                 if not batch.own_losses:
-                    judged = batch.losses(judged, y)
-            losses = batch.losses(judged, y) if batch.own_losses else judged
+                    judged = judge(judged)
+            losses = judge(judged) if batch.own_losses else judged
             self._apart = not self._meetings.rows_meet(record, record.place(judged), batch.rows)
         if self._first is None:
             self._first = running

@@ -4,18 +4,18 @@ from collections.abc import Sequence
 
 from torch import nn
 
+from dubio.layers.bayes import BayesLinear
 from dubio.layers.bayesian import Bayesian
 from dubio.layers.exact_linear import ExactLinear
 from dubio.layers.masked import Masked
 from dubio.layers.row_noise import RowNoise
-from dubio.likelihoods import Likelihood
-from dubio.likelihoods.reward import RewardOfAction
-from dubio.masks import Bernoulli, Concrete, Gaussian, LearnableBernoulli
+from dubio.masks import Bernoulli, Concrete, Gaussian, LearnableBernoulli, LearnableGaussian
 
 _ROWWISE = {
     nn.Sequential, nn.Identity, nn.Linear, nn.LayerNorm, nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU,
     nn.SELU, nn.GELU, nn.SiLU, nn.Tanh, nn.Sigmoid, nn.Softplus, nn.Hardtanh, nn.Hardswish,
-    Masked, Bayesian, ExactLinear, Bernoulli, Concrete, Gaussian, LearnableBernoulli,
+    Masked, Bayesian, BayesLinear, ExactLinear, Bernoulli, Concrete, Gaussian, LearnableBernoulli,
+    LearnableGaussian,
 }  # fmt: skip
 
 
@@ -30,13 +30,3 @@ def rows_stay_apart(modules: Sequence[nn.Module]) -> bool:
         and (not isinstance(module, nn.LayerNorm) or len(module.normalized_shape) == 1)
         for module in modules
     )
-
-
-def has_own_losses(likelihood: Likelihood) -> bool:
-    """Whether the loss of a row is known to depend on the outputs of that row alone.
-
-    It does in dubio's likelihoods. Others may do anything with a batch.
-    """
-    if isinstance(likelihood, RewardOfAction):
-        return has_own_losses(likelihood.rewards)
-    return type(likelihood).__module__.startswith("dubio.likelihoods.")

@@ -9,8 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dubio.likelihoods import HeteroscedasticGaussian
-from dubio.likelihoods.normal import Homoscedastic
 from dubio.objectives.elbo import ELBO
 from dubio.population.arguments import (
     Rows,
@@ -281,18 +279,10 @@ class Population:
         """
         outputs = self._draws(x, None, draws, shared, generator)  # (M, S, B, …)
         likelihoods = [_elbo(member).likelihood.frozen() for member in self.members]
-        if not isinstance(likelihoods[0], Homoscedastic):
-            return Predictive(likelihoods[0], StoredDraws(outputs.flatten(0, 1)))
-        # every member has a precision of its own, so that the variance joins the outputs
-        if outputs.dim() < 4:
-            raise ValueError(
-                f"ensemble: expected outputs (rows, targets), got {tuple(outputs.shape[2:])}; let "
-                f"networks keep the axis of targets."
-            )
-        pairs = zip(likelihoods, outputs, strict=True)
-        log_variances = torch.stack([own.variance(output).log() for own, output in pairs])
-        joined = torch.cat([outputs, log_variances], dim=-1)  # (M, S, B, …, 2·D)
-        return Predictive(HeteroscedasticGaussian(), StoredDraws(joined.flatten(0, 1)))
+        # every member has a precision of its own, so that the noise joins the outputs
+        pairs = [own.with_noise(each) for own, each in zip(likelihoods, outputs, strict=True)]
+        joined = torch.cat([each for _, each in pairs])  # (M·S, B, …)
+        return Predictive(pairs[0][0], StoredDraws(joined))
 
     def evaluate(
         self,

@@ -6,10 +6,10 @@ again.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from operator import index, itemgetter
-from typing import SupportsIndex, final
+from typing import NamedTuple, SupportsIndex, final
 
 import torch
 from torch import Tensor
@@ -18,6 +18,18 @@ from dubio.likelihoods import Likelihood
 from dubio.likelihoods.quantiles import check_probability
 from dubio.noise.protocols import DrawSource
 from dubio.predictive.summary import Summary
+
+
+class Interval(NamedTuple):
+    """An interval for each target.
+
+    Attributes:
+        low: Its lower end, `(B, *E)`.
+        high: Its upper end, `(B, *E)`.
+    """
+
+    low: Tensor
+    high: Tensor
 
 
 @final
@@ -151,8 +163,14 @@ class Predictive:
 
     @property
     def expected_entropy(self) -> Tensor:
-        """The mean over draws of H[y | x, omega] in nats: `(B, ...)`."""
-        return self.summary.expected_entropy
+        """The mean over draws of H[y | x, omega] in nats: `(B, ...)`.
+
+        Of numbers it is differential, of every element, and no more than the entropy of the
+        prediction, which has no closed form: mixing adds what draws disagree about.
+        """
+        if self.likelihood.discrete:
+            return self.summary.expected_entropy
+        return self._mean_over_draws(self.likelihood.entropy)
 
     @property
     def mutual_information(self) -> Tensor:
@@ -193,11 +211,20 @@ class Predictive:
         ]
         return torch.stack(quantiles).reshape(*levels.shape, *quantiles[0].shape)
 
-    def interval(self, level: float = 0.95) -> tuple[Tensor, Tensor]:
+    def interval(self, level: float = 0.95) -> Interval:
         """The central interval of probability `level`: its low and high end, each `(B, *E)`."""
         check_probability("level", level, "0.95 is a common choice")
         low, high = self.quantile([(1 - level) / 2, (1 + level) / 2])
-        return low, high
+        return Interval(low, high)
+
+    def cdf(self, y: Tensor) -> Tensor:
+        """P(Y <= y | x) of every element of a target of numbers: `(B, *E)`."""
+        self.check_targets(y)
+        blocks = []
+        for rows, chunks in self.blocks():
+            parts = [self.likelihood.cdf(outputs, y[rows]).sum(0) for outputs in chunks]
+            blocks.append(torch.stack(parts).sum(0))
+        return torch.cat(blocks) / self.num_draws
 
     def log_prob(self, y: Tensor) -> Tensor:
         """The log density of every row, joint over its event dimensions: `(B,)`.
@@ -233,6 +260,13 @@ class Predictive:
             len(draws), (n, len(rows)), generator=generator, device=draws.device
         )  # (n, B)
         return self.likelihood.sample(draws[picks, rows], generator)
+
+    def _mean_over_draws(self, quantity: Callable[[Tensor], Tensor]) -> Tensor:
+        """Of what a likelihood says of outputs `(S, B, ...)`, chunk by chunk."""
+        blocks = []
+        for _, chunks in self.blocks():
+            blocks.append(torch.stack([quantity(outputs).sum(0) for outputs in chunks]).sum(0))
+        return torch.cat(blocks) / self.num_draws
 
     def _check_rows(self, y: Tensor) -> None:
         rows = self.source.num_rows

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from dubio.likelihoods import Categorical, HeteroscedasticGaussian, Likelihood
 from dubio.likelihoods.discrete import check_probabilities
-from dubio.predictive.predictive import Predictive, StoredDraws
+from dubio.predictive.predictive import Interval, Predictive, StoredDraws
 
 Labels = Predictive | Tensor  # or the probabilities of K classes, (B, ..., K)
 Numbers = Predictive | tuple[Tensor, Tensor]  # or mean and standard deviation, both (B, D)
@@ -38,6 +38,11 @@ def label_prediction(p: Labels) -> Predictive:
 
 def number_prediction(p: Numbers) -> Predictive:
     """A prediction of real targets; a mean and a standard deviation become a Gaussian."""
+    if isinstance(p, Interval):
+        raise TypeError(
+            "p: expected a Predictive or a pair (mean, std), got an Interval; pass the prediction "
+            "itself"
+        )
     if isinstance(p, tuple):
         mean, std = p
         if mean.shape != std.shape or mean.ndim < 2:
@@ -103,8 +108,13 @@ def likeliest(p: Predictive) -> Tensor:
     return p.likelihood.labels(p.mean).long()
 
 
-def check_numbers(p: Predictive, y: Tensor) -> None:
-    """Complain about real targets that do not belong to the prediction, or are not finite."""
+def check_numbers(p: Predictive, y: Tensor) -> Tensor:
+    """Where targets of a prediction are known, `(B, *E)`; an error if they do not belong to it."""
     p.likelihood.check_targets(y, p.mean.unsqueeze(0))
-    if not bool(y.isfinite().all() and p.mean.isfinite().all()):
+    known = p.likelihood.known(y)
+    known = torch.ones_like(y, dtype=torch.bool) if known is None else known
+    if not bool((y.isfinite() | ~known).all() and p.mean.isfinite().all()):
         raise ValueError("y: expected finite targets and predictions, got others; remove the rows")
+    if not bool(known.any()):
+        raise ValueError("y: expected targets, got none that is not missing; add some")
+    return known

@@ -71,5 +71,8 @@ def mask_of_setting(setting: Any) -> MakeMask | None:
             f"mask: expected one of {', '.join(masks.__all__)}, got {setting['name']!r}; load the "
             "model with the version of dubio that has saved it"
         )
+    options = dict(setting["options"])
     made: MakeMask = getattr(masks, setting["name"])
-    return partial(made, **setting["options"]) if setting["options"] else made
+    if made is masks.Gaussian and options.pop("learn", False):  # its name in older files
+        made = masks.LearnableGaussian
+    return partial(made, **options) if options else made

@@ -22,7 +22,7 @@ class VAE(Autoencoder):
 
     With fixed masks it is Mult-VAE (Liang et al. 2018). With learned ones, and a mixture of some,
     it is SIVAE: ``mask=masks.LearnableBernoulli, mixture=3`` is SIVAE + LBDrop, and
-    `masks.Concrete` and ``partial(masks.Gaussian, learn=True)`` are + CDrop and + GDrop (Boluki
+    `masks.Concrete` and `masks.LearnableGaussian` are + CDrop and + GDrop (Boluki
     et al. 2020, section 3.3). Scores are probabilities of the next item.
 
     Args:

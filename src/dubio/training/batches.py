@@ -12,7 +12,6 @@ from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
 
 from dubio.noise import inputs
-from dubio.noise.inputs import Inputs
 from dubio.training.places import Places
 
 _ROWS_PER_STEP = 128
@@ -24,10 +23,15 @@ UNSEEN = (
 
 
 class Batch(NamedTuple):
-    """What one step sees: inputs, targets, how many rows, and which of the data if known."""
+    """What one step sees: inputs, targets and weights if there are, and which rows they are.
 
-    x: Inputs
-    y: Any
+    Attributes:
+        arguments: What the objective is called with: ``(x, y)`` or ``(x, y, weight)``.
+        size: How many rows.
+        rows: Which of the data, if known.
+    """
+
+    arguments: tuple[Any, ...]
     size: int
     rows: Tensor | None
 
@@ -74,23 +78,25 @@ class TensorBatches(Batches):
 
     def __init__(
         self,
-        x: Inputs,
-        y: Tensor,
+        data: tuple[Any, ...],
         batch_size: int,
         generator: torch.Generator | None,
         device: torch.device,
     ) -> None:
+        x, *targets = data
         x = inputs.opened(x)
-        self._tensors = [t for t in tree_leaves((x, y)) if isinstance(t, Tensor) and t.dim() > 0]
+        leaves = tree_leaves((x, *targets))
+        self._tensors = [t for t in leaves if isinstance(t, Tensor) and t.dim() > 0]
         self.num_data = inputs.count_rows(x)
         for tensor in self._tensors:
             if len(tensor) != self.num_data:
                 raise ValueError(
                     f"data: expected tensors with the same number of rows, got {self.num_data} "
-                    f"and {len(tensor)}; rows come first, and each row of x has one of y."
+                    f"and {len(tensor)}; rows come first, and each row of x has one of y, and one "
+                    f"of the weights if there are."
                 )
         self.steps = -(-self.num_data // batch_size)
-        self._x, self._y = x, y
+        self._x, self._targets = x, targets
         self._batch_size = batch_size
         self._generator = generator
         self._device = device
@@ -108,7 +114,7 @@ class TensorBatches(Batches):
             return moved(leaf.index_select(0, moved(rows, leaf.device)), self._device)
 
         x = take(self._x) if isinstance(self._x, Tensor) else tree_map(take, self._x)
-        return Batch(x, take(self._y), len(rows), rows)
+        return Batch((x, *map(take, self._targets)), len(rows), rows)
 
     def identity(self) -> dict[str, Any]:
         """Sizes, and a checksum of some hundred rows."""
@@ -169,17 +175,17 @@ class LoaderBatches(Batches):
             self._places.set(place)
 
     def _take(self, batch: Any) -> Batch:
-        if not isinstance(batch, tuple | list) or len(batch) != 2:
+        if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
             what = f"a {type(batch).__name__}"
             if isinstance(batch, tuple | list):
                 what += f" of {len(batch)}"
             raise TypeError(
                 f"data: expected batches that are pairs (inputs, targets), got {what}; yield "
-                f"((input, input, …), targets) for a network with several inputs, and pass tensors "
-                f"as a tuple (x, y)."
+                f"((input, input, …), targets) for a network with several inputs, weights of rows "
+                f"as a third part, and pass tensors as a tuple (x, y)."
             )
-        x, y = tree_map(self._move, tuple(map(inputs.opened, batch)))
-        return Batch(x, y, inputs.count_rows(x), None)
+        arguments = tree_map(self._move, tuple(map(inputs.opened, batch)))
+        return Batch(arguments, inputs.count_rows(arguments[0]), None)
 
     def _move(self, leaf: Any) -> Any:
         return moved(leaf, self._device) if isinstance(leaf, Tensor) else leaf
@@ -220,9 +226,10 @@ def as_batches(
     *,
     resumable: bool,
 ) -> Batches:
-    """Tensors ``(x, y)``, or an iterable of batches."""
-    if isinstance(data, tuple) and len(data) == 2 and isinstance(data[1], Tensor):
-        return TensorBatches(*data, batch_size or _ROWS_PER_STEP, generator, device)
+    """Tensors ``(x, y)`` or ``(x, y, weight)``, or an iterable of batches."""
+    tensors = isinstance(data, tuple) and all(isinstance(part, Tensor) for part in data[1:])
+    if tensors and len(data) in (2, 3):
+        return TensorBatches(data, batch_size or _ROWS_PER_STEP, generator, device)
     if isinstance(data, Iterator):
         raise TypeError(
             f"data: expected something that can be gone through once per epoch, got an iterator "
@@ -230,9 +237,9 @@ def as_batches(
         )
     if not isinstance(data, Iterable) or isinstance(data, Tensor | str | dict | tuple):
         raise TypeError(
-            f"data: expected tensors (x, y), or a DataLoader or list of batches (x, y), got a "
-            f"{type(data).__name__}; make tensors with torch.as_tensor, and wrap a data set in a "
-            f"DataLoader."
+            f"data: expected tensors (x, y) or (x, y, weight), or a DataLoader or list of such "
+            f"batches, got a {type(data).__name__}; make tensors with torch.as_tensor, and wrap a "
+            f"data set in a DataLoader."
         )
     if batch_size is not None or generator is not None:
         raise ValueError(

@@ -29,7 +29,7 @@ from dubio.training.run import Run, layout
 
 def fit(
     objective: nn.Module,
-    data: tuple[Inputs, Tensor] | Iterable[Any],
+    data: tuple[Inputs, Tensor] | tuple[Inputs, Tensor, Tensor] | Iterable[Any],
     *,
     epochs: int,
     batch_size: int | None = None,
@@ -55,7 +55,8 @@ def fit(
         objective: A module that gives the loss of a batch, such as `ELBO`.
         data: Tensors ``(x, y)`` with rows first, which are shuffled anew for every epoch; x may be
             a tuple or dict of tensors. Or a `DataLoader`, or another iterable that gives batches
-            ``(x, y)`` every time it is gone through. They are moved to where the parameters are.
+            ``(x, y)`` every time it is gone through. They are moved to where the parameters are. A
+            third part is given to the objective as a third argument: weights of rows, with `ELBO`.
         epochs: How often to go through the data.
         batch_size: Rows of tensors per step, 128 unless given; a loader has its own.
         optimizer: An optimizer of parameters of the objective, or a function that makes one, such
@@ -93,10 +94,11 @@ def fit(
     _check_numbers(epochs, batch_size, clip_norm, patience, save_every)
     if patience is not None and validate is None:
         raise ValueError("patience: expected together with validate, got it alone; pass both.")
-    trainable = _trainable(objective)
+    weighted = isinstance(data, tuple) and len(data) == 3
+    trainable = _trainable(objective, ("x", "y", "weight") if weighted else ("x", "y"))
     resumable = checkpoint is not None
     batches = as_batches(data, batch_size, generator, trainable[0].device, resumable=resumable)
-    _check_num_data(objective, batches.num_data)
+    _check_num_data(objective, data, batches.num_data)
     optimizer = _make_optimizer(optimizer, objective, trainable)
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     schedule = _make_schedule(schedule, optimizer, schedule_every)
@@ -163,7 +165,7 @@ def fit(
 
 def _loss(objective: nn.Module, batch: Batch, run: Run) -> Tensor:
     try:
-        loss = objective(batch.x, batch.y)
+        loss = objective(*batch.arguments)
     except Exception as error:
         error.add_note(f"dubio.fit was in epoch {run.epoch}, step {run.step + 1}.")
         raise
@@ -222,7 +224,7 @@ def _mode(objective: nn.Module, *, training: bool) -> Iterator[None]:
             module.training = mode
 
 
-def _trainable(objective: nn.Module) -> list[nn.Parameter]:
+def _trainable(objective: nn.Module, names: tuple[str, ...]) -> list[nn.Parameter]:
     if not isinstance(objective, nn.Module):
         raise TypeError(
             f"objective: expected an nn.Module that is called as objective(x, y), got "
@@ -234,29 +236,37 @@ def _trainable(objective: nn.Module) -> list[nn.Parameter]:
             f"objective: expected parameters that require a gradient, got a "
             f"{type(objective).__name__} without any; make the network an attribute of it."
         )
-    _check_call(objective)
+    _check_call(objective, names)
     return parameters
 
 
-def _check_call(objective: nn.Module) -> None:
+def _check_call(objective: nn.Module, names: tuple[str, ...]) -> None:
     """A network that is given without its loss is a common mistake."""
     try:
         arguments = signature(objective.forward)
     except ValueError:  # that of a traced module is not known
         return
     try:
-        arguments.bind("x", "y")
+        arguments.bind(*names)
     except TypeError:
         raise TypeError(
-            f"objective: expected an nn.Module that is called as objective(x, y), got a "
-            f"{type(objective).__name__}, whose forward takes {arguments}; put a network into an "
-            f"objective such as dubio.ELBO(network, likelihood, num_data=len(x))."
+            f"objective: expected an nn.Module that is called as objective({', '.join(names)}), "
+            f"got a {type(objective).__name__}, whose forward takes {arguments}; put a network "
+            f"into an objective such as dubio.ELBO(network, likelihood, num_data=len(x))."
         ) from None
 
 
-def _check_num_data(objective: nn.Module, rows: int | None) -> None:
+def _check_num_data(objective: nn.Module, data: Any, rows: int | None) -> None:
     """A KL that is divided by another number than that of the data is a common mistake."""
-    if isinstance(objective, ELBO) and rows is not None and objective.num_data != rows:
+    if not isinstance(objective, ELBO) or rows is None:
+        return
+    known = objective.likelihood.known
+    if isinstance(data, tuple):
+        if (counts := known(data[1])) is not None:  # rows without a target are not data
+            rows = int(counts.flatten(1).any(1).sum()) if counts.dim() > 1 else int(counts.sum())
+    elif known(torch.zeros(1, dtype=torch.long)) is not None and objective.num_data < rows:
+        return  # some rows of a loader may have no target
+    if objective.num_data != rows:
         raise ValueError(
             f"objective.num_data: expected {rows}, the rows of the data, got "
             f"{objective.num_data}; assign objective.num_data = {rows}, and give the KL another "

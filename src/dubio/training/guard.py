@@ -25,8 +25,8 @@ class NonFiniteError(FloatingPointError):
     Attributes:
         epoch: From 1.
         step: In this epoch, from 1.
-        site: The name of the module or parameter where it was first seen, or ``x``, ``y``, ``kl``,
-            ``likelihood``, ``loss`` or ``validate``.
+        site: The name of the module or parameter where it was first seen, or ``x``, ``y``,
+            ``weight``, ``kl``, ``likelihood``, ``loss`` or ``validate``.
     """
 
     def __init__(self, message: str, epoch: int, step: int, site: str) -> None:
@@ -104,7 +104,11 @@ class Guard:
         """Repeat the step with eyes open, put everything back, and raise."""
         self._put_back()
         state = deepcopy(self._objective.state_dict())
-        site = _in_data(batch) or _in_weights(self._objective) or self._in_step(batch)
+        site = (
+            _in_data(self._with_known(batch))
+            or _in_weights(self._objective)
+            or self._in_step(batch)
+        )
         self._objective.load_state_dict(state)
         self._put_back()
         message = (
@@ -112,6 +116,15 @@ class Guard:
             f"No weight has been changed by this step. {site.advice}."
         )
         raise NonFiniteError(message, epoch, step, site.name)
+
+    def _with_known(self, batch: Batch) -> Batch:
+        """The batch with zeros for targets that may be missing."""
+        if not isinstance(self._objective, ELBO):
+            return batch
+        x, y, *weight = batch.arguments
+        known = self._objective.likelihood.known(y)
+        y = y if known is None else y.where(known, 0)
+        return batch._replace(arguments=(x, y, *weight))
 
     def _put_back(self) -> None:
         """Noise, buffers and gradients as they were before the step."""
@@ -123,7 +136,7 @@ class Guard:
 
     def _in_step(self, batch: Batch) -> Site:
         with _Watch(self._objective) as watch:
-            loss = self._objective(batch.x, batch.y)
+            loss = self._objective(*batch.arguments)
             if watch.first is None and _is_finite(loss):
                 loss.backward()
         return watch.first or self._in_loss(loss)
@@ -184,7 +197,7 @@ class _Watch:
 
 
 def _in_data(batch: Batch) -> Site | None:
-    for name, part in (("x", batch.x), ("y", batch.y)):
+    for name, part in zip(("x", "y", "weight"), batch.arguments, strict=False):
         for path, tensor in tree_flatten_with_path(part)[0]:
             if not isinstance(tensor, Tensor) or _is_finite(tensor):
                 continue

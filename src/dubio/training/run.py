@@ -102,7 +102,7 @@ class Run:
     def _note(self, batch: Batch) -> Batch:
         """Take note of a batch before a network may write into it."""
         if self.step == 0:
-            self._checksum_of_first = checksum_of(batch[:2])
+            self._checksum_of_first = checksum_of(batch.arguments)
         self._last = batch, _versions(batch)
         return batch
 
@@ -164,7 +164,7 @@ class Run:
         if self._last is None:
             return self._checksum_of_last
         batch, versions = self._last
-        return checksum_of(batch[:2]) if versions == _versions(batch) else None
+        return checksum_of(batch.arguments) if versions == _versions(batch) else None
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there; if that fails, nothing has changed.
@@ -252,5 +252,5 @@ def _is_loaded(value: object) -> bool:
 
 def _versions(batch: Batch) -> list[int]:
     """How often tensors have been written to."""
-    leaves = tree_leaves(batch[:2])
+    leaves = tree_leaves(batch.arguments)
     return [t._version for t in leaves if isinstance(t, Tensor) and not t.is_inference()]

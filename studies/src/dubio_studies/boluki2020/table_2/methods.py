@@ -57,7 +57,7 @@ MIXTURE = 3  # masks in the posterior of the authors' code: V = 2
 _LEARNED = partial(VAE, mask=masks.LearnableBernoulli)
 _VAES: dict[str, MakeAutoencoder] = {
     "sivae-lbdrop": partial(_LEARNED, mixture=MIXTURE),
-    "sivae-gdrop": partial(VAE, mask=partial(masks.Gaussian, learn=True), mixture=MIXTURE),
+    "sivae-gdrop": partial(VAE, mask=masks.LearnableGaussian, mixture=MIXTURE),
     "sivae-cdrop": partial(VAE, mask=masks.Concrete, mixture=MIXTURE),
     "vamp-drop": partial(VAE, prior="vamp"),
     "vamp": partial(VAE, prior="vamp", mask=None),

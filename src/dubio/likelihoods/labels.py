@@ -1,0 +1,61 @@
+"""What a likelihood of labels needs to say at least: their probabilities."""
+
+from abc import abstractmethod
+
+import torch
+from torch import Tensor
+
+from dubio.likelihoods.categorical import Categorical
+from dubio.likelihoods.discrete import Discrete
+from dubio.likelihoods.likelihood import Likelihood
+
+
+class LabelLikelihood(Discrete):
+    """One of K labels for each row, by probabilities of any form.
+
+    A new one implements `log_by_label`; everything else is that of `Categorical` on these
+    logarithms.
+    """
+
+    outputs = "logits"
+
+    @abstractmethod
+    def log_by_label(self, outputs: Tensor) -> Tensor:
+        """The log probabilities of all labels per draw, `(S, B, K)`, in float64."""
+
+    def mean(self, outputs: Tensor) -> Tensor:
+        """The probabilities of the labels."""
+        return self.log_by_label(outputs).exp().to(self._read(outputs[:1, :1]).dtype)
+
+    def log_prob(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """The log probability of integer labels `y`, `(B,)`."""
+        logs = Categorical().log_prob(self.log_by_label(outputs), y)
+        return logs.to(self._read(outputs[:1, :1]).dtype)
+
+    def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """One label for each draw and row: `(S, B)`."""
+        return Categorical().sample(self.log_by_label(outputs), generator)
+
+    def check_targets(self, y: Tensor, means: Tensor) -> None:
+        """Integer labels, one for each row."""
+        Categorical().check_targets(y, means)
+
+    def marginal_entropy(self, mean: Tensor) -> Tensor:
+        """The sum over labels of -p log p, where 0 log 0 = 0."""
+        return Categorical().marginal_entropy(mean)
+
+    def labels(self, mean: Tensor) -> Tensor:
+        """The likeliest label: `(B,)`."""
+        return mean.argmax(-1)
+
+    def votes(self, outputs: Tensor) -> Tensor:
+        """Draws for which each label is the likeliest: `(B, K)`."""
+        return Categorical().votes(self.log_by_label(outputs))
+
+    def by_label(self, mean: Tensor) -> Tensor:
+        """The mean itself."""
+        return mean
+
+    def from_log_by_label(self, logs: Tensor) -> tuple[Likelihood, Tensor]:
+        """Log probabilities are logits."""
+        return Categorical(), logs

@@ -1,0 +1,128 @@
+"""What likelihoods of numbers have in common, element by element."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from dubio.likelihoods.likelihood import Likelihood, all_true, check_tensor, sum_events
+from dubio.likelihoods.quantiles import check_level, solve_cdf
+
+Missing = Literal["error", "ignore"]
+
+
+class Numeric(Likelihood):
+    """Targets are numbers, shaped as the mean, and independent given the draw.
+
+    A new one implements `mean`, `variance`, `log_density` and `cdf`; quantiles and samples are
+    derived from the `cdf`, and every metric, interval and deferral of numbers follows. With
+    `with_mean` and `rescaled` it can be calibrated by a factor, too.
+
+    Attributes:
+        missing: What NaN among targets means: "error", or "ignore" for targets that are missing.
+            They add nothing to `log_prob`, and metrics and calibration leave them out.
+    """
+
+    noisy = True
+    rowwise = True
+    missing: Missing = "error"
+    advice = (
+        "a mixture of such noise has no entropy in closed form, and no classes to vote for: use "
+        "variance or interval(), or average -log_prob(y) over targets y from sample()"
+    )
+
+    @abstractmethod
+    def log_density(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """The log density of each element of targets `(B, *E)`: `(S, B, *E)`."""
+
+    def known(self, y: Tensor) -> Tensor | None:
+        """Where targets are not missing."""
+        return ~y.isnan() if self.missing == "ignore" else None
+
+    def check_targets(self, y: Tensor, means: Tensor) -> None:
+        """Of the shape of the means; NaN only if missing targets are ignored."""
+        check_tensor(y, means.shape[1:], means, missing=self.missing == "ignore")
+
+    def log_prob(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """The sum of `log_density` over the elements that are known."""
+        mean = self.mean(outputs)
+        self.check_targets(y, mean)
+        known = self.known(y)
+        targets = y.to(mean.dtype)
+        if known is None:
+            return sum_events(self.log_density(outputs, targets))
+        return sum_events(self.log_density(outputs, targets.where(known, 0)).where(known, 0))
+
+    def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """One target for each draw and row, `(S, B, *E)`, where the cdf is uniform."""
+        wide = outputs.double()
+        mean = self.mean(wide)
+        levels = torch.rand(mean.shape, generator=generator, dtype=mean.dtype, device=mean.device)
+        found = solve_cdf(
+            lambda y: self.cdf(wide, y),
+            levels,
+            mean,
+            self.variance(wide).sqrt(),
+            whole=self.whole,
+        )
+        return found.to(self._read(outputs[:1]).dtype)
+
+    def quantile(self, outputs: Tensor, q: float) -> Tensor:
+        """The quantile of the mixture over draws: where the mean of their `cdf` passes q."""
+        check_level(q)
+        wide = outputs.double()
+        means = self.mean(wide)
+        center = means.mean(0)
+        reach = (means - center).abs().amax(0) + self.variance(wide).sqrt().amax(0)
+        found = solve_cdf(
+            lambda y: self.cdf(wide, y).mean(0),
+            torch.full_like(center, q),
+            center,
+            reach,
+            whole=self.whole,
+        )
+        return found.to(self._read(outputs[:1]).dtype)
+
+
+class Counts(Numeric):
+    """Whole numbers from 0: F(y) is the probability of at most y."""
+
+    whole = True
+
+    def check_targets(self, y: Tensor, means: Tensor) -> None:
+        """Also checks that they are counts."""
+        super().check_targets(y, means)
+        check_counts(y if (known := self.known(y)) is None else y.where(known, 0))
+
+
+def check_missing(missing: str) -> None:
+    """Complain about another word than there is."""
+    if missing not in ("error", "ignore"):
+        raise ValueError(
+            f"missing: expected 'error' or 'ignore', got {missing!r}; say 'ignore' if NaN among "
+            "targets stands for those that are not known"
+        )
+
+
+def check_counts(y: Tensor) -> None:
+    """Complain about what is no whole number from 0."""
+    if not all_true((y >= 0) & (y == y.round()) & y.isfinite()):
+        raise ValueError(
+            f"y: expected counts, whole numbers >= 0, got values in [{float(y.min()):.4g}, "
+            f"{float(y.max()):.4g}]; count events, or threshold ratings"
+        )
+
+
+def split(outputs: Tensor, names: tuple[str, ...]) -> tuple[Tensor, ...]:
+    """The equal parts of the last dimension, `(S, B, ..., D)` each."""
+    parts = len(names)
+    if outputs.ndim < 3 or outputs.shape[-1] % parts:
+        raise ValueError(
+            f"outputs: expected (draws, batch, ..., {parts} * D) with D "
+            f"{' and then D '.join(names)}, got shape {tuple(outputs.shape)}; let the last layer "
+            f"give {parts} numbers a target"
+        )
+    return outputs.chunk(parts, dim=-1)
