@@ -1,19 +1,18 @@
 """Kinds of dropout for the layers of a network's middle block."""
 
-from functools import partial
 
 from torch import Tensor, nn
 
 import dubio
 from dubio.conversion.rules import MaskMaker
-from dubio.masks import Bernoulli, Concrete, Gaussian, LearnableBernoulli, Mask
+from dubio.masks import Bernoulli, Concrete, LearnableBernoulli, LearnableGaussian, Mask
 from dubio_studies.scenes.names import Kind
 
 _MASKS: dict[Kind, MaskMaker] = {
     "fixed": Bernoulli,
     "concrete": Concrete,
     "bernoulli": LearnableBernoulli,
-    "gaussian": partial(Gaussian, learn=True),
+    "gaussian": LearnableGaussian,
 }
 
 

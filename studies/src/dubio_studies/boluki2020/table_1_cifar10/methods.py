@@ -7,7 +7,7 @@ from typing import Literal, final
 from torch import Tensor, nn
 
 import dubio
-from dubio.masks import Bernoulli, Concrete, Gaussian, LearnableBernoulli, Mask
+from dubio.masks import Bernoulli, Concrete, LearnableBernoulli, LearnableGaussian, Mask
 from dubio_studies.networks.vgg import head
 
 Method = Literal["dropout", "gaussian", "concrete", "lbd-layer", "lbd-unit", "lbd-shared"]
@@ -55,7 +55,7 @@ def _maker(method: Method) -> Callable[..., Mask]:
         case "dropout":
             return Bernoulli
         case "gaussian":
-            return partial(Gaussian, learn=True)
+            return LearnableGaussian
         case "concrete":
             return Concrete
         case "lbd-shared":
