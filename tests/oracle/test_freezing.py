@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 import dubio
-from dubio.masks import Bernoulli, Concrete, Gaussian, LearnableBernoulli
+from dubio.masks import Bernoulli, Concrete, LearnableBernoulli, LearnableGaussian
 from snapshots import snapshot
 
 
@@ -101,7 +101,7 @@ class Twice(nn.Module):
     ("net", "x"),
     [
         (nn.Sequential(dubio.Masked(nn.Linear(4, 2), LearnableBernoulli(4))), torch.randn(3, 4)),
-        (nn.Sequential(dubio.Masked(nn.Linear(4, 2), Gaussian(learn=True))), torch.randn(3, 4)),
+        (nn.Sequential(dubio.Masked(nn.Linear(4, 2), LearnableGaussian())), torch.randn(3, 4)),
         (nn.Sequential(dubio.Masked(nn.Linear(4, 2), Concrete())), torch.randn(3, 5, 4)),
         (nn.Sequential(dubio.DropConnect(nn.Linear(4, 2), Concrete())), torch.randn(3, 4)),
         (Twice(), torch.randn(3, 4)),
