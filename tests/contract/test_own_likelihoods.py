@@ -101,7 +101,9 @@ NUMBERS: list[tuple[Likelihood, int, Any]] = [
     (Gumbel(), 4, lambda f: scipy.stats.gumbel_r(f[..., :2], np.exp(f[..., 2:]))),
     (Geometric(), 2, lambda f: scipy.stats.geom(1 / (1 + np.exp(-f)), loc=-1)),
 ]
-OF_NUMBERS = pytest.mark.parametrize(("likelihood", "width", "scipys"), NUMBERS, ids=["Gumbel", "Geometric"])
+OF_NUMBERS = pytest.mark.parametrize(
+    ("likelihood", "width", "scipys"), NUMBERS, ids=["Gumbel", "Geometric"]
+)
 
 
 @OF_NUMBERS

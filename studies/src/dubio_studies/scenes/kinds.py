@@ -1,6 +1,5 @@
 """Kinds of dropout for the layers of a network's middle block."""
 
-
 from torch import Tensor, nn
 
 import dubio

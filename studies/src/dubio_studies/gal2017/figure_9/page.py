@@ -183,4 +183,4 @@ def value_table(rows: Rows) -> Table:
     )
 
 
-PAGE = Page(CLAIMS, exhibits, examined="small-d41d546b")
+PAGE = Page(CLAIMS, exhibits, examined="small-615ca31e")
