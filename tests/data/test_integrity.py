@@ -212,6 +212,7 @@ def test_the_inventory_of_the_data_at_hand() -> None:
         "movielens-20m",
         "netflix",
         "million-song-taste",
+        "imagenet-vgg19",
     }
     assert by_status["lesser copy"] == {"cifar10", "cifar10-small", "camvid", "solar-yearly"}
     assert "damaged" not in by_status

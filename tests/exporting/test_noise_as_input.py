@@ -143,7 +143,7 @@ def test_the_file_says_what_its_noise_is(tmp_path: Path) -> None:
         },
         {
             "name": "noise.1",
-            "kind": "Bayesian",
+            "kind": "BayesLinear",
             "distribution": "normal",
             "keep": None,
             "shape": [1, 10],

@@ -94,7 +94,7 @@ class Enumeration:
         for module, buffers in self.buffers:
             module._buffers.update({name: x.clone() for name, x in buffers.items()})
         self.kept.note(self.modules)
-        batch = self.elbo._batch(self.case.x, self.case.y, self.modules)
+        batch = self.elbo._batch(self.case.x, self.case.y, None, self.modules)
         return Passes(batch, self.numbers, self.elbo._meetings, self.kept)
 
     def put(self, noise: Tensor) -> None:

@@ -175,7 +175,7 @@ def test_nothing_is_left_changed() -> None:
         (lambda: draw(IMAGES * math.nan, DRAWS, LABELS, void=9), "images: .* from nan"),
         (lambda: draw(IMAGES.long(), DRAWS, LABELS, void=9), "images: .* got torch.int64"),
         (lambda: draw(IMAGES, DRAWS, LABELS), "target: expected class labels from 0 to 3, got 9"),
-        (lambda: draw(IMAGES, DRAWS, LABELS[:, 1:], void=9), "target: expected shape"),
+        (lambda: draw(IMAGES, DRAWS, LABELS[:, 1:], void=9), "y: expected shape"),
         (lambda: draw(IMAGES, DRAWS.log(), LABELS, void=9), r"prediction: .*softmax\(2\)"),
         (lambda: draw(IMAGES, DRAWS[0].log(), LABELS, void=9), "prediction: expected prob"),
         (lambda: draw(IMAGES, torch.full((2, 4), 0.25), LABELS[:, 0, 0]), "target: .*label maps"),

@@ -635,8 +635,8 @@ class TestOnePass:
         )  # fmt: skip
         x = torch.rand(5, 3)
         assert [(s.name, s.kind) for s in dubio.sites(net, x)] == [
-            ("0", "Bayesian"),
-            ("2", "Bayesian"),
+            ("0", "BayesLinear"),
+            ("2", "BayesLinear"),
         ]
         assert (dubio.predict(net, x, draws=6, where="2").std > 0).all()
         with torch.no_grad():

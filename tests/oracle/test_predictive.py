@@ -495,7 +495,8 @@ class TestTargets:
 def test_repr_tells_what_it_is() -> None:
     text = repr(predictive(Gaussian(2.0), torch.zeros(5, 4, 1)))
     assert text == (
-        "Predictive(likelihood=Gaussian(noise_precision=2.0), draws=5, rows=4, mean=(4, 1))"
+        "Predictive(likelihood=Gaussian(noise_precision=2.0, missing='error'), draws=5, rows=4, "
+        "mean=(4, 1))"
     )
 
 

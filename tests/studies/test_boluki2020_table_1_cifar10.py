@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import dubio
 from dubio.likelihoods import Categorical
-from dubio.masks import Bernoulli, Concrete, Gaussian, LearnableBernoulli, Mask
+from dubio.masks import Bernoulli, Concrete, LearnableBernoulli, LearnableGaussian, Mask
 from dubio_studies.boluki2020.table_1_cifar10.claims import CLAIMS
 from dubio_studies.boluki2020.table_1_cifar10.computation import (
     METHODS,
@@ -55,7 +55,7 @@ def masks(network: nn.Module) -> list[Mask]:
     ("method", "kind", "units", "learned"),
     [
         ("dropout", Bernoulli, 1, 0),
-        ("gaussian", Gaussian, 1, 2),
+        ("gaussian", LearnableGaussian, 1, 2),
         ("concrete", Concrete, 1, 2),
         ("lbd-layer", LearnableBernoulli, 1, 2),
         ("lbd-unit", LearnableBernoulli, 6, 2),

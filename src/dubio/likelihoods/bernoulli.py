@@ -24,6 +24,7 @@ class Bernoulli(Discrete):
             question, along the last dimension.
     """
 
+    rowwise = True
     outputs: OutputKind = "logits"
     pos_weight: float | Sequence[float] | Tensor | None = None
 

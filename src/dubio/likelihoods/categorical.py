@@ -31,6 +31,7 @@ class Categorical(Discrete):
         smoothing: The share ε of every label that `losses` spreads over all classes.
     """
 
+    rowwise = True
     dim: int = -1
     outputs: OutputKind = "logits"
     void: int | None = None

@@ -25,6 +25,7 @@ class Poisson(Counts):
         missing: What NaN among targets means: "error", or "ignore".
     """
 
+    rowwise = True
     missing: Missing = "error"
 
     def __post_init__(self) -> None:
@@ -87,6 +88,7 @@ class NegativeBinomial(Counts):
         missing: What NaN among targets means: "error", or "ignore".
     """
 
+    rowwise = True
     missing: Missing = "error"
 
     def __post_init__(self) -> None:

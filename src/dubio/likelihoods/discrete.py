@@ -19,7 +19,6 @@ class Discrete(Likelihood):
 
     noisy = True
     discrete = True
-    rowwise = True
     outputs: OutputKind
 
     def __post_init__(self) -> None:

@@ -61,6 +61,8 @@ class LearnedGaussian(nn.Module, Homoscedastic):
         missing: What NaN among targets means: "error", or "ignore".
     """
 
+    rowwise = True
+
     def __init__(
         self,
         noise_precision: float | Tensor = 1.0,

@@ -24,6 +24,7 @@ class Likelihood(ABC):
             that closed forms hold.
         whole: Whether targets are whole numbers from 0.
         rowwise: Whether the loss of a row depends on the outputs of that row alone, for certain.
+            Every class says it for itself: one that is derived from it may do anything.
         advice: What to do about a quantity that is not defined.
     """
 
@@ -33,6 +34,12 @@ class Likelihood(ABC):
     whole: ClassVar[bool] = False
     rowwise: ClassVar[bool] = False
     advice: ClassVar[str] = "implement it, or choose a likelihood of dubio.likelihoods that has it"
+
+    def __init_subclass__(cls) -> None:
+        """What is certain of a class is not of those derived from it."""
+        super().__init_subclass__()
+        if "rowwise" not in vars(cls):
+            cls.rowwise = False
 
     def check(self, outputs: Tensor) -> None:
         """Raises a ValueError if the outputs `(S, B, ...)` do not fit this likelihood."""

@@ -86,6 +86,7 @@ class Laplace(LocationScale):
         missing: What NaN among targets means: "error", or "ignore".
     """
 
+    rowwise = True
     missing: Missing = "error"
 
     def __post_init__(self) -> None:
@@ -122,6 +123,7 @@ class StudentT(LocationScale):
         missing: What NaN among targets means: "error", or "ignore".
     """
 
+    rowwise = True
     degrees: float = 4.0
     missing: Missing = "error"
 

@@ -27,6 +27,7 @@ class MultivariateGaussian(Numeric):
             elements that are known.
     """
 
+    rowwise = True
     missing: Missing = "error"
 
     advice = (

@@ -119,6 +119,7 @@ class Gaussian(Homoscedastic):
         missing: What NaN among targets means: "error", or "ignore".
     """
 
+    rowwise = True
     noise_precision: float | Tensor
     missing: Missing = "error"
 
@@ -170,6 +171,7 @@ class HeteroscedasticGaussian(_Normal):
         missing: What NaN among targets means: "error", or "ignore".
     """
 
+    rowwise = True
     missing: Missing = "error"
 
     def __post_init__(self) -> None:

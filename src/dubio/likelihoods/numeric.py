@@ -27,7 +27,6 @@ class Numeric(Likelihood):
     """
 
     noisy = True
-    rowwise = True
     missing: Missing = "error"
     advice = (
         "a mixture of such noise has no entropy in closed form, and no classes to vote for: use "

@@ -284,6 +284,12 @@ def _learns(mask: LearnableBernoulli) -> bool:
     return mask.logit.requires_grad or is_vectorised(mask.logit)
 
 
+def _kind(module: Stochastic) -> type[Stochastic]:
+    """The class that says what modules of its kind, and of those derived from it, do together."""
+    own = {"draw_together", "kl_slopes"}
+    return next(kind for kind in type(module).__mro__ if own & vars(kind).keys())
+
+
 class _Parts:
     """What matters among the modules of a network."""
 
@@ -293,8 +299,7 @@ class _Parts:
         self.masks = [module for module in modules if isinstance(module, LearnableBernoulli)]
         self.together: dict[type[Stochastic], list[Stochastic]] = {}
         for module in self.stochastic:
-            kind = next(kind for kind in type(module).__mro__ if "draw_together" in vars(kind))
-            self.together.setdefault(kind, []).append(module)
+            self.together.setdefault(_kind(module), []).append(module)
         self.unknown = [module for module in modules if not is_known(module)]
         self.apart = rows_stay_apart(modules)
         check_apart(self.stochastic)
