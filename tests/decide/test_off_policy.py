@@ -343,3 +343,17 @@ class TestFrames:
         assert torch.equal(log.probability, torch.cat([second.probability, first.probability[:1]]))
         assert log.allowed is not None
         assert log.allowed.tolist() == [[True] * 3] * 3 + [[True, True, False]]
+
+
+def test_weights_that_are_huge_do_not_overflow() -> None:
+    rare = torch.full((4,), 1e-300, dtype=torch.float64)
+    log = decide.Log(torch.zeros(4, 2), torch.zeros(4, dtype=torch.long), torch.ones(4), rare)
+    with pytest.warns(UserWarning, match="mean"):
+        found = decide.ips(log, torch.full((4, 2), 0.5))
+    assert found.effective_sample_size == pytest.approx(4)
+
+
+def test_contexts_of_a_log_are_finite() -> None:
+    wrong = torch.tensor([[0.0, float("nan")]])
+    with pytest.raises(ValueError, match="contexts: expected finite numbers"):
+        decide.Log(wrong, torch.zeros(1, dtype=torch.long), torch.ones(1), torch.ones(1))

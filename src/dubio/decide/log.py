@@ -44,6 +44,10 @@ class Log:
     ) -> None:
         self.contexts = as_tensor("contexts", contexts).clone()
         rows = len(self.contexts)
+        if self.contexts.is_floating_point() and not bool(self.contexts.isfinite().all()):
+            raise ValueError(
+                "contexts: expected finite numbers, got NaN or infinity; drop or impute these rows"
+            )
         self.actions = as_tensor("actions", actions).cpu().clone()
         kind = self.actions.dtype
         if self.actions.shape != (rows,) or kind.is_floating_point or kind == torch.bool:

@@ -243,5 +243,9 @@ def _mean(values: Tensor, weights: Tensor) -> Estimate:
 
 
 def _effective(weights: Tensor) -> float:
-    squares = float(weights.square().sum())
-    return float(weights.sum()) ** 2 / squares if squares > 0 else 0.0
+    """(Σ w)² / Σ w², by shares of the largest weight: squares of huge ones would overflow."""
+    most = weights.max() if len(weights) else weights.sum()
+    if not float(most) > 0:
+        return 0.0
+    shares = weights / most
+    return float(shares.sum().square() / shares.square().sum())
