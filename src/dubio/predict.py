@@ -18,6 +18,7 @@ from dubio.noise.inputs import Inputs, Network, Select
 from dubio.noise.noise import Noise, check_batch_axis
 from dubio.noise.protocols import RandomNumbers
 from dubio.noise.run import BatchAxes
+from dubio.noise.seeds import Seed
 from dubio.noise.sites import Site, Sites, Where, chooser
 from dubio.predictive.predictive import Predictive, StoredDraws
 
@@ -29,7 +30,7 @@ def predict(
     draws: int = 100,
     likelihood: Likelihood | None = None,
     shared: bool = False,
-    generator: torch.Generator | None = None,
+    generator: Seed = None,
     chunk: int | None = None,
     where: Where[Site] = None,
     select: Select = None,
@@ -55,7 +56,8 @@ def predict(
             of one mask per row. Faster, and the same seed gives the same functions on any batch;
             but then the error of the Monte Carlo average is common to all rows, and averages over
             the batch converge more slowly in the number of draws.
-        generator: Source of the seed. The same seed gives the same draws for any ``chunk``.
+        generator: Source of the seed. The same seed gives the same draws for any ``chunk``. An int
+            n means ``torch.Generator().manual_seed(n)``: the same draws in every call.
         chunk: Number of draws to compute at a time; by default as many as fit a memory budget.
         where: Which sites are noisy: a pattern for their names, such as ``"head.*"``, a class of
             modules, a predicate on `Site`, or a list of patterns and classes.
@@ -163,7 +165,7 @@ class Predictor:
     def __call__(
         self,
         x: Inputs | Iterable[Any],
-        generator: torch.Generator | None = None,
+        generator: Seed = None,
         *,
         noise: Mapping[str, Tensor] | None = None,
     ) -> Predictive:
@@ -171,7 +173,7 @@ class Predictor:
 
         Args:
             x: A batch, or an iterable of batches, as for `predict`.
-            generator: Source of the seed.
+            generator: Source of the seed, or an int, as for `predict`.
             noise: The noise itself in place of a seed, as `Predictor.noise` gives it.
         """
         if inputs.is_loader(x):
@@ -196,9 +198,7 @@ class Predictor:
         broken.warn(found.shape[1], calls=2)
         return Predictive(self._likelihood, StoredDraws(found))
 
-    def noise(
-        self, x: Inputs, generator: torch.Generator | None = None
-    ) -> dict[str, Tensor]:  # each (S, …)
+    def noise(self, x: Inputs, generator: Seed = None) -> dict[str, Tensor]:  # each (S, …)
         """The noise of a call, by the names of the sites: tensors with the draws first.
 
         For dropouts these are zeros and ones; for dubio's own layers and registered modules the
@@ -206,13 +206,13 @@ class Predictor:
         """
         return self._prepared.noise(x, self._numbers(generator), self._chunk)[0]
 
-    def _numbers(self, generator: torch.Generator | None) -> RandomNumbers:
+    def _numbers(self, generator: Seed) -> RandomNumbers:
         return Noise(self._draws, shared=self._shared, generator=generator).numbers
 
     def once(
         self,
         x: Inputs | Iterable[Any],
-        generator: torch.Generator | None = None,
+        generator: Seed = None,
         *,
         keep_draws: bool = True,
     ) -> Predictive:

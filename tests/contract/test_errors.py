@@ -83,7 +83,7 @@ def test_integers_of_numpy_will_do() -> None:
     assert p.num_draws == 5
 
 
-@pytest.mark.parametrize("generator", [0, "seed", torch.manual_seed])
+@pytest.mark.parametrize("generator", [0.5, True, "seed", torch.manual_seed])
 def test_generator(generator: Any) -> None:
     with pytest.raises(
         TypeError, match=r"generator: expected a torch\.Generator.*manual_seed\(0\)"

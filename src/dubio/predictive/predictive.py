@@ -19,6 +19,7 @@ from torch import Tensor
 from dubio.likelihoods import Likelihood
 from dubio.likelihoods.quantiles import check_probability
 from dubio.noise.protocols import DrawSource
+from dubio.noise.seeds import Seed, as_generator
 from dubio.predictive import storage
 from dubio.predictive.rows import Rows, chosen_rows
 from dubio.predictive.settings import is_same_likelihood
@@ -363,11 +364,17 @@ class Predictive:
         self._check_rows(y)
         self.likelihood.check_targets(y, self.mean.unsqueeze(0))
 
-    def sample(self, n: int = 1, generator: torch.Generator | None = None) -> Tensor:
-        """Draws n targets per row, `(n, B, ...)`, each from the likelihood of a random draw."""
+    def sample(self, n: int = 1, generator: Seed = None) -> Tensor:
+        """Draws n targets per row, `(n, B, ...)`, each from the likelihood of a random draw.
+
+        Args:
+            n: How many.
+            generator: Source of randomness; an int seeds a new one.
+        """
         if isinstance(n, bool) or not isinstance(n, SupportsIndex) or index(n) < 1:
             raise ValueError(f"n: expected a positive int, got {n!r}; try n=100")
         draws = self._stored("sample").draws
+        generator = as_generator(generator, draws.device)
         rows = torch.arange(draws.shape[1], device=draws.device)
         picks = torch.randint(
             len(draws), (n, len(rows)), generator=generator, device=draws.device
