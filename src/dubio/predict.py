@@ -1,13 +1,14 @@
 """`predict`: a predictive distribution from any network, and `sites`: where its noise enters."""
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from operator import index
 from typing import Any, SupportsIndex, cast, final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from dubio.draws.absence import NoSitesError
 from dubio.draws.broken import Broken
 from dubio.draws.prepared import Prepared
 from dubio.draws.source import NetworkDraws, uncompiled
@@ -15,20 +16,22 @@ from dubio.likelihoods import Likelihood, Point
 from dubio.noise import inputs
 from dubio.noise.gates import complaint, find_gates, watch
 from dubio.noise.inputs import Inputs, Network, Select
+from dubio.noise.modes import sampling_mode
 from dubio.noise.noise import Noise, check_batch_axis
 from dubio.noise.protocols import RandomNumbers
-from dubio.noise.run import BatchAxes
-from dubio.noise.seeds import Seed
+from dubio.noise.run import BatchAxes, no_gradients
+from dubio.noise.seeds import Seed, as_generator
 from dubio.noise.sites import Site, Sites, Where, chooser
+from dubio.predictive.mixture import mixture
 from dubio.predictive.predictive import Predictive, StoredDraws
 
 
 def predict(
-    model: Network,
+    model: Network | Sequence[Network],
     x: Inputs | Iterable[Any],
     *,
     draws: int = 100,
-    likelihood: Likelihood | None = None,
+    likelihood: Likelihood | Sequence[Likelihood] | None = None,
     shared: bool = False,
     generator: Seed = None,
     chunk: int | None = None,
@@ -45,13 +48,16 @@ def predict(
     changed. The part before the first noise runs once; the rest for many draws at a time.
 
     Args:
-        model: Any network, as it is, or a function that calls networks.
+        model: Any network, as it is, or a function that calls networks. Or an ensemble: a list of
+            them, with or without noise, all of which weigh the same.
         x: A batch: a tensor, a tuple of arguments, or a dict of named arguments; rows come first.
             Or a `DataLoader` (or any iterable) of batches, where a pair is taken for
             (inputs, targets).
-        draws: Number of stochastic passes (T in the paper).
+        draws: Number of stochastic passes (T in the paper). In an ensemble, of each member; those
+            without noise run once, and their one output counts as often as the draws of others.
         likelihood: How outputs become a distribution of targets, see `dubio.likelihoods`. Without
-            one the outputs themselves are the targets, and only their spread is known.
+            one the outputs themselves are the targets, and only their spread is known. In an
+            ensemble one for all, or a list with one for each.
         shared: One mask per draw for all rows, so that every draw is one function of x, instead
             of one mask per row. Faster, and the same seed gives the same functions on any batch;
             but then the error of the Monte Carlo average is common to all rows, and averages over
@@ -74,23 +80,74 @@ def predict(
         The predictive distribution of every row.
 
     Raises:
-        NoSitesError: If no noise enters the output.
+        NoSitesError: If no noise enters the output of a single network.
 
     Warns:
         RuntimeWarning: If outputs of some rows are NaN or infinite; these have no sensible
             prediction.
+        UserWarning: If an ensemble has a member twice.
     """
-    predictor = Predictor(
-        model,
-        draws=draws,
-        likelihood=likelihood,
-        shared=shared,
-        where=where,
-        select=select,
-        chunk=chunk,
-        batch_axis=batch_axis,
-    )
-    return predictor.once(x, generator, keep_draws=keep_draws)
+
+    def predictor(network: Network, own: Likelihood | None) -> Predictor:
+        return Predictor(
+            network,
+            draws=draws,
+            likelihood=own,
+            shared=shared,
+            where=where,
+            select=select,
+            chunk=chunk,
+            batch_axis=batch_axis,
+        )
+
+    if not isinstance(model, Sequence) and type(model) is not nn.ModuleList:
+        return predictor(model, cast(Likelihood | None, likelihood)).once(
+            x, generator, keep_draws=keep_draws
+        )
+    members = _members(cast(Sequence[Network], model))
+    if not keep_draws:
+        raise ValueError(
+            "keep_draws: expected True with an ensemble, got False; call predict for each member."
+        )
+    predictors = list(map(predictor, members, _of_members(likelihood, len(members))))
+    if inputs.is_loader(x):
+        x = [(batch,) for batch in inputs.batches(x)]  # the same rows for all
+    generator = as_generator(generator)
+    return mixture([each.once_or_plain(x, generator) for each in predictors])
+
+
+def _members(networks: Sequence[Network]) -> list[Network]:
+    """The members of an ensemble, if it is one."""
+    members = list(networks) if not isinstance(networks, str) else []
+    if not members:
+        raise ValueError(
+            f"model: expected at least one network, got {networks!r}; pass [net_1, net_2, …]."
+        )
+    first: dict[int, int] = {}
+    for number, member in enumerate(members):
+        if id(member) in first:
+            warnings.warn(
+                f"model: expected different networks, got one twice, as members "
+                f"{first[id(member)]} and {number}; it counts twice. Build each anew, as "
+                f"[make() for _ in range(5)], since [make()] * 5 holds one network.",
+                stacklevel=3,
+            )
+            break
+        first[id(member)] = number
+    return members
+
+
+def _of_members(
+    likelihood: Likelihood | Sequence[Likelihood] | None, count: int
+) -> Sequence[Likelihood | None]:
+    if not isinstance(likelihood, Sequence):
+        return [likelihood] * count
+    if len(likelihood) != count:
+        raise ValueError(
+            f"likelihood: expected one, or one for each of {count} members, got "
+            f"{len(likelihood)}; pass [elbo.likelihood for elbo in elbos]."
+        )
+    return likelihood
 
 
 @final
@@ -237,6 +294,26 @@ class Predictor:
             _ = predictive.summary  # the one pass over all draws
         broken.warn(source.num_rows, calls=3)
         return predictive
+
+    def once_or_plain(
+        self, x: Inputs | Iterable[Any], generator: torch.Generator | None
+    ) -> Predictive:
+        """The same; of a network without noise a single draw, its output in eval mode."""
+        try:
+            return self.once(x, generator)
+        except NoSitesError:
+            if self._where is not None and sites(self._model, x):
+                raise
+        outputs = []
+        for batch in inputs.batches(x):
+            with no_gradients(), sampling_mode(inputs.networks(self._model), ()):
+                outputs.append(inputs.choose(inputs.call(self._model, batch), self._select))
+        found = torch.cat(outputs)[None]  # (1, B, …)
+        self._likelihood.check(found)
+        broken = Broken(self._likelihood)
+        broken.see(found)
+        broken.warn(found.shape[1], calls=3)
+        return Predictive(self._likelihood, StoredDraws(found))
 
 
 def sites(model: Network, x: Inputs | Iterable[Any]) -> Sites:

@@ -91,7 +91,7 @@ def test_generator(generator: Any) -> None:
         dubio.predict(mlp(), X, generator=generator)
 
 
-@pytest.mark.parametrize("model", [3, "mlp", None, [mlp()]])
+@pytest.mark.parametrize("model", [3, None, {"net": mlp()}, [3]])
 def test_model(model: Any) -> None:
     with pytest.raises(TypeError, match=r"model: expected an nn\.Module or a function"):
         dubio.predict(model, X)
