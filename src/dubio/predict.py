@@ -39,6 +39,7 @@ def predict(
     select: Select = None,
     keep_draws: bool = True,
     batch_axis: BatchAxes | None = None,
+    gradients: bool = False,
 ) -> Predictive:
     """The predictive distribution of a network with noise in it.
 
@@ -75,6 +76,10 @@ def predict(
         batch_axis: With ``shared``, the axis of the batch at sites where it cannot be found out,
             by patterns for their names; None where there is none. An error tells which. Where the
             axis is longer than the batch, the entries of one row lie together.
+        gradients: Whether gradients of the draws, and of what is computed from them, can be asked:
+            by the inputs and by the parameters of the network. The draws are the same. The network
+            then runs once for each, whatever ``chunk`` is, and the graph of all is kept. Parameters
+            of a likelihood stay as they are, and without a gradient.
 
     Returns:
         The predictive distribution of every row.
@@ -101,9 +106,10 @@ def predict(
         )
 
     if not isinstance(model, Sequence) and type(model) is not nn.ModuleList:
-        return predictor(model, cast(Likelihood | None, likelihood)).once(
-            x, generator, keep_draws=keep_draws
+        predictive = predictor(model, cast(Likelihood | None, likelihood)).once(
+            x, generator, keep_draws=keep_draws, gradients=gradients
         )
+        return _with_gradients(predictive) if gradients else predictive
     members = _members(cast(Sequence[Network], model))
     if not keep_draws:
         raise ValueError(
@@ -113,7 +119,35 @@ def predict(
     if inputs.is_loader(x):
         x = [(batch,) for batch in inputs.batches(x)]  # the same rows for all
     generator = as_generator(generator)
-    return mixture([each.once_or_plain(x, generator) for each in predictors])
+    with torch.set_grad_enabled(gradients or torch.is_grad_enabled()):
+        predictive = mixture(
+            [each.once_or_plain(x, generator, gradients=gradients) for each in predictors]
+        )
+    return _with_gradients(predictive) if gradients else predictive
+
+
+def _check_gradients(gradients: bool, keep_draws: bool) -> None:
+    if not isinstance(gradients, bool):
+        raise TypeError(f"gradients: expected True or False, got {gradients!r}.")
+    if gradients and not keep_draws:
+        raise ValueError(
+            "gradients: expected keep_draws=True with gradients, got False; the graph keeps all "
+            "draws."
+        )
+    if gradients and torch.is_inference_mode_enabled():
+        raise RuntimeError(
+            "gradients: expected a call outside of torch.inference_mode, got one inside, where "
+            "there are none; leave it, or leave gradients out."
+        )
+
+
+def _with_gradients(predictive: Predictive) -> Predictive:
+    if not predictive.draws.requires_grad:
+        raise ValueError(
+            "gradients: expected parameters or inputs that require gradients, got none that the "
+            "output depends on; call x.requires_grad_() first, or leave gradients out."
+        )
+    return predictive
 
 
 def _members(networks: Sequence[Network]) -> list[Network]:
@@ -272,8 +306,10 @@ class Predictor:
         generator: Seed = None,
         *,
         keep_draws: bool = True,
+        gradients: bool = False,
     ) -> Predictive:
         """The same for one time: nothing is recorded that further calls could use."""
+        _check_gradients(gradients, keep_draws)
         numbers = self._numbers(generator)
         check, broken = self._likelihood.check, Broken(self._likelihood)
         source = NetworkDraws(
@@ -287,26 +323,29 @@ class Predictor:
             self._batch_axis,
             broken,
         )
-        if keep_draws:
+        if gradients:
+            predictive = Predictive(self._likelihood, StoredDraws(source.differentiable()))
+        elif keep_draws:
             predictive = Predictive(self._likelihood, StoredDraws(source.collect()))
         else:
             predictive = Predictive(self._likelihood, source)
             _ = predictive.summary  # the one pass over all draws
-        broken.warn(source.num_rows, calls=3)
+        broken.warn(len(predictive), calls=3)
         return predictive
 
     def once_or_plain(
-        self, x: Inputs | Iterable[Any], generator: torch.Generator | None
+        self, x: Inputs | Iterable[Any], generator: torch.Generator | None, *, gradients: bool
     ) -> Predictive:
         """The same; of a network without noise a single draw, its output in eval mode."""
         try:
-            return self.once(x, generator)
+            return self.once(x, generator, gradients=gradients)
         except NoSitesError:
             if self._where is not None and sites(self._model, x):
                 raise
         outputs = []
         for batch in inputs.batches(x):
-            with no_gradients(), sampling_mode(inputs.networks(self._model), ()):
+            roots = inputs.networks(self._model)
+            with no_gradients(), torch.set_grad_enabled(gradients), sampling_mode(roots, ()):
                 outputs.append(inputs.choose(inputs.call(self._model, batch), self._select))
         found = torch.cat(outputs)[None]  # (1, B, …)
         self._likelihood.check(found)
