@@ -1,13 +1,14 @@
 """`predict`: a predictive distribution from any network, and `sites`: where its noise enters."""
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from operator import index
 from typing import Any, SupportsIndex, cast, final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from dubio.draws.absence import NoSitesError
 from dubio.draws.broken import Broken
 from dubio.draws.prepared import Prepared
 from dubio.draws.source import NetworkDraws, uncompiled
@@ -15,26 +16,30 @@ from dubio.likelihoods import Likelihood, Point
 from dubio.noise import inputs
 from dubio.noise.gates import complaint, find_gates, watch
 from dubio.noise.inputs import Inputs, Network, Select
+from dubio.noise.modes import sampling_mode
 from dubio.noise.noise import Noise, check_batch_axis
 from dubio.noise.protocols import RandomNumbers
-from dubio.noise.run import BatchAxes
+from dubio.noise.run import BatchAxes, no_gradients
+from dubio.noise.seeds import Seed, as_generator
 from dubio.noise.sites import Site, Sites, Where, chooser
+from dubio.predictive.mixture import mixture
 from dubio.predictive.predictive import Predictive, StoredDraws
 
 
 def predict(
-    model: Network,
+    model: Network | Sequence[Network],
     x: Inputs | Iterable[Any],
     *,
     draws: int = 100,
-    likelihood: Likelihood | None = None,
+    likelihood: Likelihood | Sequence[Likelihood] | None = None,
     shared: bool = False,
-    generator: torch.Generator | None = None,
+    generator: Seed = None,
     chunk: int | None = None,
     where: Where[Site] = None,
     select: Select = None,
     keep_draws: bool = True,
     batch_axis: BatchAxes | None = None,
+    gradients: bool = False,
 ) -> Predictive:
     """The predictive distribution of a network with noise in it.
 
@@ -44,18 +49,22 @@ def predict(
     changed. The part before the first noise runs once; the rest for many draws at a time.
 
     Args:
-        model: Any network, as it is, or a function that calls networks.
+        model: Any network, as it is, or a function that calls networks. Or an ensemble: a list of
+            them, with or without noise, all of which weigh the same.
         x: A batch: a tensor, a tuple of arguments, or a dict of named arguments; rows come first.
             Or a `DataLoader` (or any iterable) of batches, where a pair is taken for
             (inputs, targets).
-        draws: Number of stochastic passes (T in the paper).
+        draws: Number of stochastic passes (T in the paper). In an ensemble, of each member; those
+            without noise run once, and their one output counts as often as the draws of others.
         likelihood: How outputs become a distribution of targets, see `dubio.likelihoods`. Without
-            one the outputs themselves are the targets, and only their spread is known.
+            one the outputs themselves are the targets, and only their spread is known. In an
+            ensemble one for all, or a list with one for each.
         shared: One mask per draw for all rows, so that every draw is one function of x, instead
             of one mask per row. Faster, and the same seed gives the same functions on any batch;
             but then the error of the Monte Carlo average is common to all rows, and averages over
             the batch converge more slowly in the number of draws.
-        generator: Source of the seed. The same seed gives the same draws for any ``chunk``.
+        generator: Source of the seed. The same seed gives the same draws for any ``chunk``. An int
+            n means ``torch.Generator().manual_seed(n)``: the same draws in every call.
         chunk: Number of draws to compute at a time; by default as many as fit a memory budget.
         where: Which sites are noisy: a pattern for their names, such as ``"head.*"``, a class of
             modules, a predicate on `Site`, or a list of patterns and classes.
@@ -67,28 +76,112 @@ def predict(
         batch_axis: With ``shared``, the axis of the batch at sites where it cannot be found out,
             by patterns for their names; None where there is none. An error tells which. Where the
             axis is longer than the batch, the entries of one row lie together.
+        gradients: Whether gradients of the draws, and of what is computed from them, can be asked:
+            by the inputs and by the parameters of the network. The draws are the same. The network
+            then runs once for each, whatever ``chunk`` is, and the graph of all is kept. Parameters
+            of a likelihood stay as they are, and without a gradient.
 
     Returns:
         The predictive distribution of every row.
 
     Raises:
-        NoSitesError: If no noise enters the output.
+        NoSitesError: If no noise enters the output of a single network.
 
     Warns:
         RuntimeWarning: If outputs of some rows are NaN or infinite; these have no sensible
             prediction.
+        UserWarning: If an ensemble has a member twice.
     """
-    predictor = Predictor(
-        model,
-        draws=draws,
-        likelihood=likelihood,
-        shared=shared,
-        where=where,
-        select=select,
-        chunk=chunk,
-        batch_axis=batch_axis,
-    )
-    return predictor.once(x, generator, keep_draws=keep_draws)
+
+    def predictor(network: Network, own: Likelihood | None) -> Predictor:
+        return Predictor(
+            network,
+            draws=draws,
+            likelihood=own,
+            shared=shared,
+            where=where,
+            select=select,
+            chunk=chunk,
+            batch_axis=batch_axis,
+        )
+
+    if not isinstance(model, Sequence) and type(model) is not nn.ModuleList:
+        predictive = predictor(model, cast(Likelihood | None, likelihood)).once(
+            x, generator, keep_draws=keep_draws, gradients=gradients
+        )
+        return _with_gradients(predictive) if gradients else predictive
+    members = _members(cast(Sequence[Network], model))
+    if not keep_draws:
+        raise ValueError(
+            "keep_draws: expected True with an ensemble, got False; call predict for each member."
+        )
+    predictors = list(map(predictor, members, _of_members(likelihood, len(members))))
+    if inputs.is_loader(x):
+        x = [(batch,) for batch in inputs.batches(x)]  # the same rows for all
+    generator = as_generator(generator)
+    with torch.set_grad_enabled(gradients or torch.is_grad_enabled()):
+        predictive = mixture(
+            [each.once_or_plain(x, generator, gradients=gradients) for each in predictors]
+        )
+    return _with_gradients(predictive) if gradients else predictive
+
+
+def _check_gradients(gradients: bool, keep_draws: bool) -> None:
+    if not isinstance(gradients, bool):
+        raise TypeError(f"gradients: expected True or False, got {gradients!r}.")
+    if gradients and not keep_draws:
+        raise ValueError(
+            "gradients: expected keep_draws=True with gradients, got False; the graph keeps all "
+            "draws."
+        )
+    if gradients and torch.is_inference_mode_enabled():
+        raise RuntimeError(
+            "gradients: expected a call outside of torch.inference_mode, got one inside, where "
+            "there are none; leave it, or leave gradients out."
+        )
+
+
+def _with_gradients(predictive: Predictive) -> Predictive:
+    if not predictive.draws.requires_grad:
+        raise ValueError(
+            "gradients: expected parameters or inputs that require gradients, got none that the "
+            "output depends on; call x.requires_grad_() first, or leave gradients out."
+        )
+    return predictive
+
+
+def _members(networks: Sequence[Network]) -> list[Network]:
+    """The members of an ensemble, if it is one."""
+    members = list(networks) if not isinstance(networks, str) else []
+    if not members:
+        raise ValueError(
+            f"model: expected at least one network, got {networks!r}; pass [net_1, net_2, …]."
+        )
+    first: dict[int, int] = {}
+    for number, member in enumerate(members):
+        if id(member) in first:
+            warnings.warn(
+                f"model: expected different networks, got one twice, as members "
+                f"{first[id(member)]} and {number}; it counts twice. Build each anew, as "
+                f"[make() for _ in range(5)], since [make()] * 5 holds one network.",
+                stacklevel=3,
+            )
+            break
+        first[id(member)] = number
+    return members
+
+
+def _of_members(
+    likelihood: Likelihood | Sequence[Likelihood] | None, count: int
+) -> Sequence[Likelihood | None]:
+    if not isinstance(likelihood, Sequence):
+        return [likelihood] * count
+    if len(likelihood) != count:
+        raise ValueError(
+            f"likelihood: expected one, or one for each of {count} members, got "
+            f"{len(likelihood)}; pass [elbo.likelihood for elbo in elbos]."
+        )
+    return likelihood
 
 
 @final
@@ -163,7 +256,7 @@ class Predictor:
     def __call__(
         self,
         x: Inputs | Iterable[Any],
-        generator: torch.Generator | None = None,
+        generator: Seed = None,
         *,
         noise: Mapping[str, Tensor] | None = None,
     ) -> Predictive:
@@ -171,7 +264,7 @@ class Predictor:
 
         Args:
             x: A batch, or an iterable of batches, as for `predict`.
-            generator: Source of the seed.
+            generator: Source of the seed, or an int, as for `predict`.
             noise: The noise itself in place of a seed, as `Predictor.noise` gives it.
         """
         if inputs.is_loader(x):
@@ -196,9 +289,7 @@ class Predictor:
         broken.warn(found.shape[1], calls=2)
         return Predictive(self._likelihood, StoredDraws(found))
 
-    def noise(
-        self, x: Inputs, generator: torch.Generator | None = None
-    ) -> dict[str, Tensor]:  # each (S, …)
+    def noise(self, x: Inputs, generator: Seed = None) -> dict[str, Tensor]:  # each (S, …)
         """The noise of a call, by the names of the sites: tensors with the draws first.
 
         For dropouts these are zeros and ones; for dubio's own layers and registered modules the
@@ -206,17 +297,19 @@ class Predictor:
         """
         return self._prepared.noise(x, self._numbers(generator), self._chunk)[0]
 
-    def _numbers(self, generator: torch.Generator | None) -> RandomNumbers:
+    def _numbers(self, generator: Seed) -> RandomNumbers:
         return Noise(self._draws, shared=self._shared, generator=generator).numbers
 
     def once(
         self,
         x: Inputs | Iterable[Any],
-        generator: torch.Generator | None = None,
+        generator: Seed = None,
         *,
         keep_draws: bool = True,
+        gradients: bool = False,
     ) -> Predictive:
         """The same for one time: nothing is recorded that further calls could use."""
+        _check_gradients(gradients, keep_draws)
         numbers = self._numbers(generator)
         check, broken = self._likelihood.check, Broken(self._likelihood)
         source = NetworkDraws(
@@ -230,13 +323,36 @@ class Predictor:
             self._batch_axis,
             broken,
         )
-        if keep_draws:
+        if gradients:
+            predictive = Predictive(self._likelihood, StoredDraws(source.differentiable()))
+        elif keep_draws:
             predictive = Predictive(self._likelihood, StoredDraws(source.collect()))
         else:
             predictive = Predictive(self._likelihood, source)
             _ = predictive.summary  # the one pass over all draws
-        broken.warn(source.num_rows, calls=3)
+        broken.warn(len(predictive), calls=3)
         return predictive
+
+    def once_or_plain(
+        self, x: Inputs | Iterable[Any], generator: torch.Generator | None, *, gradients: bool
+    ) -> Predictive:
+        """The same; of a network without noise a single draw, its output in eval mode."""
+        try:
+            return self.once(x, generator, gradients=gradients)
+        except NoSitesError:
+            if self._where is not None and sites(self._model, x):
+                raise
+        outputs = []
+        for batch in inputs.batches(x):
+            roots = inputs.networks(self._model)
+            with no_gradients(), torch.set_grad_enabled(gradients), sampling_mode(roots, ()):
+                outputs.append(inputs.choose(inputs.call(self._model, batch), self._select))
+        found = torch.cat(outputs)[None]  # (1, B, …)
+        self._likelihood.check(found)
+        broken = Broken(self._likelihood)
+        broken.see(found)
+        broken.warn(found.shape[1], calls=3)
+        return Predictive(self._likelihood, StoredDraws(found))
 
 
 def sites(model: Network, x: Inputs | Iterable[Any]) -> Sites:

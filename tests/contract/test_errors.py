@@ -83,7 +83,7 @@ def test_integers_of_numpy_will_do() -> None:
     assert p.num_draws == 5
 
 
-@pytest.mark.parametrize("generator", [0, "seed", torch.manual_seed])
+@pytest.mark.parametrize("generator", [0.5, True, "seed", torch.manual_seed])
 def test_generator(generator: Any) -> None:
     with pytest.raises(
         TypeError, match=r"generator: expected a torch\.Generator.*manual_seed\(0\)"
@@ -91,7 +91,7 @@ def test_generator(generator: Any) -> None:
         dubio.predict(mlp(), X, generator=generator)
 
 
-@pytest.mark.parametrize("model", [3, "mlp", None, [mlp()]])
+@pytest.mark.parametrize("model", [3, None, {"net": mlp()}, [3]])
 def test_model(model: Any) -> None:
     with pytest.raises(TypeError, match=r"model: expected an nn\.Module or a function"):
         dubio.predict(model, X)

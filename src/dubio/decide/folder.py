@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dubio import plain_files
 from dubio.decide import journal
 from dubio.decide.journal import Event, Journal
-from dubio.training import plain_files
 from dubio.training.errors import CheckpointError, DamagedCheckpointError
 from dubio.training.lock import Lock
 

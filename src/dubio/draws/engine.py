@@ -88,6 +88,7 @@ class Engine:
         self._gates = gates
         self._trusted = set() if trusted is None else trusted
         self.varied = self.proven = False
+        self._gradients = False  # whether passes leave a graph behind
         self._feeds_torch = False  # whether the network draws from torch's generator unseen
         self._doubtful: Sites | None = None  # the sites, if the output may not depend on them
         self._before = torch.get_rng_state()
@@ -124,6 +125,15 @@ class Engine:
         size = chunk or fitting(self.tape)
         for start in range(1, draws, size):
             yield self._play(self.tape, start, start + size)
+
+    def differentiable(self) -> Iterator[Tensor]:
+        """All draws in order, (B, …) each, by plain passes of which gradients can be asked."""
+        self._gradients = True
+        try:
+            for index in range(len(self._numbers.indices)):
+                yield self._again(self._numbers.part(index, index + 1))[0]
+        finally:
+            self._gradients = False
 
     def _one_by_one(self, draws: int) -> Iterator[Tensor]:
         varies = draws == 1
@@ -300,6 +310,8 @@ class Engine:
         around = self._gates.around()
         if self._feeds_torch:
             around.append(fed(numbers))
+        if self._gradients:
+            around.append(torch.enable_grad())
         gates = (self._roots, self._gates.raised)
         output = run_pass(lambda: self._run(order), running, gates=gates, around=around)
         return output, running.sites

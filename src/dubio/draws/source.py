@@ -115,6 +115,25 @@ class NetworkDraws:
             filled = (filled + len(outputs)) % draws
         return blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=1)
 
+    def differentiable(self) -> Tensor:  # (S, B, …)
+        """All draws of all rows, with the graph of the passes that they come from."""
+        blocks: list[Tensor] = []
+        with Progress("predict", self._total()) as progress, self._casts.again():
+            for index, batch in enumerate(inputs.batches(self._x)):
+                outputs: list[Tensor] = []
+                for output in self._engine(batch, index).differentiable():
+                    outputs.append(output)
+                    progress.advance()
+                with torch.enable_grad():
+                    blocks.append(torch.stack(outputs))
+                self._check(blocks[-1])
+                if self._broken is not None:
+                    self._broken.see(blocks[-1], sum(block.shape[1] for block in blocks[:-1]))
+        if not blocks:
+            raise ValueError("x: expected at least one batch, got an empty iterable.")
+        with torch.enable_grad():
+            return blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=1)
+
     def _engine(self, batch: Inputs, index: int) -> Engine:
         inputs.check(self._model, batch)
         roots = inputs.networks(self._model)

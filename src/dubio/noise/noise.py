@@ -18,6 +18,7 @@ from dubio.noise import entered
 from dubio.noise.numbers import Numbers
 from dubio.noise.protocols import RandomNumbers
 from dubio.noise.run import BatchAxes, Pass, current_pass, outside_of_passes
+from dubio.noise.seeds import Seed, as_generator
 
 _origin: ContextVar[Callable[[range, bool], RandomNumbers] | None] = ContextVar(
     "origin", default=None
@@ -63,7 +64,7 @@ class Noise:
     the noise of one draw is what every stochastic site underneath sees, in train and in eval mode;
     entering it twice gives the same numbers twice::
 
-        noise = dubio.Noise(draws=3, shared=True, generator=torch.Generator().manual_seed(0))
+        noise = dubio.Noise(draws=3, shared=True, generator=0)
         with noise[0]:
             y = net(x)  # the first of three functions
 
@@ -71,8 +72,8 @@ class Noise:
         draws: How many draws.
         shared: Whether one draw uses one mask for all rows of a batch, so that a draw is one
             function of x, instead of a mask per row.
-        generator: Where the seed comes from. It advances by one number. Without one the global
-            generator of torch is used.
+        generator: Where the seed comes from. It advances by one number. An int n means
+            ``torch.Generator().manual_seed(n)``. Without one the global generator of torch is used.
         batch_axis: With ``shared``, the axis of the batch at sites where it cannot be found out,
             by patterns for their names; None where there is none. An error tells which.
     """
@@ -82,7 +83,7 @@ class Noise:
         draws: int = 1,
         *,
         shared: bool = False,
-        generator: torch.Generator | None = None,
+        generator: Seed = None,
         batch_axis: BatchAxes | None = None,
     ) -> None:
         if type(draws) is not int:  # a look at types that takes its time
@@ -93,11 +94,7 @@ class Noise:
             raise ValueError(f"draws: expected a positive int, got {draws!r}; try draws=100.")
         if not isinstance(shared, bool):
             raise TypeError(f"shared: expected True or False, got {shared!r}.")
-        if generator is not None and not isinstance(generator, torch.Generator):
-            raise TypeError(
-                f"generator: expected a torch.Generator or None, got {type(generator).__name__}; "
-                f"try torch.Generator().manual_seed(0)."
-            )
+        generator = as_generator(generator)
         self._batch_axis = check_batch_axis(batch_axis)
         origin = _origin.get()
         if origin is not None:

@@ -6,6 +6,8 @@ again.
 """
 
 import math
+import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from operator import index, itemgetter
@@ -17,6 +19,10 @@ from torch import Tensor
 from dubio.likelihoods import Likelihood
 from dubio.likelihoods.quantiles import check_probability
 from dubio.noise.protocols import DrawSource
+from dubio.noise.seeds import Seed, as_generator
+from dubio.predictive import storage
+from dubio.predictive.rows import Rows, chosen_rows
+from dubio.predictive.settings import is_same_likelihood
 from dubio.predictive.summary import Summary
 
 
@@ -97,6 +103,114 @@ class Predictive:
         self.likelihood = likelihood.frozen()
         self.source = source
         self._summary = summary
+
+    @classmethod
+    def from_draws(cls, likelihood: Likelihood, draws: Tensor) -> "Predictive":
+        """The equal mixture over draws that come from anywhere: another library, a file, a formula.
+
+        Args:
+            likelihood: How the outputs of one draw give targets; `Point()` if they are the targets.
+            draws: The raw outputs `(S, B, ...)`, draws first. They are not copied.
+
+        Warns:
+            RuntimeWarning: If some rows have NaN or infinite outputs, as with `predict`.
+        """
+        if not isinstance(likelihood, Likelihood):
+            raise TypeError(
+                "likelihood: expected an instance from dubio.likelihoods such as Categorical(), "
+                f"got {likelihood!r}; Point() takes the outputs themselves for targets"
+            )
+        if not isinstance(draws, Tensor):
+            raise TypeError(
+                f"draws: expected a tensor (draws, batch, ...), got {type(draws).__name__}; make "
+                "one with torch.as_tensor, or torch.stack for a list of outputs"
+            )
+        likelihood.check(draws)
+        broken = int(likelihood.broken(draws).sum())
+        if broken:
+            warnings.warn(
+                f"draws: expected finite outputs, got NaN or infinite ones in {broken} of "
+                f"{draws.shape[1]} rows; these have no sensible prediction: remove them.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        return cls(likelihood, StoredDraws(draws))
+
+    @classmethod
+    def concatenate(cls, predictives: Sequence["Predictive"]) -> "Predictive":
+        """The rows of several predictions, one after the other.
+
+        All have one likelihood, one number of draws and outputs of one shape. The s-th draws of all
+        become one draw: that is one function of x only if it was one, as with ``shared=True`` and
+        the same seed.
+        """
+        parts = list(predictives)
+        if not parts or not all(isinstance(part, Predictive) for part in parts):
+            found = [type(part).__name__ for part in parts]
+            raise TypeError(
+                f"predictives: expected a sequence of at least one Predictive, got {found}; call "
+                "Predictive.concatenate([p, q])"
+            )
+        first, *others = parts
+        for number, other in enumerate(others, 1):
+            if not is_same_likelihood(first.likelihood, other.likelihood):
+                raise ValueError(
+                    f"predictives: expected one likelihood, got {first.likelihood!r} in the first "
+                    f"and {other.likelihood!r} in number {number}; predict with the same one"
+                )
+        draws = [part._stored("concatenate").draws for part in parts]
+        forms = [(len(d), tuple(d.shape[2:]), d.dtype, d.device) for d in draws]
+        for number, form in enumerate(forms):
+            if form != forms[0]:
+                raise ValueError(
+                    "predictives: expected one number of draws, shape of outputs, dtype and "
+                    f"device, got {forms[0]} in the first and {form} in number {number}; predict "
+                    "with the same draws=, or move one with p.to(device)"
+                )
+        return cls(first.likelihood, StoredDraws(torch.cat(draws, dim=1)))
+
+    @classmethod
+    def load(cls, file: str | os.PathLike[str]) -> "Predictive":
+        """Reads what `save` has written, to the CPU. Files are plain data: no code in them is run.
+
+        Raises:
+            FileNotFoundError: If there is no such file.
+            ValueError: If it is none of `save`, was damaged, or is of a later version.
+        """
+        likelihood, draws = storage.read(file)
+        return cls(likelihood, StoredDraws(draws))
+
+    def save(self, file: str | os.PathLike[str]) -> None:
+        """Writes likelihood and draws to a file, for `load`; a file that is there is replaced.
+
+        A likelihood that learns is saved as it was when the prediction was made.
+        """
+        storage.write(file, self.likelihood, self._stored("save").draws)
+
+    def to(self, device: torch.device | str | int) -> "Predictive":
+        """The same prediction on another device; itself if it is there already."""
+        if isinstance(device, torch.dtype):
+            raise TypeError(
+                f"device: expected a device such as 'cpu', got {device}; a prediction keeps the "
+                "precision of its network: Predictive.from_draws(p.likelihood, p.draws.double())"
+            )
+        stored = self._stored("to")
+        moved = stored.draws.to(torch.device(device))
+        if moved is stored.draws:
+            return self
+        return Predictive(self.likelihood, StoredDraws(moved, stored.chunk_bytes))
+
+    def __len__(self) -> int:
+        return self.source.num_rows
+
+    def __getitem__(self, rows: Rows) -> "Predictive":
+        """The prediction of some rows: a slice, a mask, or indices, as numpy has them.
+
+        The axis of rows stays, so that a single row is ``p[i : i + 1]``, and ``p[i]`` an error.
+        """
+        stored = self._stored("p[rows]")
+        chosen = chosen_rows(rows, stored.num_rows, stored.draws.device)
+        return Predictive(self.likelihood, StoredDraws(stored.draws[:, chosen], stored.chunk_bytes))
 
     def __repr__(self) -> str:
         return (
@@ -250,11 +364,17 @@ class Predictive:
         self._check_rows(y)
         self.likelihood.check_targets(y, self.mean.unsqueeze(0))
 
-    def sample(self, n: int = 1, generator: torch.Generator | None = None) -> Tensor:
-        """Draws n targets per row, `(n, B, ...)`, each from the likelihood of a random draw."""
+    def sample(self, n: int = 1, generator: Seed = None) -> Tensor:
+        """Draws n targets per row, `(n, B, ...)`, each from the likelihood of a random draw.
+
+        Args:
+            n: How many.
+            generator: Source of randomness; an int seeds a new one.
+        """
         if isinstance(n, bool) or not isinstance(n, SupportsIndex) or index(n) < 1:
             raise ValueError(f"n: expected a positive int, got {n!r}; try n=100")
         draws = self._stored("sample").draws
+        generator = as_generator(generator, draws.device)
         rows = torch.arange(draws.shape[1], device=draws.device)
         picks = torch.randint(
             len(draws), (n, len(rows)), generator=generator, device=draws.device

@@ -13,10 +13,10 @@ from typing import Any, Self, final
 
 import torch
 
+from dubio.plain_files import load, replace
 from dubio.training.errors import CheckpointError as CheckpointError
 from dubio.training.errors import DamagedCheckpointError as DamagedCheckpointError
 from dubio.training.lock import Lock
-from dubio.training.plain_files import load, replace
 from dubio.training.values import is_same
 
 _FORMAT = 2
