@@ -57,7 +57,7 @@ def predict(
             the batch converge more slowly in the number of draws.
         generator: Source of the seed. The same seed gives the same draws for any ``chunk``.
         chunk: Number of draws to compute at a time; by default as many as fit a memory budget.
-        where: Which sites are noisy: a pattern for their names, such as ``"head.*"``, a class of
+        where: Which sites are noisy: a glob pattern for names, such as ``"head.*"``, a class of
             modules, a predicate on `Site`, or a list of patterns and classes.
         select: Which part of the network's output is meant: a key or attribute, an index, or a
             function of the output.
