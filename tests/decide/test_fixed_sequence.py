@@ -15,7 +15,7 @@ import torch
 from dubio.decide.fixed_sequence import fewest_rows, loosest_threshold
 
 FALSE_ALARMS = 1e-6
-REPEATS = 80
+REPEATS = 200
 LEVEL = 0.2
 RATE = 0.1
 
@@ -33,7 +33,7 @@ CELLS = {
 
 
 @pytest.mark.parametrize("tied", [False, True], ids=["spread", "tied"])
-@pytest.mark.parametrize("rows", [16, 100])
+@pytest.mark.parametrize("rows", [16, 400])
 @pytest.mark.parametrize("case", CELLS)
 def test_guarantee(case: str, rows: int, tied: bool) -> None:
     shares, rates = map(np.array, CELLS[case])
