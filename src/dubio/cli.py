@@ -32,7 +32,9 @@ EXTRAS = {
     "pooch": "data",
     "sklearn": "evaluate",
     "threadpoolctl": "studies",
+    "torchmetrics": "evaluate",
 }
+"""What commands need that the core does not, and the extra that brings it."""
 STUDIES = {
     "list": "List every table and figure of the papers.",
     "run": "Run a study, or go on with it.",
@@ -85,7 +87,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ImportError as error:
         if error.name in EXTRAS:
             extra = EXTRAS[error.name]
-            print(f"dubio: this needs {error.name}; pip install 'dubio[{extra}]'.", file=sys.stderr)
+            clone = ". ./studies" if extra == "studies" else f"'.[{extra}]'"
+            print(
+                f"dubio: this needs {error.name}; pip install 'dubio[{extra}]', or from a clone: "
+                f"pip install {clone}",
+                file=sys.stderr,
+            )
         elif str(error).startswith("dubio."):  # the library has said which extra
             print(f"dubio: {error}", file=sys.stderr)
         else:

@@ -66,7 +66,7 @@ def predict(
         generator: Source of the seed. The same seed gives the same draws for any ``chunk``. An int
             n means ``torch.Generator().manual_seed(n)``: the same draws in every call.
         chunk: Number of draws to compute at a time; by default as many as fit a memory budget.
-        where: Which sites are noisy: a pattern for their names, such as ``"head.*"``, a class of
+        where: Which sites are noisy: a glob pattern for names, such as ``"head.*"``, a class of
             modules, a predicate on `Site`, or a list of patterns and classes.
         select: Which part of the network's output is meant: a key or attribute, an index, or a
             function of the output.

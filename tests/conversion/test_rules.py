@@ -225,7 +225,7 @@ def complain(place: Place) -> None:
         ),
         (lambda: mask_inputs(Concrete()), TypeError, "every layer gets a mask of its own"),
         (lambda: mask_inputs(3), TypeError, "mask: expected a class from dubio.masks"),
-        (lambda: mask_inputs(Concrete, where=3), TypeError, "where: expected a name pattern"),
+        (lambda: mask_inputs(Concrete, where=3), TypeError, "where: expected a glob pattern"),
         (lambda: mask_inputs(Concrete, where=int), TypeError, "where: expected a module class"),
         (
             lambda: dubio.convert(NET.body, mask_inputs(lambda units, drop: nn.Dropout(drop))),

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 import scipy.stats
+import torch
 
-from dubio.decide.binomial import log_cdf, upper_bound
+from dubio.decide.binomial import cdf, log_cdf, upper_bound
 
 
 @pytest.mark.parametrize("rate", [1e-6, 0.01, 0.3, 0.5, 0.97])
@@ -16,6 +17,15 @@ def test_log_cdf(trials: int, rate: float) -> None:
     seen = expected > -600  # scipy's cdf underflows below
     np.testing.assert_allclose(found[seen], expected[seen], rtol=1e-8, atol=1e-8)
     assert (np.diff(found) >= -1e-9).all()
+
+
+@pytest.mark.parametrize("rate", [1e-4, 0.02, 0.3, 0.97])
+def test_cdf(rate: float) -> None:
+    trials = np.repeat([1, 2, 17, 400, 200_000], 6)
+    means, spread = trials * rate, np.sqrt(trials * rate * (1 - rate))
+    last = np.clip(np.round(means + np.tile([-6, -3, -1, 0, 2, 1e9], 5) * spread), 0, trials)
+    found = cdf(torch.from_numpy(last), torch.from_numpy(trials), rate).numpy()
+    np.testing.assert_allclose(found, scipy.stats.binom.cdf(last, trials, rate), rtol=1e-8)
 
 
 def test_far_tails() -> None:

@@ -17,7 +17,6 @@ from torch import Tensor
 
 import dubio
 from dubio.decide import Deferral
-from dubio.decide.deferral import LEVELS
 from dubio.decide.scores import SCORES, Score
 from dubio.likelihoods import Bernoulli, Categorical, Gaussian
 from dubio.predictive.predictive import Predictive, StoredDraws
@@ -103,26 +102,22 @@ class TestGuarantee:
 
 
 class TestThreshold:
-    def test_the_largest_coverage_whose_bound_is_small_enough(self) -> None:
+    def test_the_last_threshold_before_one_that_fails(self) -> None:
         q, y = simulated(500, seeded(), lambda x: 0.3 * (1 - x))
         deferral = Deferral("entropy").fit_error_rate(q, y, 0.1)
-        level = 0.05 / LEVELS
-        least = math.ceil(math.log(level) / math.log(1 - 0.1))
         entropies = torch.special.entr(q).sum(-1)
-        passing = {}
-        for rank in torch.linspace(least, 500, LEVELS).round().long().tolist():
-            limit = entropies.sort().values[rank] if rank < 500 else torch.tensor(math.inf)
-            answered = entropies < limit
-            errors = int((y[answered] != 0).sum())
-            bound = scipy.stats.beta.ppf(1 - level, errors + 1, int(answered.sum()) - errors)
-            if bound <= 0.1:
-                passing[int(answered.sum())] = (float(limit), bound)
-        limit, bound = passing[max(passing)]
-        assert float(deferral.threshold) == limit
-        assert float(deferral.error_bound) == pytest.approx(bound, rel=1e-6)
+        kept = 0
+        for rows in range(125, 501):
+            errors = int(y[entropies.argsort()[:rows]].sum())
+            if scipy.stats.binom.cdf(errors, rows, 0.1) > 0.05:
+                break
+            kept = rows
+        assert 125 < kept < 500
         decision = deferral(q)
-        assert int(decision.answered.sum()) == max(passing)
-        assert decision.coverage == max(passing) / 500
+        assert int(decision.answered.sum()) == kept
+        assert decision.coverage == kept / 500
+        assert float(deferral.threshold) == float(entropies.sort().values[kept])
+        assert float(deferral.error_bound) == 0.1
         assert torch.equal(decision.answer, torch.where(decision.answered, 0, -1))
         assert torch.equal(decision.scores, entropies)
 
@@ -138,7 +133,6 @@ class TestThreshold:
         deferral = Deferral().fit_error_rate(q, torch.zeros(200, dtype=torch.long), 0.05)
         assert float(deferral.threshold) == math.inf
         assert deferral(q).coverage == 1.0
-        assert float(deferral.error_bound) == pytest.approx(1 - (0.05 / LEVELS) ** (1 / 200))
 
     def test_ties_are_answered_together_or_not_at_all(self) -> None:
         q = torch.tensor([[0.9, 0.1], [0.6, 0.4]]).repeat_interleave(300, 0)
@@ -249,7 +243,7 @@ class TestMistakes:
             Deferral(score).fit_coverage(self.q, 0.5)
 
     def test_too_few_rows(self) -> None:
-        needed = math.ceil(math.log(0.05 / LEVELS) / math.log(0.99))
+        needed = math.ceil(math.log(0.05) / math.log(0.99))
         with pytest.raises(
             ValueError, match=f"at least {needed} validation rows for 0.01.*got 100"
         ):

@@ -212,3 +212,20 @@ def test_missing_packages_are_named(
     monkeypatch.setitem(cli.COMMANDS, "evaluate", lacking)
     assert cli.main(["evaluate"]) == 1
     assert capsys.readouterr().err.startswith("dubio: dubio.metrics: expected torchmetrics")
+
+
+def test_the_extra_of_the_command_is_named() -> None:
+    """Not that of the part of the library which misses a package first."""
+    program = """
+import sys
+sys.modules["torchmetrics"] = None  # as if it were not installed
+from dubio import cli
+sys.exit(cli.main(["evaluate", "--model", "m:build", "--state", "s.pt", "--data", "digits",
+                   "--likelihood", "categorical"]))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr == (
+        "dubio: this needs torchmetrics; pip install 'dubio[evaluate]', or from a clone: "
+        "pip install '.[evaluate]'\n"
+    )

@@ -13,7 +13,10 @@ from dubio.data.inventory import DATASETS
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
 DATA = {"recommend_movies": "movielens-1m"}
 EXTRAS = {"thompson_cartpole": "gymnasium"}
-SHORTER = {"thompson_cartpole": ["400"]}  # with all its steps it takes a minute
+SHORTER = {
+    "thompson_cartpole": ["400"],  # with all its steps it takes a minute
+    "active_learning": ["1", "1"],
+}
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

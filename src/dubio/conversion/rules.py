@@ -44,7 +44,7 @@ def replace_dropout(
     Args:
         mask: What makes the masks: a class such as `dubio.masks.Concrete`, or a function of
             ``units`` and ``drop``.
-        where: Which layers: a pattern for their names, such as ``"head.*"``, a class, a module
+        where: Which layers: a glob pattern for names, such as ``"head.*"``, a class, a module
             (with all layers in it), a predicate on `Place`, or a list of those. None for all.
         per_unit: Whether every unit has a rate of its own, or the layer one.
         length_scale: Length scale ℓ of the prior N(0, 1/ℓ²) on each weight.
@@ -68,7 +68,7 @@ def mask_inputs(
     Args:
         mask: What makes the masks: a class such as `dubio.masks.Concrete`, or a function of
             ``units`` and ``drop``.
-        where: Which layers: a pattern for their names, such as ``"head.*"``, a class, a module
+        where: Which layers: a glob pattern for names, such as ``"head.*"``, a class, a module
             (with all layers in it), a predicate on `Place`, or a list of those. None for all.
         drop: The rate to start from.
         per_unit: Whether every unit has a rate of its own, or the layer one.
@@ -91,7 +91,7 @@ def bayes(
     Args:
         prior: The prior of each weight, or a function that makes one for a `Place`, such as
             ``lambda place: Gaussian.around(place.layer, sigma=0.1)``.
-        where: Which layers: a pattern for their names, such as ``"head.*"``, a class, a module
+        where: Which layers: a glob pattern for names, such as ``"head.*"``, a class, a module
             (with all layers in it), a predicate on `Place`, or a list of those. None for all.
         sampler: How noise enters linear layers and convolutions of torch; others, and those under
             a parametrization, sample their weights.

@@ -1,5 +1,6 @@
 """Decisions that take the uncertainty of a prediction into account."""
 
+from dubio.decide.acquisition import Acquisition, acquire
 from dubio.decide.bandit import Bandit
 from dubio.decide.choosing import Choice
 from dubio.decide.deferral import Decision, Deferral
@@ -11,6 +12,7 @@ from dubio.decide.rules import Rule
 from dubio.layers.exact_linear import ExactLinear
 
 __all__ = [
+    "Acquisition",
     "Bandit",
     "BanditPopulation",
     "Choice",
@@ -22,6 +24,7 @@ __all__ = [
     "Log",
     "PriorFunction",
     "Rule",
+    "acquire",
     "doubly_robust",
     "ips",
     "replay",

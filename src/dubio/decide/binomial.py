@@ -5,6 +5,8 @@ import math
 import torch
 from torch import Tensor
 
+from dubio.likelihoods.incomplete_beta import incomplete_beta
+
 STEPS = 60  # of bisection: a rate to 2⁻⁶⁰
 
 
@@ -18,6 +20,18 @@ def log_cdf(last: int, trials: int, rate: float) -> Tensor:
     n = torch.tensor(trials, dtype=torch.float64)
     ways = (n + 1).lgamma() - (j + 1).lgamma() - (n - j + 1).lgamma()
     return (ways + j * math.log(rate) + (n - j) * math.log1p(-rate)).logcumsumexp(0)
+
+
+def cdf(last: Tensor, trials: Tensor, rate: float) -> Tensor:
+    """P(X ≤ last) if X has the law Bin(trials, rate), of many pairs at once, in float64.
+
+    It is I_{1−rate}(trials − last, last + 1), the regularised incomplete beta function.
+    """
+    last, trials = last.double(), trials.double()
+    rest = torch.full_like(last, rate)
+    above = (trials - last).clamp(min=1)  # P is one where it is 0
+    tails = incomplete_beta(above, last + 1, 1 - rest, rest)
+    return tails.where(last < trials, 1.0)
 
 
 def upper_bound(events: int, trials: int, level: float) -> float:

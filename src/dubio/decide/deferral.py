@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from dubio.decide.binomial import log_cdf, upper_bound
+from dubio.decide.fixed_sequence import fewest_rows, loosest_threshold
 from dubio.decide.scores import SCORES, Score, row_scores
 from dubio.likelihoods.quantiles import check_probability
 from dubio.predictive.fitted import Fitted
@@ -20,8 +21,6 @@ from dubio.predictive.validation import (
     likeliest,
     number_prediction,
 )
-
-LEVELS = 16  # coverages that are tested: more cost power, fewer cost coverage between them
 
 
 @final
@@ -53,14 +52,12 @@ class Deferral(Fitted):
     distribution, whatever the network, the score and that distribution are. It holds with
     probability `confidence` = 1 − δ over the validation rows.
 
-    *Error rate.* P(wrong | answered) ≤ r. Given the (k + 1)-th smallest of n scores, the rows below
-    it are independent draws of the rows below it, so that their errors are binomial with exactly
-    the rate in question, ties or not. Its Clopper–Pearson bound is computed for 16 ranks k, from
-    the smallest that could pass to n; each, and for each score to choose from, at an equal share of
-    δ. By the union bound all bounds hold together, and the largest coverage whose bound is at most
-    r is taken. This is selection with guaranteed risk (Geifman and El-Yaniv 2017, whose binary
-    search visits thresholds that depend on the labels, which no union over its steps covers) as
-    multiple testing (Angelopoulos et al. 2021).
+    *Error rate.* P(wrong | answered) ≤ r. Thresholds are tested from the strictest on, the one that
+    answers a quarter of the rows, each at the level δ, until the first that cannot be shown to keep
+    r; the one before is taken (fixed-sequence testing, Bauer 1991, Angelopoulos et al. 2021; why it
+    holds for thresholds that are scores of the same rows is said in `loosest_threshold`). Each of
+    several scores to choose from has an equal share of δ. Geifman and El-Yaniv (2017) search
+    thresholds by bisection instead, in an order that depends on the labels.
 
     *Coverage.* P(answered) ≥ c. The threshold is the k-th smallest score, with the smallest k for
     which P(Bin(n, c) ≥ k) ≤ δ: the coverage of that threshold has the law Beta(k, n + 1 − k), or
@@ -78,8 +75,8 @@ class Deferral(Fitted):
 
     Attributes:
         threshold: Rows with a score below it are answered, a buffer.
-        error_bound: The bound of the error rate among answered rows, a buffer; NaN for a wanted
-            coverage.
+        error_bound: The error rate that answered rows keep, as it was wanted, a buffer; NaN for a
+            wanted coverage.
     """
 
     threshold: Tensor
@@ -126,36 +123,31 @@ class Deferral(Fitted):
         check_probability("error_rate", error_rate, "0.05 is one")
         p, broken = _prediction(p)
         wrong = self._wrong(p, y)
-        level = (1 - self.confidence) / (LEVELS * len(self.candidates))
-        least = math.ceil(math.log(level) / math.log1p(-error_rate))
-        if least > len(wrong):
-            raise ValueError(
-                f"error_rate: expected at least {least} validation rows for {error_rate} at a "
-                f"confidence of {self.confidence}, got {len(wrong)}; use more rows, a larger rate "
-                "or a lower confidence"
-            )
-        ranks = torch.linspace(least, len(wrong), LEVELS).round().long().unique().tolist()
-        options = []  # log of the tail, rows answered, errors among them, threshold, score
+        level = (1 - self.confidence) / len(self.candidates)
+        least = fewest_rows(error_rate, level)
+        tested = []
         for score in self.candidates:
-            ordered, order = _for_fit(row_scores(p, score), broken).sort()
-            errors = [0, *wrong[order].cumsum(0).tolist()]
-            thresholds = [*ordered.tolist(), math.inf]
-            for rank in ranks:
-                below = int((ordered < thresholds[rank]).sum())
-                tail = float(log_cdf(errors[below], below, error_rate)[-1])
-                options.append((tail, below, errors[below], thresholds[rank], score))
-        # the bound is at most r if and only if the tail P(Bin(m, r) ≤ errors) is at most the level
-        allowed = [option for option in options if option[0] <= math.log(level)]
-        if not allowed:
-            _, below, found, _, score = min(options)
+            values = _for_fit(row_scores(p, score), broken)
+            known = int(values.isfinite().sum())
+            if known < least:
+                raise ValueError(
+                    f"error_rate: expected at least {least} validation rows for {error_rate} at a "
+                    f"confidence of {self.confidence}, got {known} with finite scores; use more "
+                    "rows, a larger rate or a lower confidence"
+                )
+            tested.append((loosest_threshold(values, wrong, error_rate, level), score))
+        passed = [(one, score) for one, score in tested if one.threshold > -math.inf]
+        if not passed:
+            bounds = [upper_bound(one.errors, one.rows, level) for one, _ in tested]
+            bound, (one, score) = min(zip(bounds, tested, strict=True), key=lambda pair: pair[0])
             raise ValueError(
                 f"error_rate: expected one that a threshold attains, got {error_rate}; the nearest "
-                f"bound is {upper_bound(found, below, level):.3g}, by {score} at a coverage of "
-                f"{below / len(wrong):.3g}: use more rows, a larger rate, a lower confidence or "
+                f"bound is {bound:.3g}, by {score} at a coverage of "
+                f"{one.rows / len(wrong):.3g}: use more rows, a larger rate, a lower confidence or "
                 "another score"
             )
-        _, below, found, threshold, score = max(allowed, key=lambda option: option[1])
-        self._set(score, threshold, upper_bound(found, below, level))
+        best, score = max(passed, key=lambda pair: pair[0].rows)
+        self._set(score, best.threshold, error_rate)
         self._keep_sizes(p)
         return self
 

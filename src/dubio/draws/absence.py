@@ -19,8 +19,8 @@ def no_sites(
     if sites and not any(map(chosen, sites)):
         return NoSitesError(
             f"where= chose none of the {len(sites)} stochastic sites:\n{sites}\n"
-            f"Pass a pattern that matches one of these names (wildcards: * ? [ ]), a module class, "
-            f"or a predicate."
+            f"Pass a glob pattern that matches one of these names (wildcards: * ? [ ]), a module "
+            f"class, or a predicate."
         )
     if sites:
         return NoSitesError(

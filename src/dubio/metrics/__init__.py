@@ -29,7 +29,8 @@ try:
     import torchmetrics  # noqa: F401
 except ImportError as error:
     raise ImportError(
-        "dubio.metrics: expected torchmetrics, got none; pip install 'dubio[metrics]'"
+        "dubio.metrics: expected torchmetrics, got none; pip install 'dubio[metrics]'",
+        name="torchmetrics",
     ) from error
 
 from dubio.metrics.adaptive import ACE, ace

@@ -107,8 +107,8 @@ def chooser(where: Where[LocatedT]) -> Callable[[LocatedT], bool]:
     if isinstance(where, Iterable):
         return partial(_is_chosen, [chooser(choice) for choice in where])
     raise TypeError(
-        f"where: expected a name pattern, a module or module class, a predicate or a list "
-        f"of those, got {type(where).__name__}."
+        f"where: expected a glob pattern for names, a module or module class, a predicate or a "
+        f"list of those, got {type(where).__name__}."
     )
 
 
