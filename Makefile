@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 
-.PHONY: setup demo report test lint types imports unit bench picture clean
+.PHONY: setup demo report test lint types imports unit bridges bench picture clean
 
 setup: $(READY)
 
@@ -40,6 +40,11 @@ imports: $(READY)
 # A process for every core, each with one thread.
 unit: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto
+
+# Bridges to Lightning, Transformers, PEFT, BoTorch and Dask, which are large to install.
+bridges: $(READY)
+	@$(PIP) install --constraint constraints.txt --editable '.[bridges]'
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/bridges tests/docs tests/examples
 
 bench: $(READY)
 	$(BIN)/python benchmarks/predict.py
