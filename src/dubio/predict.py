@@ -259,6 +259,7 @@ class Predictor:
         generator: Seed = None,
         *,
         noise: Mapping[str, Tensor] | None = None,
+        gradients: bool = False,
     ) -> Predictive:
         """The predictive distribution of every row.
 
@@ -266,28 +267,39 @@ class Predictor:
             x: A batch, or an iterable of batches, as for `predict`.
             generator: Source of the seed, or an int, as for `predict`.
             noise: The noise itself in place of a seed, as `Predictor.noise` gives it.
+            gradients: Whether gradients of the draws can be asked, as for `predict`; but all draws
+                are one pass of what was recorded. The first of a form are compared with those of
+                plain passes, and where they differ, as with a derivative that a network declares
+                itself, the network runs once for each draw.
         """
+        _check_gradients(gradients, keep_draws=True)
         if inputs.is_loader(x):
             if noise is not None:
                 raise TypeError(
                     "noise: expected None with an iterable of batches, got noise; call the "
                     "predictor with one batch after the other."
                 )
-            return self.once(x, generator)
+            predictive = self.once(x, generator, gradients=gradients)
+            return _with_gradients(predictive) if gradients else predictive
         batch = cast(Inputs, x)
         if noise is not None and generator is not None:
             raise ValueError("noise: expected a generator or noise, got both; leave one out.")
         numbers = self._numbers(generator if noise is None else torch.Generator())
         if noise is not None:
             numbers = self._prepared.given(batch, noise, numbers, self._chunk)
-        chunks, _ = self._prepared.chunks(batch, numbers, self._chunk)
-        first = next(chunks)
-        self._likelihood.check(first)
-        found = first if len(first) == len(numbers.indices) else torch.cat([first, *chunks])
+        if gradients:
+            found = self._prepared.differentiable(batch, numbers)
+            self._likelihood.check(found)
+        else:
+            chunks, _ = self._prepared.chunks(batch, numbers, self._chunk)
+            first = next(chunks)
+            self._likelihood.check(first)
+            found = first if len(first) == len(numbers.indices) else torch.cat([first, *chunks])
         broken = Broken(self._likelihood)
         broken.see(found)
         broken.warn(found.shape[1], calls=2)
-        return Predictive(self._likelihood, StoredDraws(found))
+        predictive = Predictive(self._likelihood, StoredDraws(found))
+        return _with_gradients(predictive) if gradients else predictive
 
     def noise(self, x: Inputs, generator: Seed = None) -> dict[str, Tensor]:  # each (S, …)
         """The noise of a call, by the names of the sites: tensors with the draws first.

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 import dubio
+from dubio.draws.prepared import Prepared
 from dubio.likelihoods import Categorical
 
 DRAWS = 6
@@ -141,3 +142,109 @@ def test_where_there_are_none() -> None:
         dubio.predict(Checkpointing(), x, gradients=True)
     with pytest.raises(ValueError, match="requires_grad_"):
         dubio.predict(net.requires_grad_(False), x, gradients=True)
+
+
+class Partly(nn.Module):
+    """Has no gradients in a part of it, which a tape does not know."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(3, 8), nn.Linear(8, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = nn.functional.dropout(self.first(x), training=True)
+        with torch.no_grad():
+            gate = torch.sigmoid(hidden)
+        return self.second(gate * hidden)  # type: ignore[no-any-return]
+
+
+class Straight(torch.autograd.Function):
+    """Rounds, with a derivative of one."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.round()
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> Tensor:
+        return slopes[0]
+
+
+class Rounding(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(3, 8), nn.Dropout())
+        self.last = nn.Linear(8, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(Straight.apply(4 * self.layers(x)))  # type: ignore[no-any-return]
+
+
+class Overwriting(nn.Module):
+    """A value that a derivative needs is written over by a ReLU of the tape."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(3, 8), nn.Dropout(), nn.Tanh(), nn.ReLU())
+        self.last = nn.Linear(8, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.layers(x))  # type: ignore[no-any-return]
+
+
+def relus() -> nn.Module:
+    return nn.Sequential(
+        nn.Linear(3, 8),
+        nn.ReLU(),
+        nn.Dropout(),
+        nn.Linear(8, 8),
+        nn.ReLU(inplace=True),
+        nn.Dropout(),
+        nn.Linear(8, 2),
+    )
+
+
+ON_A_TAPE = [relus, dropout, bayes, learned]
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("make", [*ON_A_TAPE, Branching, Partly, Rounding, Overwriting])
+def test_a_predictor_has_them(make: Callable[[], nn.Module], shared: bool) -> None:
+    net = made(make)
+    predictor = dubio.Predictor(net, draws=DRAWS, shared=shared)
+    for number in range(3):
+        x = (inputs().detach() + number).requires_grad_()
+        plain = dubio.predict(net, x, draws=DRAWS, generator=number, shared=shared, gradients=True)
+        p = predictor(x, number, gradients=True)
+        torch.testing.assert_close(p.draws, plain.draws)
+        wanted = [x, *net.parameters()]
+        torch.testing.assert_close(
+            torch.autograd.grad(p.variance.sum(), wanted),
+            torch.autograd.grad(plain.variance.sum(), wanted),
+            rtol=1e-4,
+            atol=1e-6,
+        )
+        assert not predictor(x, number).draws.requires_grad
+
+
+@pytest.mark.parametrize("make", ON_A_TAPE)
+def test_a_predictor_runs_the_network_for_the_first_ones_only(
+    make: Callable[[], nn.Module], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    predictor = dubio.Predictor(made(make), draws=DRAWS, shared=True)
+    x = inputs()
+    predictor(x, 0, gradients=True)
+    monkeypatch.setattr(Prepared, "_engine", None)  # by which it would run
+    assert predictor((2 * x.detach()).requires_grad_(), 1, gradients=True).draws.requires_grad
+
+
+def test_where_a_predictor_has_none() -> None:
+    net, x = made(dropout), inputs().detach()
+    predictor = dubio.Predictor(net.requires_grad_(False), draws=DRAWS)
+    with pytest.raises(ValueError, match="requires_grad_"):
+        predictor(x, gradients=True)
+    with pytest.raises(TypeError, match="True or False"):
+        predictor(x, gradients=1)  # type: ignore[arg-type]
+    assert predictor(inputs(), gradients=True).draws.requires_grad
+    batches = predictor([inputs(), inputs()], 0, gradients=True)
+    assert batches.draws.requires_grad

@@ -17,6 +17,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from dubio.draws.engine import Engine, fitting
 from dubio.draws.given import GivenNumbers, NotedNumbers, Place, check_given, named
+from dubio.draws.slopes import same_slopes
 from dubio.draws.structure import Structure
 from dubio.draws.surroundings import quietly
 from dubio.draws.tape import Tape
@@ -51,6 +52,7 @@ class Recording:
         self.sites = engine.sites
         self.chunk = fitting(tape)
         self._inputs = None if engine.proven else [x.clone() for x in inputs] * engine.varied
+        self.slopes: dict[tuple[bool, ...], bool] = {}  # whether gradients are right, by what has
 
     def serves(self, leaves: list[Tensor]) -> bool:
         """Whether it can be trusted for these inputs."""
@@ -106,6 +108,14 @@ class Recording:
                 yield part
 
         return following()
+
+    def differentiable(self, leaves: list[Tensor], numbers: RandomNumbers) -> Tensor | None:
+        """All draws at once, (S, B, …), with the graph of the steps; None as for `chunks`."""
+        with quietly(leaves[0].device, gradients=True):
+            fixed = self.tape.start(leaves)
+            if not self.tape.sees_the_same(fixed):
+                return None
+            return self.tape.play(fixed, numbers)
 
 
 @final
@@ -170,6 +180,50 @@ class Prepared:
             if draws is not None:
                 return draws, recording.sites
         return engine.chunks(chunk), engine.sites
+
+    def differentiable(self, batch: Inputs, numbers: RandomNumbers) -> Tensor:  # (S, B, …)
+        """All draws, of which gradients can be asked: from a recording if it has the right ones."""
+        form = _form(batch, numbers.shared)
+        if form is not None:
+            known, recording = self._find(form.key)
+            if not known or (recording is not None and not recording.serves(form.tensors)):
+                self.chunks(batch, numbers, 1)  # makes one, if there can be one
+                _, recording = self._find(form.key)
+            if recording is not None and self._has_slopes(recording, form.tensors, batch, numbers):
+                if any(map(_may_hold_nan, form.tensors)):
+                    inputs.check(self._model, batch)
+                draws = recording.differentiable(form.tensors, numbers)
+                if draws is not None:
+                    return draws
+        return self._plainly(batch, numbers)
+
+    def _plainly(self, batch: Inputs, numbers: RandomNumbers) -> Tensor:
+        """All draws, by a pass for each that leaves a graph behind."""
+        with torch.enable_grad():
+            return torch.stack(list(self._engine(batch, numbers).differentiable()))
+
+    def _has_slopes(
+        self, recording: Recording, leaves: list[Tensor], batch: Inputs, numbers: RandomNumbers
+    ) -> bool:
+        """Whether a recording has the gradients of plain passes, by a look at two draws."""
+        networks = inputs.networks(self._model)
+        variables = [*leaves, *(x for network in networks for x in network.parameters())]
+        wanted = tuple(x.requires_grad for x in variables)
+        if wanted not in recording.slopes:
+            few = numbers.part(0, 2)
+
+            def played() -> Tensor:
+                draws = recording.differentiable(leaves, few)
+                if draws is None:
+                    raise RuntimeError("the network goes another way now")
+                return draws
+
+            recording.slopes[wanted] = same_slopes(
+                played,
+                lambda: self._plainly(batch, few),
+                [x for x, counts in zip(variables, wanted, strict=True) if counts],
+            )
+        return recording.slopes[wanted]
 
     def _forget(self, key: Hashable, recording: Recording) -> None:
         with self._to_look:

@@ -12,11 +12,16 @@ from dubio.noise.run import outside_of_passes
 
 
 @contextmanager
-def quietly(device: torch.device) -> Iterator[None]:
-    """Operations as they are on a tape: no noise, no gradients, no mixed precision around them."""
+def quietly(device: torch.device, *, gradients: bool = False) -> Iterator[None]:
+    """Operations as they are on a tape: no noise, no mixed precision around them.
+
+    Args:
+        device: Where they run.
+        gradients: Whether they leave a graph behind.
+    """
     with ExitStack() as around:
         around.enter_context(outside_of_passes())
-        around.enter_context(torch.no_grad())
+        around.enter_context(torch.set_grad_enabled(gradients))
         if torch.is_inference_mode_enabled():
             around.enter_context(torch.inference_mode(False))
             around.enter_context(torch.no_grad())
