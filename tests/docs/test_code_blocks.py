@@ -17,7 +17,8 @@ INDEX = ROOT / "docs" / "index.md"
 HEADING = "Names in the examples"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 EXTRAS = dict.fromkeys(("pilco.md", "reinforcement.md", "worlds.md"), "gymnasium") | {
-    "export.md": "onnxruntime"
+    "bayesian-optimisation.md": "botorch",
+    "export.md": "onnxruntime",
 }
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 

@@ -12,10 +12,12 @@ from dubio.data.inventory import DATASETS
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
 DATA = {"recommend_movies": "movielens-1m"}
-EXTRAS = {"thompson_cartpole": "gymnasium"}
+EXTRAS = {"bayesian_optimisation": "botorch", "thompson_cartpole": "gymnasium"}
+WARNINGS = {"bayesian_optimisation": ["ignore:`torch.jit.script` is deprecated"]}  # of GPyTorch
 SHORTER = {
     "thompson_cartpole": ["400"],  # with all its steps it takes a minute
     "active_learning": ["1", "1"],
+    "bayesian_optimisation": ["1", "1"],
 }
 
 
@@ -26,8 +28,9 @@ def test_example_runs(path: Path, tmp_path: Path) -> None:
     if path.stem in EXTRAS:
         pytest.importorskip(EXTRAS[path.stem])
     source = str(Path(dubio.__file__).parents[1])
+    options = [part for rule in ("error", *WARNINGS.get(path.stem, [])) for part in ("-W", rule)]
     finished = subprocess.run(
-        [sys.executable, "-W", "error", str(path), *SHORTER.get(path.stem, [])],
+        [sys.executable, *options, str(path), *SHORTER.get(path.stem, [])],
         capture_output=True,
         text=True,
         timeout=600,
