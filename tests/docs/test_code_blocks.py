@@ -17,6 +17,7 @@ INDEX = ROOT / "docs" / "index.md"
 HEADING = "Names in the examples"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 EXTRAS = dict.fromkeys(("pilco.md", "reinforcement.md", "worlds.md"), "gymnasium") | {
+    "at-scale.md": "pyarrow",
     "bayesian-optimisation.md": "botorch",
     "export.md": "onnxruntime",
 }

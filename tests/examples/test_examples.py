@@ -11,13 +11,26 @@ import dubio
 from dubio.data.inventory import DATASETS
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
-DATA = {"recommend_movies": "movielens-1m"}
-EXTRAS = {"bayesian_optimisation": "botorch", "thompson_cartpole": "gymnasium"}
-WARNINGS = {"bayesian_optimisation": ["ignore:`torch.jit.script` is deprecated"]}  # of GPyTorch
+DATA = {
+    "active_mnist": "mnist",
+    "defer_fashion": "fashion-mnist",
+    "recommend_movies": "movielens-1m",
+}
+EXTRAS = {
+    "bayesian_optimisation": "botorch",
+    "predict_parquet": "pyarrow",
+    "thompson_cartpole": "gymnasium",
+}
+WARNINGS = {  # of other libraries
+    "bayesian_optimisation": ["ignore:`torch.jit.script` is deprecated"],
+    "predict_parquet": ["ignore:The inplace keyword"],
+}
 SHORTER = {
     "thompson_cartpole": ["400"],  # with all its steps it takes a minute
     "active_learning": ["1", "1"],
+    "active_mnist": ["1", "1"],
     "bayesian_optimisation": ["1", "1"],
+    "defer_fashion": ["1", "6000"],
 }
 
 
