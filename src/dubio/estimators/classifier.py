@@ -1,0 +1,104 @@
+"""Classification with predictive uncertainty, as a scikit-learn estimator."""
+
+from typing import Any, Self, final
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from torch import Tensor
+
+from dubio.estimators.estimator import Array, DropoutEstimator
+from dubio.likelihoods import Categorical, Likelihood
+from dubio.predictive.predictive import Predictive
+
+
+@final
+class DropoutClassifier(ClassifierMixin, DropoutEstimator):
+    """X."""
+
+    _numeric = False
+    classes_: Array
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Trains further, by going once through more rows.
+
+        The first call fixes the units: means and deviations of inputs are those of its rows, or of
+        the rows of `fit`. Nothing is held out.
+
+        Args:
+            X: More rows `(N, D)`.
+            y: Their labels.
+            classes: All labels that will ever come; for the first call.
+            sample_weight: How often each row counts, `(N,)`.
+        """
+        return self._partial_fit(X, y, sample_weight, self._all_classes(classes))
+
+    def predict(self, X: Any) -> Array:
+        """The likeliest label of each row, `(B,)`."""
+        return np.asarray(self.classes_[self.predict_proba(X).argmax(1)])
+
+    def predict_proba(self, X: Any) -> Array:
+        """The probability of each class in the order of `classes_`, `(B, K)`: the mean of draws."""
+        return np.concatenate([part.mean.numpy() for part in self._draw(X)])
+
+    def predictive(self, X: Any) -> Predictive:
+        """The predictive distribution of the number of the class in `classes_`.
+
+        It has `mean`, the probabilities, `entropy`, and its split into `mutual_information`, which
+        the networks do not know, and `expected_entropy`, the noise of labels; calibration, metrics
+        and deferral of dubio take it as it is. Its numbers are tensors.
+
+        Args:
+            X: Rows `(B, D)`.
+        """
+        return self._predict(self._inputs.scaled(self._table(X)))
+
+    def _all_classes(self, classes: ArrayLike | None) -> Array | None:
+        """The classes of the first call of `partial_fit`; later calls may leave them out."""
+        known = getattr(self, "classes_", None)
+        if classes is None and known is None:
+            raise ValueError(
+                "classes: expected all labels in the first call of partial_fit, got None; pass "
+                "np.unique of all labels that will come"
+            )
+        found = known if classes is None else np.unique(np.asarray(classes))
+        if known is not None and not np.array_equal(known, found):
+            raise ValueError(
+                f"classes: expected {known.tolist()} as in the first call, got {found.tolist()}; "
+                "leave them out from the second call on, or call fit to begin anew"
+            )
+        return found
+
+    def _learn_targets(self, y: Array, weights: Array | None, classes: Array | None) -> None:
+        check_classification_targets(y)
+        self.classes_ = np.unique(y) if classes is None else classes
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"y: expected at least 2 classes, got {len(self.classes_)} class, "
+                f"{self.classes_.tolist()}; a classifier has something to tell apart"
+            )
+
+    def _standard_targets(self, y: Array, dtype: np.dtype[Any]) -> Tensor:
+        numbers = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
+        unknown = self.classes_[numbers] != y
+        if unknown.any():
+            raise ValueError(
+                f"y: expected labels among {self.classes_.tolist()}, got "
+                f"{np.unique(y[unknown]).tolist()}; name all of them in the first call"
+            )
+        return torch.from_numpy(numbers)
+
+    def _likelihood(self, dtype: torch.dtype) -> Likelihood:
+        return Categorical()
+
+    @property
+    def _outputs(self) -> int:
+        return len(self.classes_)
