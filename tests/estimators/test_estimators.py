@@ -48,9 +48,7 @@ class Own(nn.Module):
 
 
 def own_modules(features: int, outputs: int) -> nn.Module:
-    return nn.Sequential(
-        nn.Linear(features, 8), nn.Tanh(), nn.Dropout(0.2), nn.Linear(8, outputs)
-    )
+    return nn.Sequential(nn.Linear(features, 8), nn.Tanh(), nn.Dropout(0.2), nn.Linear(8, outputs))
 
 
 class TestRegression:
@@ -237,7 +235,7 @@ class TestTraining:
         assert model.predict_proba(X).shape == (60, 2)
         with pytest.raises(ValueError, match=r"y: expected labels among .*got \['none'\]"):
             model.partial_fit(X[:1], ["none"])
-        with pytest.raises(ValueError, match="classes: expected .* as in the first call"):
+        with pytest.raises(ValueError, match=r"classes: expected .* as in the first call"):
             model.partial_fit(X, labels, classes=["low", "none"])
 
 

@@ -16,7 +16,38 @@ from dubio.predictive.predictive import Predictive
 
 @final
 class DropoutClassifier(ClassifierMixin, DropoutEstimator):
-    """X."""
+    """A network for classification that knows how sure it is.
+
+    Inputs are scaled inside. Labels may be anything that can be sorted.
+
+    Args:
+        hidden_layer_sizes: Units of the hidden layers of the default network.
+        activation: What follows each of them: "relu", "elu", "gelu", "silu" or "tanh".
+        method: Where uncertainty comes from, as for `DropoutRegressor`: "mc", "concrete",
+            "learnable", "bayes" or "ensemble".
+        module: A function of (n_features, n_outputs) that makes a network, in place of the default
+            one. The outputs are a score for every class.
+        drop: The rate of dropout, or where learned rates start; for the default network.
+        members: How many networks an ensemble has.
+        draws: Number of stochastic passes of a prediction; it may be changed after `fit`.
+        learning_rate_init: The learning rate of Adam.
+        batch_size: Rows of a step; "auto" takes a fiftieth of all, but 32 at least and 256 at most.
+        max_iter: How many epochs to train, at most.
+        early_stopping: Whether to hold rows out, and to stop when they are predicted no better.
+        validation_fraction: The share of rows of each class to hold out. Fewer than 10 rows would
+            tell too little: then none are held out, and training takes ``max_iter`` epochs.
+        n_iter_no_change: After how many epochs without a better prediction to stop.
+        random_state: The seed of everything that is random. Global generators are left alone.
+        verbose: Whether to print a line for every epoch.
+
+    Attributes:
+        classes_: The labels, sorted.
+        members_: The trained networks, each with its likelihood and its history.
+        n_iter_: How many epochs they were trained, at most.
+        seed_: The seed that ``random_state`` gave.
+        n_features_in_: D.
+        feature_names_in_: The columns of a data frame.
+    """
 
     _numeric = False
     classes_: Array

@@ -88,7 +88,7 @@ class DropoutEstimator(BaseEstimator, ABC):
     def _likelihood(self, dtype: torch.dtype) -> Likelihood:
         """A likelihood for a new member."""
 
-    def _look_back(self, learned: Rows, held_out: Rows) -> None:  # noqa: B027
+    def _look_back(self, learned: Rows, held_out: Rows) -> None:
         """Takes from rows that were held out, if there are any, what training cannot tell."""
 
     @property

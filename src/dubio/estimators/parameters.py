@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable, Sequence
 from numbers import Integral, Real
 from typing import Any
 
+from torch import nn
+
 
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
     """Raises a ValueError unless the value is one of some words."""
@@ -47,8 +49,6 @@ def check_layers(name: str, value: Any) -> tuple[int, ...]:
 
 def check_module(module: Callable[..., Any] | None) -> None:
     """Raises a TypeError unless it can make networks."""
-    from torch import nn
-
     if isinstance(module, nn.Module) or not (module is None or callable(module)):
         raise TypeError(
             "module: expected a function of (n_features, n_outputs) that makes an nn.Module, got "

@@ -1,7 +1,7 @@
 """Regression with predictive uncertainty, as a scikit-learn estimator."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, Self, final, get_args
+from typing import Any, Literal, Self, final, get_args, overload
 
 import numpy as np
 import torch
@@ -25,9 +25,41 @@ TargetNoise = Literal["constant", "varying"]
 
 @final
 class DropoutRegressor(MultiOutputMixin, RegressorMixin, DropoutEstimator):
-    """X
+    """A network for regression that knows how sure it is.
+
+    Inputs and targets are scaled inside, so that predictions are in the units of the targets. The
+    noise of the targets is Gaussian, and its size is learned.
 
     Args:
+        hidden_layer_sizes: Units of the hidden layers of the default network.
+        activation: What follows each of them: "relu", "elu", "gelu", "silu" or "tanh".
+        method: Where uncertainty comes from: "mc" dropout (Gal & Ghahramani 2016), "concrete"
+            dropout (Gal et al. 2017), "learnable" Bernoulli dropout (Boluki et al. 2020), "bayes",
+            Bayes by Backprop (Clark et al. 2022), or an "ensemble" (Lakshminarayanan et al. 2017).
+        module: A function of (n_features, n_outputs) that makes a network, in place of the default
+            one. The outputs are one number a target, or with ``noise="varying"`` means and then
+            log variances.
+        drop: The rate of dropout, or where learned rates start; for the default network.
+        members: How many networks an ensemble has.
+        noise: "constant" for noise of one size, or "varying" if it depends on the row.
+        draws: Number of stochastic passes of a prediction; it may be changed after `fit`.
+        learning_rate_init: The learning rate of Adam.
+        batch_size: Rows of a step; "auto" takes a fiftieth of all, but 32 at least and 256 at most.
+        max_iter: How many epochs to train, at most.
+        early_stopping: Whether to hold rows out, to stop when they are predicted no better, and to
+            fit the size of the noise to them.
+        validation_fraction: The share of rows to hold out. Fewer than 10 rows would tell too
+            little: then none are held out, and training takes ``max_iter`` epochs.
+        n_iter_no_change: After how many epochs without a better prediction to stop.
+        random_state: The seed of everything that is random. Global generators are left alone.
+        verbose: Whether to print a line for every epoch.
+
+    Attributes:
+        members_: The trained networks, each with its likelihood and its history.
+        n_iter_: How many epochs they were trained, at most.
+        seed_: The seed that ``random_state`` gave.
+        n_features_in_: D.
+        feature_names_in_: The columns of a data frame.
     """
 
     _numeric = True
@@ -84,6 +116,10 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, DropoutEstimator):
         """
         return self._partial_fit(X, y, sample_weight)
 
+    @overload
+    def predict(self, X: Any, return_std: Literal[False] = False) -> Array: ...
+    @overload
+    def predict(self, X: Any, return_std: Literal[True]) -> tuple[Array, Array]: ...
     def predict(self, X: Any, return_std: bool = False) -> Array | tuple[Array, Array]:
         """The mean of the predictive distribution, `(B,)` or `(B, K)`.
 
@@ -116,8 +152,8 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, DropoutEstimator):
     def _in_units(self, p: Predictive) -> Predictive:
         """A prediction in the units of the targets: means and noise are scaled, means moved."""
         mean, log_variance = means_and_log_variances(p)  # (S, B, K)
-        center, scale = (torch.from_numpy(v).to(mean) for v in (self._units.mean, self._units.scale))
-        mean = mean * scale + center
+        scale = torch.from_numpy(self._units.scale).to(mean)
+        mean = mean * scale + torch.from_numpy(self._units.mean).to(mean)
         log_variance = log_variance + self._log_noise_factors + 2 * scale.log()
         single = not self._event
         if single:

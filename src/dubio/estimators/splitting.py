@@ -30,9 +30,7 @@ class Rows:
         return len(self.x)
 
     def __getitem__(self, rows: NDArray[Any]) -> "Rows":
-        return Rows(
-            self.x[rows], self.y[rows], None if self.weight is None else self.weight[rows]
-        )
+        return Rows(self.x[rows], self.y[rows], None if self.weight is None else self.weight[rows])
 
     @property
     def weights(self) -> Tensor:
