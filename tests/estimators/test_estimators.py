@@ -91,30 +91,32 @@ class TestRegression:
 
     @pytest.mark.parametrize("method", METHODS)
     def test_a_linear_model_with_noise(self, method: Any) -> None:
-        """Std near the truth, 0.5: the noise from 360 rows has an error of 4 %, weights add some.
+        """The noise is 0.5. It comes from 40 rows held out and as if from 30 others.
 
-        The seed is fixed, and the tolerance of 25 % is more than six such errors.
+        The error of a standard deviation from 70 rows is 8.5 %; 35 % are four of them, or a false
+        alarm in 10⁴, and the seed is fixed.
         """
         X, y = linear(400)
         model = DropoutRegressor(
-            (32,), method=method, drop=0.02, members=2, learning_rate_init=0.01, max_iter=60,
-            draws=30, random_state=0,
+            (32,), method=method, drop=0.02, members=2, learning_rate_init=0.01, max_iter=40,
+            batch_size=64, draws=30, random_state=0,
         ).fit(X, y)  # fmt: skip
         mean, std = model.predict(X, return_std=True)
         truth = 10 + X @ [1.0, -2.0, 0.5]
-        assert np.sqrt(np.mean((mean - truth) ** 2)) < 0.25
-        assert 0.4 < np.median(std) < 0.625
-        assert model.score(X, y) > 0.98
+        assert np.sqrt(np.mean((mean - truth) ** 2)) < 0.05 * y.std()
+        assert 0.5 * 0.65 < np.median(std) < 0.5 * 1.35
 
     def test_noise_that_varies_is_learned(self) -> None:
         rng = np.random.default_rng(0)
         X = rng.uniform(-1, 1, size=(600, 1))
-        y = 3 * X[:, 0] + np.where(X[:, 0] > 0, 1.0, 0.1) * rng.normal(size=600)
+        y = X[:, 0] + np.where(X[:, 0] > 0, 1.0, 0.1) * rng.normal(size=600)
         model = DropoutRegressor(
-            (32,), noise="varying", learning_rate_init=0.01, max_iter=60, random_state=0
-        ).fit(X, y)
-        noise = model.predictive(np.array([[-0.5], [0.5]])).aleatoric.sqrt()
-        np.testing.assert_allclose(noise, [0.1, 1.0], rtol=0.4)
+            (32,), noise="varying", learning_rate_init=0.02, max_iter=30, batch_size=100,
+            random_state=0,
+        ).fit(X, y)  # fmt: skip
+        low, high = model.predictive(np.array([[-0.5], [0.5]])).aleatoric.sqrt().tolist()
+        assert 0.05 < low < 0.3
+        assert 0.7 < high < 1.3
 
     def test_several_targets_have_units_of_their_own(self) -> None:
         X, y = linear()
@@ -153,10 +155,10 @@ class TestClassification:
         train, test, y_train, y_test = train_test_split(
             X[:600], y[:600], stratify=y[:600], random_state=0
         )
-        plain = make_pipeline(StandardScaler(), MLPClassifier((64,), max_iter=60, random_state=0))
+        plain = make_pipeline(StandardScaler(), MLPClassifier((64,), max_iter=40, random_state=0))
         with pytest.warns(UserWarning, match="converged"):
             plain.fit(train, y_train)
-        model = DropoutClassifier((64,), max_iter=60, random_state=0).fit(train, y_train)
+        model = DropoutClassifier((64,), max_iter=40, random_state=0).fit(train, y_train)
         assert model.score(test, y_test) >= plain.score(test, y_test) - 0.04
 
     @pytest.mark.parametrize("method", METHODS)
@@ -216,7 +218,7 @@ class TestTraining:
         for start in range(0, 300, 60):
             model.partial_fit(X[start : start + 60], y[start : start + 60])
             scores.append(model.score(X, y))
-        assert scores[-1] > max(0.8, scores[0])
+        assert scores[-1] > max(0.6, scores[0])
         assert model.n_iter_ == 5
         assert model.members_[0].rows_seen == 300
         model.fit(X, y)
@@ -242,9 +244,9 @@ class TestTraining:
 class TestModules:
     @pytest.mark.parametrize("method", METHODS)
     def test_any_network(self, method: Any) -> None:
-        X, y = linear()
-        model = DropoutRegressor(**SMALL | {"max_iter": 40}, method=method, module=own_modules)
-        assert model.fit(X, y).score(X, y) > 0.5
+        X, y = linear(noise=3.0)
+        model = DropoutRegressor(**SMALL | {"max_iter": 30}, method=method, module=own_modules)
+        assert model.fit(X, y).score(X, y) > 0.4
         assert (model.predictive(X).epistemic > 0).all()
 
     def test_functional_dropout_stays_as_it_is(self) -> None:
@@ -283,7 +285,11 @@ class TestModules:
         ({"verbose": "yes"}, TypeError, "verbose: expected a whole number"),
         ({"module": nn.Linear(3, 1)}, TypeError, "module: expected a function of .*got Linear"),
         ({"module": lambda i, o: None}, TypeError, "module: expected a function that returns an"),
-        ({"module": lambda i, o: own_modules(i, 5)}, ValueError, r"module: .*\(2, 1\), got \(2, 5"),
+        (
+            {"module": lambda i, o: own_modules(i, 5)},
+            ValueError,
+            r"module: .*\(2, 1\) .*got \(2, 5",
+        ),
     ],
 )
 def test_bad_parameters(settings: dict[str, Any], kind: type[Exception], message: str) -> None:

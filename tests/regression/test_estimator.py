@@ -116,13 +116,16 @@ import sys
 sys.modules["sklearn"] = None
 import dubio
 assert "scipy" not in sys.modules
-assert "BayesianDropoutRegression" in dir(dubio)
-try:
-    dubio.BayesianDropoutRegression
-except ImportError as error:
-    assert "pip install 'dubio[regression]'" in str(error), error
-else:
-    raise SystemExit("no error")
+assert "pandas" not in sys.modules
+wanted = {"BayesianDropoutRegression": "regression", "DropoutRegressor": "sklearn"}
+for name, extra in wanted.items():
+    assert name in dir(dubio)
+    try:
+        getattr(dubio, name)
+    except ImportError as error:
+        assert f"pip install 'dubio[{extra}]'" in str(error), error
+    else:
+        raise SystemExit("no error")
 """
         subprocess.run([sys.executable, "-c", program], check=True)
 

@@ -74,7 +74,8 @@ class DropoutClassifier(ClassifierMixin, DropoutEstimator):
 
     def predict(self, X: Any) -> Array:
         """The likeliest label of each row, `(B,)`."""
-        return np.asarray(self.classes_[self.predict_proba(X).argmax(1)])
+        numbers = self.predict_proba(X).argmax(1)
+        return np.asarray(self.classes_[numbers])
 
     def predict_proba(self, X: Any) -> Array:
         """The probability of each class in the order of `classes_`, `(B, K)`: the mean of draws."""
@@ -90,7 +91,7 @@ class DropoutClassifier(ClassifierMixin, DropoutEstimator):
         Args:
             X: Rows `(B, D)`.
         """
-        return self._predict(self._inputs.scaled(self._table(X)))
+        return self._predict(self._standard_inputs(X))
 
     def _all_classes(self, classes: ArrayLike | None) -> Array | None:
         """The classes of the first call of `partial_fit`; later calls may leave them out."""

@@ -169,6 +169,7 @@ class DropoutEstimator(BaseEstimator, ABC):
             y,
             reset=first,
             dtype=[np.float64, np.float32],
+            order="C",
             multi_output=self._numeric,
             y_numeric=self._numeric,
         )
@@ -237,7 +238,7 @@ class DropoutEstimator(BaseEstimator, ABC):
 
     def _rows(self, table: Array, targets: Array, weights: Array | None) -> Rows:
         return Rows(
-            self._inputs.scaled(table.astype(self._dtype)),
+            self._inputs.scaled(table.astype(self._dtype, copy=False)),
             self._standard_targets(targets, self._dtype),
             None if weights is None else torch.from_numpy(weights.astype(self._dtype)),
         )
@@ -251,14 +252,14 @@ class DropoutEstimator(BaseEstimator, ABC):
 
     def _draw(self, X: Any) -> Iterator[Predictive]:
         """The predictions of the networks, in standard units, for some rows after the other."""
-        table = self._table(X)
-        for start in range(0, len(table), _BLOCK):
-            yield self._predict(self._inputs.scaled(table[start : start + _BLOCK]))
+        for part in self._standard_inputs(X).split(_BLOCK):
+            yield self._predict(part)
 
-    def _table(self, X: Any) -> Array:
+    def _standard_inputs(self, X: Any) -> Tensor:
+        """Rows as the networks take them, `(B, D)`."""
         check_is_fitted(self)
-        table = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
-        return np.asarray(table, self._dtype)
+        table = validate_data(self, X, reset=False, dtype=[np.float64, np.float32], order="C")
+        return self._inputs.scaled(table.astype(self._dtype, copy=False))
 
     def _predict(self, x: Tensor) -> Predictive:
         """The prediction of all networks for some rows, in standard units."""

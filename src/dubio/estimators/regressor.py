@@ -147,7 +147,7 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, DropoutEstimator):
         Args:
             X: Rows `(B, D)`.
         """
-        return self._in_units(self._predict(self._inputs.scaled(self._table(X))))
+        return self._in_units(self._predict(self._standard_inputs(X)))
 
     def _in_units(self, p: Predictive) -> Predictive:
         """A prediction in the units of the targets: means and noise are scaled, means moved."""
