@@ -95,19 +95,19 @@ class DropoutClassifier(ClassifierMixin, DropoutEstimator):
 
     def _all_classes(self, classes: ArrayLike | None) -> Array | None:
         """The classes of the first call of `partial_fit`; later calls may leave them out."""
-        known = getattr(self, "classes_", None)
-        if classes is None and known is None:
+        known: Array | None = getattr(self, "classes_", None)
+        given = None if classes is None else np.unique(np.asarray(classes))
+        if known is None and given is None:
             raise ValueError(
                 "classes: expected all labels in the first call of partial_fit, got None; pass "
                 "np.unique of all labels that will come"
             )
-        found = known if classes is None else np.unique(np.asarray(classes))
-        if known is not None and not np.array_equal(known, found):
+        if known is not None and given is not None and not np.array_equal(known, given):
             raise ValueError(
-                f"classes: expected {known.tolist()} as in the first call, got {found.tolist()}; "
+                f"classes: expected {known.tolist()} as in the first call, got {given.tolist()}; "
                 "leave them out from the second call on, or call fit to begin anew"
             )
-        return found
+        return given if known is None else known
 
     def _learn_targets(self, y: Array, weights: Array | None, classes: Array | None) -> None:
         check_classification_targets(y)

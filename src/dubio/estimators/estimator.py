@@ -88,8 +88,8 @@ class DropoutEstimator(BaseEstimator, ABC):
     def _likelihood(self, dtype: torch.dtype) -> Likelihood:
         """A likelihood for a new member."""
 
-    def _look_back(self, learned: Rows, held_out: Rows) -> None:
-        """Takes from rows that were held out, if there are any, what training cannot tell."""
+    def _look_at(self, held_out: Rows) -> None:
+        """Takes from rows that were held out what training cannot tell."""
 
     @property
     @abstractmethod
@@ -117,7 +117,8 @@ class DropoutEstimator(BaseEstimator, ABC):
         for member in self.members_:
             train(member, rows[learned], rows[held_out], plan)
         self.n_iter_ = max(len(member.history) for member in self.members_)
-        self._look_back(rows[learned], rows[held_out])
+        if len(held_out) > 0:
+            self._look_at(rows[held_out])
         return self
 
     def _partial_fit(

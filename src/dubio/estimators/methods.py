@@ -14,7 +14,11 @@ from dubio.priors import Gaussian, Prior
 Method = Literal["mc", "concrete", "learnable", "bayes", "ensemble"]
 METHODS: tuple[Method, ...] = get_args(Method)
 
-_MASKS = {"mc": Bernoulli, "concrete": Concrete, "learnable": LearnableBernoulli}
+_MASKS: dict[Method, rules.MaskMaker] = {
+    "mc": Bernoulli,
+    "concrete": Concrete,
+    "learnable": LearnableBernoulli,
+}
 
 
 def uses_dropout(method: Method) -> bool:

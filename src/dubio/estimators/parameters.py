@@ -28,7 +28,7 @@ def check_number(name: str, value: Any, low: float, high: float, advice: str) ->
     wanted = f"a number > {low:g}" if math.isinf(high) else f"a number in ({low:g}, {high:g})"
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name}: expected {wanted}, got {value!r}; {advice}")
-    if not low < value < high:
+    if not low < float(value) < high:
         raise ValueError(f"{name}: expected {wanted}, got {value}; {advice}")
 
 

@@ -178,9 +178,8 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, DropoutEstimator):
             )
         return torch.from_numpy(self._units.scaled(_columns(y)).numpy().astype(dtype))
 
-    def _look_back(self, learned: Rows, held_out: Rows) -> None:
-        if len(held_out) > 0:
-            self._log_noise_factors = log_noise_factors(self._predict, learned, held_out)
+    def _look_at(self, held_out: Rows) -> None:
+        self._log_noise_factors = log_noise_factors(self._predict(held_out.x), held_out)
 
     def _likelihood(self, dtype: torch.dtype) -> Likelihood:
         if self.noise == "varying":

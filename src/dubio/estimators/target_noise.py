@@ -1,8 +1,7 @@
 """How large the noise of the targets is, by the rows that were held out."""
 
-from collections.abc import Callable
+import math
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -10,8 +9,6 @@ from dubio.estimators.splitting import Rows
 from dubio.likelihoods import HeteroscedasticGaussian
 from dubio.predictive.predictive import Predictive
 
-_PRIOR_ROWS = 30.0  # that rows of training count for, beside those held out
-_MOST_ROWS = 1000  # of training that are looked at
 _WIDTHS = (6.0, 0.5, 0.05)  # of the search for log c, each around the best so far
 _PLACES = 25
 
@@ -23,9 +20,7 @@ def means_and_log_variances(p: Predictive) -> tuple[Tensor, Tensor]:
     return mean, log_variance
 
 
-def log_noise_factors(
-    predict: Callable[[Tensor], Predictive], learned: Rows, held_out: Rows
-) -> Tensor:  # (K,)
+def log_noise_factors(p: Predictive, rows: Rows) -> Tensor:  # (K,)
     """The logarithm of a factor c on the variance of the noise of each target.
 
     c maximises the predictive likelihood of rows that were held out, as Gal & Ghahramani 2016
@@ -34,29 +29,25 @@ def log_noise_factors(
         Σ_b w_b log 1/S Σ_t N(y_b; f_t(x_b), c σ_t²(x_b)).
 
     What training alone learns is too large where draws spread, as the ELBO takes the spread of
-    draws for noise, and too small where a network has overfitted. But n rows tell a standard
-    deviation with an error of 1/√(2n), so the rows of training take part with a weight of
-    `_PRIOR_ROWS` in all.
+    draws for noise, and too small where a network has overfitted. A variance from n rows is
+    uncertain itself: c is multiplied by n/(n − 2), the variance of Student's t with n degrees of
+    freedom, where n = (Σ w)²/Σ w².
 
     Args:
-        predict: What gives the prediction of inputs, Gaussian given the draw.
-        learned: Rows of training, with targets `(B, K)`.
-        held_out: Rows that were held out.
+        p: The prediction of these rows, Gaussian given the draw.
+        rows: At least three rows, with targets `(B, K)`.
     """
-    some = learned[np.arange(min(len(learned), _MOST_ROWS))]
-    mean, log_variance = means_and_log_variances(predict(torch.cat([held_out.x, some.x])))
-    y = torch.cat([held_out.y, some.y])
-    shares = some.weights / some.weights.sum()
-    weights = torch.cat([held_out.weights, _PRIOR_ROWS * shares])
-    gaussian = HeteroscedasticGaussian()
+    mean, log_variance = means_and_log_variances(p)
+    gaussian, weights = HeteroscedasticGaussian(), rows.weights
 
     def score(log_factor: Tensor) -> Tensor:  # (K,) -> (K,)
         outputs = gaussian.joined(mean, log_variance + log_factor)
-        return weights @ gaussian.log_density(outputs, y).logsumexp(0)
+        return weights @ gaussian.log_density(outputs, rows.y).logsumexp(0)
 
     best = torch.zeros_like(mean[0, 0])
     for width in _WIDTHS:
         places = best + width * torch.linspace(-1, 1, _PLACES, dtype=best.dtype)[:, None]  # (P, K)
         scores = torch.stack([score(place) for place in places])
         best = places.gather(0, scores.argmax(0, keepdim=True))[0]
-    return best
+    count = max(3.0, float(weights.sum().square() / weights.square().sum()))
+    return best + math.log(count / (count - 2))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import final
+from typing import Any, final
 
 import torch
 from torch import nn
@@ -10,6 +10,7 @@ from torch.optim import Adam
 
 from dubio.estimators.seeds import Use, stream
 from dubio.estimators.splitting import Rows
+from dubio.layers.bayesian import Bayesian
 from dubio.likelihoods import Likelihood
 from dubio.masks.mask import LearnedRate
 from dubio.objectives.elbo import ELBO
@@ -54,8 +55,10 @@ def new_member(
         fast += likelihood.parameters()
     known = set(fast)
     weights = [p for p in network.parameters() if p.requires_grad and p not in known]
-    groups = [{"params": weights}, {"params": fast, "lr": _FASTER * learning_rate}]
-    optimizer = Adam([group for group in groups if group["params"]], lr=learning_rate)
+    groups: list[dict[str, Any]] = [{"params": weights}]
+    if fast:
+        groups.append({"params": fast, "lr": _FASTER * learning_rate})
+    optimizer = Adam(groups, lr=learning_rate)
     return Member(network, likelihood, optimizer, number)
 
 
@@ -117,7 +120,20 @@ def train_further(member: Member, rows: Rows, plan: Plan) -> None:
 
 def _elbo(member: Member, num_data: int, plan: Plan) -> ELBO:
     noise = plan.generator(Use.NOISE, member)
-    return ELBO(member.network, member.likelihood, num_data=num_data, generator=noise)
+    weight = _kl_weight(member.network, num_data)
+    return ELBO(
+        member.network, member.likelihood, num_data=num_data, generator=noise, kl_weight=weight
+    )
+
+
+def _kl_weight(network: nn.Module, num_data: int) -> float:
+    """min(1, N / number of weights that have a distribution); 1 if there are none.
+
+    With fewer rows than weights the divergence from the prior outweighs the data, and the optimum
+    of the ELBO is to learn nothing. A smaller weight is a cold posterior (Wenzel et al. 2020).
+    """
+    layers = [module for module in network.modules() if isinstance(module, Bayesian)]
+    return min(1.0, num_data / max(1, sum(len(layer.rho) for layer in layers)))
 
 
 @final
