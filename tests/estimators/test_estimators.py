@@ -16,7 +16,12 @@ from torch.nn import functional as F
 
 import dubio
 from dubio import DropoutClassifier, DropoutRegressor
-from dubio.estimators.splitting import split
+from dubio.calibrate import PrecisionScaling
+from dubio.estimators.scaling import Scaling
+from dubio.estimators.splitting import Rows, split
+from dubio.estimators.target_noise import log_noise_factors
+from dubio.likelihoods import HeteroscedasticGaussian
+from dubio.predictive.predictive import Predictive
 
 SMALL: dict[str, Any] = {
     "hidden_layer_sizes": (16,),
@@ -215,6 +220,35 @@ class TestTraining:
         for fraction in (0.15, 0.3, 0.6):
             held_out = split(np.zeros(100), fraction, np.random.default_rng(0))[1]
             assert len(held_out) == round(100 * fraction)
+
+    def test_weights_scale_as_copies_do(self) -> None:
+        table = np.random.default_rng(0).normal(5, 2, size=(4, 2))
+        counts = np.array([1, 3, 2, 1])
+        weighted = Scaling.of(table, counts)
+        copies = np.repeat(table, counts, axis=0)
+        np.testing.assert_allclose(weighted.mean, copies.mean(0))
+        np.testing.assert_allclose(weighted.scale, copies.std(0))
+        np.testing.assert_allclose(weighted.scaled(table), (table - copies.mean(0)) / copies.std(0))
+
+    def test_the_size_of_the_noise_is_that_of_precision_scaling(self) -> None:
+        generator = torch.Generator().manual_seed(0)
+        draws = torch.randn(7, 30, 2, generator=generator, dtype=torch.float64)
+        y = 3 * torch.randn(30, 1, generator=generator, dtype=torch.float64)
+        p = Predictive.from_draws(HeteroscedasticGaussian(), draws)
+        rows = Rows(torch.zeros(30, 1, dtype=torch.float64), y, None)
+        factor = PrecisionScaling().fit(p, y).factor
+        expected = -factor.log() + np.log(30 / 28)
+        torch.testing.assert_close(log_noise_factors(p, rows)[0], expected, atol=5e-3, rtol=0)
+
+        counts = torch.arange(30) % 3 + 1
+        weighted = log_noise_factors(p, Rows(rows.x, y, counts.double()))
+        copied = log_noise_factors(
+            Predictive.from_draws(p.likelihood, draws.repeat_interleave(counts, 1)),
+            Rows(torch.zeros(60, 1, dtype=torch.float64), y.repeat_interleave(counts, 0), None),
+        )
+        known = float(counts.sum() ** 2 / counts.square().sum())  # what they are worth
+        wider = np.log(known / (known - 2)) - np.log(60 / 58)
+        torch.testing.assert_close(weighted, copied + wider)
 
     def test_partial_fit_goes_on(self) -> None:
         X, y = linear(300)
