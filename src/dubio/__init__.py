@@ -49,6 +49,8 @@ from dubio.training.history import History
 if TYPE_CHECKING:
     from dubio import metrics as metrics
     from dubio import recommend as recommend
+    from dubio.estimators import DropoutClassifier as DropoutClassifier
+    from dubio.estimators import DropoutRegressor as DropoutRegressor
     from dubio.regression import BayesianDropoutRegression as BayesianDropoutRegression
     from dubio.regression import BayesianDropoutRegressionCV as BayesianDropoutRegressionCV
 
@@ -110,15 +112,18 @@ __all__ = [
 
 __version__ = "0.1.0"
 
-_EXTRAS = ("BayesianDropoutRegression", "BayesianDropoutRegressionCV")  # need dubio[regression]
+_EXTRAS = {  # where they are; need the extras regression and sklearn
+    "BayesianDropoutRegression": "dubio.regression",
+    "BayesianDropoutRegressionCV": "dubio.regression",
+    "DropoutClassifier": "dubio.estimators",
+    "DropoutRegressor": "dubio.estimators",
+}
 _EXTRA_MODULES = ("metrics", "recommend")  # need the extra of their name
 
 
 def __getattr__(name: str) -> Any:
     if name in _EXTRAS:
-        from dubio import regression
-
-        return getattr(regression, name)
+        return getattr(import_module(_EXTRAS[name]), name)
     if name in _EXTRA_MODULES:
         return import_module(f"dubio.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -219,6 +219,30 @@ def test_gaussians_by_quadrature_have_the_closed_form() -> None:
         torch.testing.assert_close(one.crps(y, fair), other.crps(y, fair), rtol=1e-5, atol=1e-6)
 
 
+def test_scalar_targets_are_those_with_a_dimension_of_one() -> None:
+    f, y = normal(3, 4, 2), normal(4, seed=1)
+    one, other = HeteroscedasticGaussian(scalar=True), HeteroscedasticGaussian()
+    for name in ("mean", "variance", "entropy"):
+        assert torch.equal(getattr(one, name)(f), getattr(other, name)(f)[..., 0]), name
+    torch.testing.assert_close(one.log_prob(f, y), other.log_prob(f, y[:, None]))
+    torch.testing.assert_close(one.cdf(f, y), other.cdf(f, y[:, None])[..., 0])
+    torch.testing.assert_close(one.quantile(f, 0.3), other.quantile(f, 0.3)[..., 0])
+    assert torch.equal(
+        one.with_mean(f, 2 * one.mean(f), 3.0), other.with_mean(f, 2 * f[..., :1], 3)
+    )
+    with pytest.raises(
+        ValueError, match=r"outputs: expected .* scalar=True, got shape \(3, 4, 4\)"
+    ):
+        one.mean(normal(3, 4, 4))
+
+
+def test_gaussians_of_scalar_targets_carry_their_noise() -> None:
+    f, y = normal(3, 4), normal(4, seed=1)
+    joint, outputs = dubio.likelihoods.Gaussian(4.0).with_noise(f)
+    expected = scipy.stats.norm(f.numpy(), 0.5).logpdf(y.numpy())
+    np.testing.assert_allclose(joint.log_prob(outputs, y), expected, rtol=1e-12)
+
+
 @ALL
 def test_intervals_and_levels_in_metrics(case: Case) -> None:
     f, y = outputs(case), case.targets

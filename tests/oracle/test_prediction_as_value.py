@@ -32,6 +32,7 @@ EVERY_KIND = [
     (Gaussian(4.0), 2),
     (Gaussian(torch.tensor([1.0, 2.0])), 2),
     (HeteroscedasticGaussian(missing="ignore"), 4),
+    (HeteroscedasticGaussian(scalar=True), 2),
     (Laplace(), 4),
     (Multinomial(3), 3),
     (MultivariateGaussian(), 5),

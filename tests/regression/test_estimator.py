@@ -95,19 +95,37 @@ class TestEcosystem:
         assert model.predict([[3]]).shape == (1,)
         assert isinstance(model.intercept_, float)
 
+    @pytest.mark.parametrize("targets", [1, 2])
+    @pytest.mark.parametrize("stored", [np.asarray, sparse.csr_matrix])
+    def test_standard_deviations_beside_the_mean(
+        self, targets: int, stored: Callable[[Array], Any]
+    ) -> None:
+        X, y = data()
+        if targets == 2:
+            y = np.stack([y, 10 * y], axis=1)
+        model = BayesianDropoutRegression().fit(stored(X), y)
+        mean, std = model.predict(stored(X), return_std=True)
+        np.testing.assert_array_equal(mean, model.predict(stored(X)))
+        p = model.predictive(stored(X))
+        np.testing.assert_allclose(std**2, p.epistemic + p.aleatoric)
+        assert std.shape == mean.shape == y.shape
+
     def test_importing_dubio_needs_no_extra(self) -> None:
         program = """
 import sys
 sys.modules["sklearn"] = None
 import dubio
 assert "scipy" not in sys.modules
-assert "BayesianDropoutRegression" in dir(dubio)
-try:
-    dubio.BayesianDropoutRegression
-except ImportError as error:
-    assert "pip install 'dubio[regression]'" in str(error), error
-else:
-    raise SystemExit("no error")
+assert "pandas" not in sys.modules
+wanted = {"BayesianDropoutRegression": "regression", "DropoutRegressor": "sklearn"}
+for name, extra in wanted.items():
+    assert name in dir(dubio)
+    try:
+        getattr(dubio, name)
+    except ImportError as error:
+        assert f"pip install 'dubio[{extra}]'" in str(error), error
+    else:
+        raise SystemExit("no error")
 """
         subprocess.run([sys.executable, "-c", program], check=True)
 

@@ -97,13 +97,8 @@ class Homoscedastic(_Normal):
 
     def with_noise(self, outputs: Tensor) -> tuple[Likelihood, Tensor]:
         """The log variances beside the outputs."""
-        if outputs.ndim < 3:
-            raise ValueError(
-                f"outputs: expected (draws, rows, targets), got shape {tuple(outputs.shape)}; let "
-                "networks keep the axis of targets"
-            )
-        joined = torch.cat([self._read(outputs), self.variance(outputs).log()], dim=-1)
-        return HeteroscedasticGaussian(missing=self.missing), joined
+        joint = HeteroscedasticGaussian(missing=self.missing, scalar=outputs.ndim == 2)
+        return joint, joint.joined(self._read(outputs), self.variance(outputs).log())
 
     def _std(self, outputs: Tensor) -> Tensor:
         return self._precision(self._read(outputs)).rsqrt()
@@ -169,10 +164,13 @@ class HeteroscedasticGaussian(_Normal):
 
     Attributes:
         missing: What NaN among targets means: "error", or "ignore".
+        scalar: Whether the target of a row is a single number without a dimension of its own: the
+            outputs are `(S, B, ..., 2)` and targets `(B, ...)`.
     """
 
     rowwise = True
     missing: Missing = "error"
+    scalar: bool = False
 
     def __post_init__(self) -> None:
         check_missing(self.missing)
@@ -180,6 +178,12 @@ class HeteroscedasticGaussian(_Normal):
     def check(self, outputs: Tensor) -> None:
         """Also checks that the last dimension has two halves."""
         super().check(outputs)
+        if self.scalar and (outputs.ndim < 3 or outputs.shape[-1] != 2):
+            raise ValueError(
+                "outputs: expected (draws, batch, ..., 2) with a mean and a log variance for "
+                f"scalar=True, got shape {tuple(outputs.shape)}; leave scalar out for targets with "
+                "a dimension of their own"
+            )
         if outputs.ndim < 3 or outputs.shape[-1] % 2:
             raise ValueError(
                 "outputs: expected (draws, batch, ..., 2 * D) with means and then log variances, "
@@ -188,23 +192,28 @@ class HeteroscedasticGaussian(_Normal):
 
     def mean(self, outputs: Tensor) -> Tensor:
         """The first half of the outputs."""
-        return self._read(outputs).chunk(2, dim=-1)[0]
+        return self._halves(outputs)[0]
 
     def variance(self, outputs: Tensor) -> Tensor:
         """The exponential of the second half."""
-        return self._log_variance(outputs).exp()
+        return self._halves(outputs)[1].exp()
 
     def with_mean(self, outputs: Tensor, mean: Tensor, scale: float) -> Tensor:
         """The mean beside the log variances, which a scale moves."""
-        log_variance = self._log_variance(outputs).to(mean.dtype) + 2 * math.log(scale)
-        return torch.cat([mean, log_variance], dim=-1)
+        return self.joined(mean, self._halves(outputs)[1].to(mean.dtype) + 2 * math.log(scale))
+
+    def joined(self, mean: Tensor, log_variance: Tensor) -> Tensor:
+        """The outputs that hold these means and log variances, `(S, B, *E)` each."""
+        join = torch.stack if self.scalar else torch.cat
+        return join([mean, log_variance], dim=-1)
 
     def rescaled(self, scale: float | Tensor) -> HeteroscedasticGaussian:
         """Itself: the noise is in the outputs."""
         return self
 
     def _std(self, outputs: Tensor) -> Tensor:
-        return (0.5 * self._log_variance(outputs)).exp()
+        return (0.5 * self._halves(outputs)[1]).exp()
 
-    def _log_variance(self, outputs: Tensor) -> Tensor:
-        return self._read(outputs).chunk(2, dim=-1)[1]
+    def _halves(self, outputs: Tensor) -> tuple[Tensor, ...]:
+        values = self._read(outputs)
+        return values.unbind(-1) if self.scalar else values.chunk(2, dim=-1)

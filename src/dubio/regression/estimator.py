@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from numbers import Integral, Real
-from typing import Any, Literal, Self, final
+from typing import Any, Literal, Self, final, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -78,10 +78,23 @@ class DropoutRegression(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
         self.intercept_ = offset if offset.ndim else float(offset)
         return self
 
-    def predict(self, X: Any) -> Array:
-        """The mean (1 − f) xᵀμ + intercept, `(B,)` or `(B, K)`."""
+    @overload
+    def predict(self, X: Any, return_std: Literal[False] = False) -> Array: ...
+    @overload
+    def predict(self, X: Any, return_std: Literal[True]) -> tuple[Array, Array]: ...
+    def predict(self, X: Any, return_std: bool = False) -> Array | tuple[Array, Array]:
+        """The mean (1 − f) xᵀμ + intercept, `(B,)` or `(B, K)`.
+
+        Args:
+            X: Rows, `(B, D)`.
+            return_std: Whether to return the standard deviation of the targets beside it, that of
+                `predictive`, as scikit-learn's `BayesianRidge` does.
+        """
         rows = self._rows(X)
-        return np.asarray(rows @ self.coef_.T + self.intercept_)
+        mean = np.asarray(rows @ self.coef_.T + self.intercept_)
+        if not return_std:
+            return mean
+        return mean, self.posterior_.predictive(rows, 0, np.random.default_rng()).std
 
     def predictive(self, X: Any, *, draws: int = 0, random_state: Seed = None) -> StudentT:
         """The full predictive distribution.

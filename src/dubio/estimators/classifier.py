@@ -1,0 +1,136 @@
+"""Classification with predictive uncertainty, as a scikit-learn estimator."""
+
+from typing import Any, Self, final
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from torch import Tensor
+
+from dubio.estimators.estimator import Array, DropoutEstimator
+from dubio.likelihoods import Categorical, Likelihood
+from dubio.predictive.predictive import Predictive
+
+
+@final
+class DropoutClassifier(ClassifierMixin, DropoutEstimator):
+    """A network for classification that knows how sure it is.
+
+    Inputs are scaled inside. Labels may be anything that can be sorted.
+
+    Args:
+        hidden_layer_sizes: Units of the hidden layers of the default network.
+        activation: What follows each of them: "relu", "elu", "gelu", "silu" or "tanh".
+        method: Where uncertainty comes from, as for `DropoutRegressor`: "mc", "concrete",
+            "learnable", "bayes" or "ensemble".
+        module: A function of (n_features, n_outputs) that makes a network, in place of the default
+            one. The outputs are a score for every class.
+        drop: The rate of dropout, or where learned rates start; for the default network.
+        members: How many networks an ensemble has.
+        draws: Number of stochastic passes of a prediction; it may be changed after `fit`.
+        learning_rate_init: The learning rate of Adam.
+        batch_size: Rows of a step; "auto" takes a fiftieth of all, but 32 at least and 256 at most.
+        max_iter: How many epochs to train, at most.
+        early_stopping: Whether to hold rows out, and to stop when they are predicted no better.
+        validation_fraction: The share of rows of each class to hold out. Fewer than 10 rows would
+            tell too little: then none are held out, and training takes ``max_iter`` epochs.
+        n_iter_no_change: After how many epochs without a better prediction to stop.
+        random_state: The seed of everything that is random. Global generators are left alone.
+        verbose: Whether to print a line for every epoch.
+
+    Attributes:
+        classes_: The labels, sorted.
+        members_: The trained networks, each with its likelihood and its history.
+        n_iter_: How many epochs they were trained, at most.
+        seed_: The seed that ``random_state`` gave.
+        n_features_in_: D.
+        feature_names_in_: The columns of a data frame.
+    """
+
+    _numeric = False
+    classes_: Array
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Trains further, by going once through more rows.
+
+        The first call fixes the units: means and deviations of inputs are those of its rows, or of
+        the rows of `fit`. Nothing is held out.
+
+        Args:
+            X: More rows `(N, D)`.
+            y: Their labels.
+            classes: All labels that will ever come; for the first call.
+            sample_weight: How often each row counts, `(N,)`.
+        """
+        return self._partial_fit(X, y, sample_weight, self._all_classes(classes))
+
+    def predict(self, X: Any) -> Array:
+        """The likeliest label of each row, `(B,)`."""
+        numbers = self.predict_proba(X).argmax(1)
+        return np.asarray(self.classes_[numbers])
+
+    def predict_proba(self, X: Any) -> Array:
+        """The probability of each class in the order of `classes_`, `(B, K)`: the mean of draws."""
+        return np.concatenate([part.mean.numpy() for part in self._draw(X)])
+
+    def predictive(self, X: Any) -> Predictive:
+        """The predictive distribution of the number of the class in `classes_`.
+
+        It has `mean`, the probabilities, `entropy`, and its split into `mutual_information`, which
+        the networks do not know, and `expected_entropy`, the noise of labels; calibration, metrics
+        and deferral of dubio take it as it is. Its numbers are tensors.
+
+        Args:
+            X: Rows `(B, D)`.
+        """
+        return self._predict(self._standard_inputs(X))
+
+    def _all_classes(self, classes: ArrayLike | None) -> Array | None:
+        """The classes of the first call of `partial_fit`; later calls may leave them out."""
+        known: Array | None = getattr(self, "classes_", None)
+        given = None if classes is None else np.unique(np.asarray(classes))
+        if known is None and given is None:
+            raise ValueError(
+                "classes: expected all labels in the first call of partial_fit, got None; pass "
+                "np.unique of all labels that will come"
+            )
+        if known is not None and given is not None and not np.array_equal(known, given):
+            raise ValueError(
+                f"classes: expected {known.tolist()} as in the first call, got {given.tolist()}; "
+                "leave them out from the second call on, or call fit to begin anew"
+            )
+        return given if known is None else known
+
+    def _learn_targets(self, y: Array, weights: Array | None, classes: Array | None) -> None:
+        check_classification_targets(y)
+        self.classes_ = np.unique(y) if classes is None else classes
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"y: expected at least 2 classes, got {len(self.classes_)} class, "
+                f"{self.classes_.tolist()}; a classifier has something to tell apart"
+            )
+
+    def _standard_targets(self, y: Array, dtype: np.dtype[Any]) -> Tensor:
+        numbers = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
+        unknown = self.classes_[numbers] != y
+        if unknown.any():
+            raise ValueError(
+                f"y: expected labels among {self.classes_.tolist()}, got "
+                f"{np.unique(y[unknown]).tolist()}; name all of them in the first call"
+            )
+        return torch.from_numpy(numbers)
+
+    def _likelihood(self, dtype: torch.dtype) -> Likelihood:
+        return Categorical()
+
+    @property
+    def _outputs(self) -> int:
+        return len(self.classes_)
