@@ -22,6 +22,7 @@ from dubio.draws.surroundings import quietly
 from dubio.draws.tape import Tape
 from dubio.draws.trust import agree, trusted
 from dubio.noise import inputs
+from dubio.noise.autocast import Autocast
 from dubio.noise.gates import find_gates
 from dubio.noise.inputs import Inputs, Network, Select
 from dubio.noise.protocols import RandomNumbers
@@ -72,7 +73,7 @@ class Recording:
 
     def prove(self, engine: Engine, leaves: list[Tensor], numbers: RandomNumbers) -> bool:
         """Whether it gives what a pass over other inputs has given."""
-        with quietly(leaves[0].device):
+        with quietly():
             fixed = self.tape.start(leaves)
             if not self.tape.sees_the_same(fixed):
                 return True  # and will not be used
@@ -91,8 +92,8 @@ class Recording:
 
         None if the network would go another way now than when it was recorded.
         """
-        device, size = leaves[0].device, chunk or self.chunk
-        with quietly(device):
+        size = chunk or self.chunk
+        with quietly():
             fixed = self.tape.start(leaves)
             if not self.tape.sees_the_same(fixed):
                 return None
@@ -101,7 +102,7 @@ class Recording:
         def following() -> Iterator[Tensor]:
             yield first
             for start in range(size, len(numbers.indices), size):
-                with quietly(device):
+                with quietly():
                     part = self.tape.play(fixed, numbers.part(start, start + size))
                 yield part
 
@@ -282,11 +283,10 @@ class _Form:
         self.tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
         self._leaves = leaves
         self._spec = spec
-        casts = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu")
         self.key: Hashable = (
             spec,
             shared,
-            casts,
+            Autocast.now(),
             torch.get_default_dtype(),
             *(_leaf_form(leaf) for leaf in leaves),
         )

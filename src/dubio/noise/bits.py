@@ -1,6 +1,6 @@
 """Exact Bernoulli bits at a quarter of the price of ``uniform < keep``.
 
-A mask entry needs one random byte, not four: with ``t = ceil(256 keep)``,
+On a CPU a mask entry needs one random byte, not four: with ``t = ceil(256 keep)``,
 
     byte < t   happens with probability t/256 >= keep,
 
@@ -9,6 +9,9 @@ and a few of the entries kept so are erased again, independently with probabilit
 Bernoulli process, so they come from geometric gaps without touching the other entries. For
 ``keep < 1/2`` the roles of keeping and dropping are exchanged. The entries are independent and
 ``P(kept) = keep`` up to the rounding of a float64.
+
+Other devices have random numbers in plenty, and some have no float64: there torch's own Bernoulli
+numbers are taken, the very ones of its dropout.
 """
 
 import math
@@ -34,6 +37,10 @@ def fill_bernoulli(masks: Tensor, keep: float, generators: "Generators") -> Tens
     draws, entries = masks.shape
     if keep >= 1.0 or keep <= 0.0:
         return masks.fill_(float(keep >= 1.0))
+    if not masks.is_cpu:
+        for row, generator in zip(masks, generators, strict=True):
+            row.bernoulli_(keep, generator=generator)
+        return masks
     if entries <= SMALL:
         uniform = torch.empty(draws, entries, dtype=torch.float64, device=masks.device)
         rows = (uniform,) if draws == 1 else uniform.unbind()
