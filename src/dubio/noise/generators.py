@@ -1,10 +1,15 @@
-"""Torch's global generators of random numbers: one for the CPU, and one for each other device."""
+"""Generators of random numbers: of any device, and the global ones of torch."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor
+
+
+def on(device: torch.device | str) -> torch.Generator:
+    """A new generator of a device: a tensor takes random numbers of its own device alone."""
+    return torch.Generator(device)
 
 
 def global_generators() -> list[torch.Generator]:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from dubio.masks.learnable import Gate, Gated, LearnableBernoulli, trapezoid_gate
-from dubio.noise import inputs
+from dubio.noise import generators, inputs
 from dubio.noise.eager import without_compilation
 from dubio.noise.gates import Gates
 from dubio.noise.generators import global_states, set_global_states, unmoved
@@ -184,7 +184,7 @@ class Passes:
         """Random numbers beside those of the sites."""
         if self._generator is None:
             seed = self._numbers.seeds(-3)[0]
-            self._generator = torch.Generator(like.device).manual_seed(seed)
+            self._generator = generators.on(like.device).manual_seed(seed)
         return like.new_empty(shape).uniform_(generator=self._generator)
 
     def sum_over_rows(self, mask: LearnableBernoulli, of_rows: Tensor, noise: Tensor) -> Tensor:
