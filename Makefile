@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 
-.PHONY: setup demo report test lint types imports unit bridges bench picture clean
+.PHONY: setup demo report test lint types imports unit bridges device bench picture clean
 
 setup: $(READY)
 
@@ -45,6 +45,11 @@ unit: $(READY)
 bridges: $(READY)
 	@$(PIP) install --constraint constraints.txt --editable '.[bridges]'
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/bridges tests/docs tests/examples
+
+# A device that is not the CPU, compiled for these tests: needs a C++ compiler.
+device: $(READY)
+	PATH=$(CURDIR)/$(BIN):$$PATH DUBIO_DEVICE=$(CURDIR)/.venv/pretend OMP_NUM_THREADS=1 \
+		$(BIN)/python -m pytest tests/device
 
 bench: $(READY)
 	$(BIN)/python benchmarks/predict.py

@@ -71,7 +71,7 @@ class Packed(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         lengths = (10 * x[:, 0, 0].abs()).long() % x.shape[1] + 1
-        packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
         h, _ = pad_packed_sequence(self.rnn(packed)[0], batch_first=True)
         return self.head(h.sum(1))
 
@@ -218,7 +218,7 @@ class PaddedEncoder(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         lengths = (10 * x[:, 0, 0].abs()).long() % x.shape[1] + 1
-        padding = torch.arange(x.shape[1]) >= lengths[:, None]
+        padding = torch.arange(x.shape[1], device=x.device) >= lengths[:, None]
         return self.head(self.body(self.inner(x), src_key_padding_mask=padding)[:, 0])
 
 
@@ -232,7 +232,7 @@ class LeftPadded(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         q, k, v = self.qkv(x)[:, None].chunk(3, dim=-1)
-        seen = torch.ones(5, 5, dtype=torch.bool).tril()
+        seen = torch.ones(5, 5, dtype=torch.bool, device=x.device).tril()
         seen[:, :2] = False
         h = F.scaled_dot_product_attention(
             q, k, v, attn_mask=seen, dropout_p=self.dropout if self.training else 0.0

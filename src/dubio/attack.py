@@ -217,7 +217,7 @@ def robustness(
             model, attacked, draws=draws, likelihood=likelihood, generator=generator,
             select=select, keep_draws=False,
         )  # fmt: skip
-        right = (likelihood.labels(p.mean) == y).double().mean()
+        right = (likelihood.labels(p.mean) == y).float().mean()
         values = (right, p.entropy.mean(), p.mutual_information.mean())
         rows.append((epsilon, *map(float, values)))
     return Robustness(*zip(*rows, strict=True))

@@ -53,7 +53,8 @@ def predict(
             them, with or without noise, all of which weigh the same.
         x: A batch: a tensor, a tuple of arguments, or a dict of named arguments; rows come first.
             Or a `DataLoader` (or any iterable) of batches, where a pair is taken for
-            (inputs, targets).
+            (inputs, targets), and which are moved to where the network is. A batch by itself must
+            be there.
         draws: Number of stochastic passes (T in the paper). In an ensemble, of each member; those
             without noise run once, and their one output counts as often as the draws of others.
         likelihood: How outputs become a distribution of targets, see `dubio.likelihoods`. Without
@@ -355,7 +356,8 @@ class Predictor:
             if self._where is not None and sites(self._model, x):
                 raise
         outputs = []
-        for batch in inputs.batches(x):
+        for batch in inputs.batches(x, inputs.home_of(self._model)):
+            inputs.check(self._model, batch)
             roots = inputs.networks(self._model)
             with no_gradients(), torch.set_grad_enabled(gradients), sampling_mode(roots, ()):
                 outputs.append(inputs.choose(inputs.call(self._model, batch), self._select))
@@ -374,7 +376,7 @@ def sites(model: Network, x: Inputs | Iterable[Any]) -> Sites:
     `predict` cannot reach is not listed, and there is a warning.
     """
     model = uncompiled(model)
-    batch = next(inputs.batches(x))
+    batch = next(inputs.batches(x, inputs.home_of(model)))
     inputs.check(model, batch)
     inputs.count_rows(batch)  # complains if there are none
     roots = inputs.networks(model)

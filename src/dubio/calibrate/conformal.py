@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from dubio.likelihoods.quantiles import check_probability
+from dubio.noise.float64 import in_float64
 from dubio.predictive.fitted import Fitted
 
 
@@ -59,8 +60,8 @@ class Conformal(Fitted):
             scores: How far each target is from its prediction.
             known: Which targets are not missing, `(n, *E)`; all unless given.
         """
-        scores = scores.double()
-        known = torch.ones_like(scores, dtype=torch.bool) if known is None else known
+        scores = in_float64(scores)
+        known = torch.ones_like(scores).bool() if known is None else known.to(scores.device)
         if bool(scores[known].isnan().any()):
             raise ValueError("p: expected finite predictions, got NaN; remove the rows")
         counts = known.sum(0)  # (*E)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from dubio.calibrate.conformal import Conformal, with_ties
+from dubio.noise.float64 import in_float64, with_float64
 from dubio.predictive.predictive import Predictive
 from dubio.predictive.validation import Numbers, check_numbers, number_prediction
 
@@ -66,14 +67,15 @@ class _ConformalIntervals(Conformal):
         """
         p = number_prediction(p)
         known = check_numbers(p, y)
-        self._calibrate(self._scores(p, y.double()), known)
+        self._calibrate(self._scores(p, in_float64(y)), known)
         self._keep_sizes(p)
         return self
 
     def forward(self, p: Numbers) -> Intervals:
         """The intervals of new rows."""
         p = number_prediction(p)
-        event, threshold = p.mean.shape[1:], self._known("threshold").to(p.mean.device)
+        event = p.mean.shape[1:]
+        threshold = self._known("threshold").to(with_float64(p.mean).device)
         if threshold.shape != event:  # of images, too
             raise ValueError(
                 f"p: expected targets of shape {tuple(threshold.shape)}, as in the validation "
@@ -81,7 +83,8 @@ class _ConformalIntervals(Conformal):
             )
         dtype = torch.promote_types(p.mean.dtype, torch.float32)
         low, high = self._interval(p, with_ties(threshold, dtype))
-        return Intervals(_outwards(low, -math.inf, dtype), _outwards(high, math.inf, dtype))
+        ends = _outwards(low, -math.inf, dtype), _outwards(high, math.inf, dtype)
+        return Intervals(*(end.to(p.mean.device) for end in ends))
 
 
 @final
@@ -93,16 +96,16 @@ class StandardisedIntervals(_ConformalIntervals):
     """
 
     def _scores(self, p: Predictive, y: Tensor) -> Tensor:
-        std = p.std.double()
+        std = in_float64(p.std)
         if not bool((std > 0).all()):
             raise ValueError(
                 "p: expected a standard deviation > 0 everywhere, got 0; predict with a likelihood "
                 "that has noise"
             )
-        return (y - p.mean.double()).abs() / std
+        return (y - in_float64(p.mean)).abs() / std
 
     def _interval(self, p: Predictive, threshold: Tensor) -> tuple[Tensor, Tensor]:
-        mean, reach = p.mean.double(), threshold * p.std.double()
+        mean, reach = in_float64(p.mean), threshold * in_float64(p.std)
         return mean - reach, mean + reach
 
 
@@ -118,10 +121,10 @@ class QuantileIntervals(_ConformalIntervals):
 
     def _scores(self, p: Predictive, y: Tensor) -> Tensor:
         low, high = p.interval(1 - float(self.alpha))
-        return torch.maximum(low.double() - y, y - high.double())
+        return torch.maximum(in_float64(low) - y, y - in_float64(high))
 
     def _interval(self, p: Predictive, threshold: Tensor) -> tuple[Tensor, Tensor]:
-        low, high = (end.double() for end in p.interval(1 - float(self.alpha)))
+        low, high = map(in_float64, p.interval(1 - float(self.alpha)))
         middle = low + (high - low) / 2
         return torch.minimum(low - threshold, middle), torch.maximum(high + threshold, middle)
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from dubio.likelihoods.likelihood import Likelihood, sum_events
+from dubio.noise.float64 import in_float64
 from dubio.noise.protocols import DrawSource
 from dubio.predictive.fitted import Fitted
 from dubio.predictive.predictive import Predictive, StoredDraws
@@ -109,13 +110,14 @@ class VarianceScaling(Fitted):
         """
         p = number_prediction(p)
         known = check_numbers(p, y)
-        variance = p.variance.double()
+        variance = in_float64(p.variance)
         if not bool((variance > 0).all()):
             raise ValueError(
                 "p: expected a variance > 0 everywhere, got 0; predict with a likelihood that has "
                 "noise"
             )
-        factor = ((y.double() - p.mean.double()).square() / variance)[known].mean()
+        squares = (in_float64(y) - in_float64(p.mean)).square() / variance
+        factor = squares[known.to(squares.device)].mean()
         _check_errors(float(factor))
         self._keep("factor", factor)
         self._keep_sizes(p)
@@ -198,7 +200,7 @@ def _likeliest_factor(p: Predictive, y: Tensor) -> Tensor:
 
     def value(log_factor: float) -> float:
         scaled = _rescaled(p, spread=1.0, noise=math.exp(-0.5 * log_factor))
-        return float(scaled.log_prob(y).double().mean())
+        return float(in_float64(scaled.log_prob(y)).mean())
 
     grid = [WIDEST * (2 * k / (GRID - 1) - 1) for k in range(GRID)]
     best = max(range(GRID), key=lambda k: value(grid[k]))
@@ -219,8 +221,9 @@ def _squares_and_scales(
     likelihood: Likelihood, outputs: Tensor, y: Tensor, known: Tensor
 ) -> Tensor:
     """Σ (y − f)²/σ² and −½ Σ log σ² over the event, per draw and row: `(2, S, B)`."""
-    variance = likelihood.variance(outputs).double()  # (S, B, *E)
-    squares = (y.double() - likelihood.mean(outputs).double()).square() / variance
+    variance = in_float64(likelihood.variance(outputs))  # (S, B, *E)
+    squares = (in_float64(y) - in_float64(likelihood.mean(outputs))).square() / variance
+    known = known.to(squares.device)
     sums = squares.where(known, 0), -0.5 * variance.log().where(known, 0)
     return torch.stack([sum_events(part) for part in sums])
 

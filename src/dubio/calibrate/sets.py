@@ -72,7 +72,8 @@ class _ConformalSets(Conformal):
         logs = _one_label(log_mean(p))
         threshold = with_ties(self._known("threshold").to(logs.device), p.mean.dtype, 1.0)
         self._check_sizes(p)
-        return LabelSets(self._scores(logs, generator) <= threshold)
+        members = self._scores(logs, generator) <= threshold
+        return LabelSets(members.to(p.mean.device))
 
 
 @final

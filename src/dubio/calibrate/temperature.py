@@ -58,10 +58,11 @@ class TemperatureScaling(Fitted):
     def forward(self, p: Labels) -> Predictive:
         """The prediction with calibrated probabilities."""
         p = label_prediction(p)
-        temperature = self._known("temperature").to(p.mean.device)
+        temperature = self._known("temperature")
         self._check_sizes(p)
-        logs = (log_mean(p) / temperature).log_softmax(-1)
-        return from_logs(p.likelihood, logs.to(p.mean.dtype))
+        logs = log_mean(p)
+        logs = (logs / temperature.to(logs.device)).log_softmax(-1)
+        return from_logs(p.likelihood, logs.to(p.mean))
 
 
 def _optimum(logs: Tensor, labels: Tensor) -> Tensor:

@@ -87,7 +87,7 @@ def acquire(
             return _largest(1 - probabilities.amax(-1), n, generator)
         case "batchbald":
             logs = p.likelihood.log_by_label(p.draws).reshape(p.num_draws, rows, -1)
-            return _greedy(logs.exp(), n, generator)
+            return _greedy(logs.exp(), n, generator).to(p.mean.device)
 
 
 def _largest(values: Tensor, n: int, generator: torch.Generator) -> Tensor:
@@ -115,7 +115,7 @@ def _greedy(q: Tensor, n: int, generator: torch.Generator) -> Tensor:
         gain = _joint_entropy(configurations, weights, q) - given  # the rest is the same for all
         gain[chosen] = -math.inf
         best = gain >= gain.max() - 1e-12  # rounding does not choose
-        chosen.append(int(_largest(best.double(), 1, generator)))
+        chosen.append(int(_largest(best.float(), 1, generator)))
         if len(chosen) == n:
             return torch.tensor(chosen, device=q.device)
         if len(configurations) * q.shape[-1] <= MOST_CONFIGURATIONS and weights.eq(1).all():

@@ -266,7 +266,7 @@ class Bandit(KeptAgent):
         """
         rows = self._contexts.read(contexts)
         count = self._settings.functions if draws is None else whole_number("draws", draws, 1)
-        return self._policy.scores(rows, count, self._asking()).double().mean(0).cpu()
+        return self._policy.scores(rows, count, self._asking()).cpu().double().mean(0)
 
     @in_turn
     def probabilities(

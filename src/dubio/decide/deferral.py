@@ -12,6 +12,7 @@ from dubio.decide.binomial import log_cdf, upper_bound
 from dubio.decide.fixed_sequence import fewest_rows, loosest_threshold
 from dubio.decide.scores import SCORES, Score, row_scores
 from dubio.likelihoods.quantiles import check_probability
+from dubio.noise.float64 import in_float64
 from dubio.predictive.fitted import Fitted
 from dubio.predictive.predictive import Predictive
 from dubio.predictive.validation import (
@@ -41,7 +42,7 @@ class Decision:
     @property
     def coverage(self) -> float:
         """The share of rows that are answered."""
-        return float(self.answered.double().mean())
+        return float(in_float64(self.answered).mean())
 
 
 @final
@@ -188,7 +189,8 @@ class Deferral(Fitted):
                     f"confidence of {self.confidence}, got {int(values.isfinite().sum())}, as rows "
                     "that are NaN or infinite are deferred; find out why they are, or ask for less"
                 )
-            errors = 0.0 if wrong is None else float(wrong[values <= last].double().mean())
+            certain = (values <= last).to(p.mean.device)
+            errors = 0.0 if wrong is None else float(in_float64(wrong[certain]).mean())
             options.append((errors, float(last.nextafter(last.new_tensor(math.inf))), score))
         _, threshold, score = min(options, key=lambda option: option[0])
         self._set(score, threshold, math.nan)
@@ -200,8 +202,9 @@ class Deferral(Fitted):
         p, broken = _prediction(p)
         threshold = self._known("threshold")
         self._check_sizes(p)
-        scores = row_scores(p, self.score).where(~broken, math.nan)
-        answered = scores < threshold.to(scores.device)
+        scores = row_scores(p, self.score)
+        scores = scores.where(~broken.to(scores.device), math.nan)
+        answered = (scores < threshold.to(scores.device)).to(p.mean.device)
         if p.likelihood.discrete:
             return Decision(answered, likeliest(p).reshape(-1).where(answered, -1), scores)
         shape = (-1, *[1] * (p.mean.ndim - 1))
@@ -233,7 +236,7 @@ class Deferral(Fitted):
                 "tolerance: expected one for real targets, got None; say up to which error an "
                 "answer is right: Deferral('std', tolerance=...)"
             )
-        errors = (y.double() - p.mean.double()).abs().reshape(len(y), -1)
+        errors = (in_float64(y) - in_float64(p.mean)).abs().reshape(len(y), -1)
         return (errors > self.tolerance).any(-1)
 
     def _set(self, score: Score, threshold: float, bound: float) -> None:
@@ -271,7 +274,7 @@ def _with(values: Tensor, rows: Tensor, value: float) -> Tensor:
 
 def _for_fit(scores: Tensor, broken: Tensor) -> Tensor:
     """Scores that are infinite where nobody knows, so that no threshold answers."""
-    scores = scores.where(~broken & ~scores.isnan(), math.inf)
+    scores = scores.where(~broken.to(scores.device) & ~scores.isnan(), math.inf)
     if bool(scores.isinf().all()):
         raise ValueError(
             "p: expected finite scores and probabilities, got NaN or infinite ones in all rows; "

@@ -243,7 +243,7 @@ class BanditPopulation:
     def expected(self, contexts: Array) -> Tensor:  # (M, B, A)
         """The mean reward of every action over functions, the same ones at every call."""
         scores = self._scores(self._read_contexts(contexts), -1)
-        return torch.stack([own.double().mean(0) for own in scores]).cpu()
+        return torch.stack([own.cpu().double().mean(0) for own in scores])
 
     @in_turn
     def write(self) -> None:

@@ -5,6 +5,8 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
+from dubio.noise.float64 import in_float64, with_float64
+
 Rule = Literal["thompson", "greedy", "epsilon", "upper"]
 RULES: tuple[Rule, ...] = get_args(Rule)
 
@@ -16,12 +18,12 @@ def thompson(scores: Tensor, allowed: Tensor | None = None) -> Tensor:  # (S, B,
     action wins how often, and draw an action from these shares is the same on average over the
     functions; but now the probability of the action, given the functions, is known exactly.
     """
-    return _winners(_masked(scores, allowed)).mean(0)
+    return _winners(_masked(with_float64(scores), allowed)).mean(0)
 
 
 def greedy(scores: Tensor, allowed: Tensor | None = None) -> Tensor:
     """One for the action with the best mean over functions; ties are split evenly."""
-    return _winners(_masked(scores.double().mean(0), allowed))
+    return _winners(_masked(in_float64(scores).mean(0), allowed))
 
 
 def epsilon_greedy(scores: Tensor, allowed: Tensor | None, epsilon: float) -> Tensor:
@@ -32,7 +34,7 @@ def epsilon_greedy(scores: Tensor, allowed: Tensor | None, epsilon: float) -> Te
 
 def upper(scores: Tensor, allowed: Tensor | None, bonus: float) -> Tensor:
     """One for the action with the best mean + bonus · standard deviation over functions."""
-    deviation, mean = torch.std_mean(scores.double(), 0)
+    deviation, mean = torch.std_mean(in_float64(scores), 0)
     return _winners(_masked(mean + bonus * deviation, allowed))
 
 
@@ -60,7 +62,7 @@ def _winners(scores: Tensor) -> Tensor:  # (..., A), float64
 
 
 def _masked(scores: Tensor, allowed: Tensor | None) -> Tensor:
-    return scores if allowed is None else scores.masked_fill(~allowed, -torch.inf)
+    return scores if allowed is None else scores.masked_fill(~allowed.to(scores.device), -torch.inf)
 
 
 def _uniform(like: Tensor, allowed: Tensor | None) -> Tensor:  # (B, A)

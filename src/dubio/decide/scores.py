@@ -4,6 +4,7 @@ from typing import Literal
 
 from torch import Tensor
 
+from dubio.noise.float64 import in_float64
 from dubio.predictive.predictive import Predictive
 
 Score = Literal["entropy", "mutual_information", "variation_ratio", "std"]
@@ -35,4 +36,4 @@ def row_scores(p: Predictive, score: Score) -> Tensor:
             f"p: expected one label a row, got scores {tuple(values.shape)}; a row is answered or "
             "deferred as a whole: predict one label of it"
         )
-    return values.reshape(-1).double()
+    return in_float64(values.reshape(-1))

@@ -24,6 +24,7 @@ from dubio.draws.trunk import Ownership, Trunk
 from dubio.draws.trust import agree
 from dubio.noise.finding import FewRows, find_rows, follow_rows
 from dubio.noise.gates import Gates, watch
+from dubio.noise.generators import global_states, set_global_states
 from dubio.noise.inputs import Inputs, count_rows, with_rows
 from dubio.noise.numbers import Numbers
 from dubio.noise.placing import KnownRows, OtherSiteError, RowPlaces
@@ -91,7 +92,7 @@ class Engine:
         self._gradients = False  # whether passes leave a graph behind
         self._feeds_torch = False  # whether the network draws from torch's generator unseen
         self._doubtful: Sites | None = None  # the sites, if the output may not depend on them
-        self._before = torch.get_rng_state()
+        self._before = global_states()
         self._batch = batch
         self._batch_axis = batch_axis
         self._shape_of_row = torch.Size()  # in the output, as few rows have it
@@ -145,13 +146,13 @@ class Engine:
             raise no_sites(self._roots, self._doubtful, self._chosen)
 
     def _play(self, tape: Tape, start: int, stop: int) -> Tensor:
-        with self._gates.lock, quietly(self.first.device):
+        with self._gates.lock, quietly():
             return tape.play(self._fixed, self._numbers.part(start, stop))
 
     def _repeats(self, recorder: Recorder, first: Tensor) -> bool:
         """Whether playing the tape gives what the network gives."""
         tape, trunk = recorder.tape, recorder.trunk
-        with self._gates.lock, quietly(first.device):
+        with self._gates.lock, quietly():
             if trunk is not None and tape.doubt is not None:
                 self._fixed = tape.resume(trunk.values)
             else:
@@ -187,7 +188,7 @@ class Engine:
             plain, _ = self._again(numbers.part(1, 2))
             turned = None
         try:
-            with quietly(first.device):
+            with quietly():
                 repeated = tape.play(self._fixed, self._numbers.part(0, 1))[0]
                 fixed = self._fixed if turned is None else tape.start(self._in_order(turned))
                 trial = tape.play(fixed, numbers)
@@ -229,7 +230,7 @@ class Engine:
                 tape.obstacle = "random numbers of Python or numpy were drawn meanwhile"
             slot = recorder.slot(output)
         except (UnshareableError, InsideTransformError):
-            torch.set_rng_state(self._before)
+            set_global_states(self._before)
             raise
         except Exception as error:  # whatever it is, a pass without recording tells better
             if isinstance(error, OtherSiteError) and isinstance(self._rows, FewRows):

@@ -23,6 +23,7 @@ from dubio.draws.surroundings import quietly
 from dubio.draws.tape import Tape
 from dubio.draws.trust import agree, trusted
 from dubio.noise import inputs
+from dubio.noise.autocast import Autocast
 from dubio.noise.gates import find_gates
 from dubio.noise.inputs import Inputs, Network, Select
 from dubio.noise.protocols import RandomNumbers
@@ -74,7 +75,7 @@ class Recording:
 
     def prove(self, engine: Engine, leaves: list[Tensor], numbers: RandomNumbers) -> bool:
         """Whether it gives what a pass over other inputs has given."""
-        with quietly(leaves[0].device):
+        with quietly():
             fixed = self.tape.start(leaves)
             if not self.tape.sees_the_same(fixed):
                 return True  # and will not be used
@@ -93,8 +94,8 @@ class Recording:
 
         None if the network would go another way now than when it was recorded.
         """
-        device, size = leaves[0].device, chunk or self.chunk
-        with quietly(device):
+        size = chunk or self.chunk
+        with quietly():
             fixed = self.tape.start(leaves)
             if not self.tape.sees_the_same(fixed):
                 return None
@@ -103,7 +104,7 @@ class Recording:
         def following() -> Iterator[Tensor]:
             yield first
             for start in range(size, len(numbers.indices), size):
-                with quietly(device):
+                with quietly():
                     part = self.tape.play(fixed, numbers.part(start, start + size))
                 yield part
 
@@ -111,7 +112,7 @@ class Recording:
 
     def differentiable(self, leaves: list[Tensor], numbers: RandomNumbers) -> Tensor | None:
         """All draws at once, (S, B, …), with the graph of the steps; None as for `chunks`."""
-        with quietly(leaves[0].device, gradients=True):
+        with quietly(gradients=True):
             fixed = self.tape.start(leaves)
             if not self.tape.sees_the_same(fixed):
                 return None
@@ -336,11 +337,10 @@ class _Form:
         self.tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
         self._leaves = leaves
         self._spec = spec
-        casts = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu")
         self.key: Hashable = (
             spec,
             shared,
-            casts,
+            Autocast.now(),
             torch.get_default_dtype(),
             *(_leaf_form(leaf) for leaf in leaves),
         )

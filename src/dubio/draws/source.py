@@ -2,8 +2,6 @@
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
@@ -13,6 +11,7 @@ from dubio.draws.broken import Broken
 from dubio.draws.engine import Engine
 from dubio.draws.trust import trusted
 from dubio.noise import inputs
+from dubio.noise.autocast import Autocast
 from dubio.noise.gates import find_gates
 from dubio.noise.inputs import Inputs, Network, Select
 from dubio.noise.protocols import RandomNumbers
@@ -46,7 +45,7 @@ class NetworkDraws:
         self._broken = broken
         self._batch_axis = batch_axis
         self._state: list[tuple[int, torch.dtype, int]] = []  # of the network, at the first time
-        self._casts = _AutocastState.now()
+        self._casts = Autocast.now()  # at the time of the call
         self._first: list[Tensor] | None = None  # the first draw of every batch, once known
 
     @property
@@ -73,7 +72,7 @@ class NetworkDraws:
         first: list[Tensor] = []
         start = 0
         with Progress("predict", self._total()) as progress, self._casts.again():
-            for index, batch in enumerate(inputs.batches(self._x)):
+            for index, batch in enumerate(self._batches()):
                 for outputs in self._engine(batch, index).chunks(self._chunk):
                     if len(first) == index:
                         self._check(outputs)
@@ -119,7 +118,7 @@ class NetworkDraws:
         """All draws of all rows, with the graph of the passes that they come from."""
         blocks: list[Tensor] = []
         with Progress("predict", self._total()) as progress, self._casts.again():
-            for index, batch in enumerate(inputs.batches(self._x)):
+            for index, batch in enumerate(self._batches()):
                 outputs: list[Tensor] = []
                 for output in self._engine(batch, index).differentiable():
                     outputs.append(output)
@@ -133,6 +132,9 @@ class NetworkDraws:
             raise ValueError("x: expected at least one batch, got an empty iterable.")
         with torch.enable_grad():
             return blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=1)
+
+    def _batches(self) -> Iterator[Inputs]:
+        return inputs.batches(self._x, inputs.home_of(self._model))
 
     def _engine(self, batch: Inputs, index: int) -> Engine:
         inputs.check(self._model, batch)
@@ -166,21 +168,6 @@ _UNREPEATABLE = (
     "with keep_draws=False the draws are computed anew, and these batches are not the same again; "
     "pass a DataLoader with shuffle=False, or call predict with keep_draws=True."
 )
-
-
-@dataclass(frozen=True)
-class _AutocastState:
-    """Mixed precision at the time of the call."""
-
-    enabled: bool
-    dtype: torch.dtype
-
-    @classmethod
-    def now(cls) -> "_AutocastState":
-        return cls(torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"))
-
-    def again(self) -> AbstractContextManager[None]:
-        return torch.autocast("cpu", self.dtype, enabled=self.enabled)
 
 
 def uncompiled(model: Network) -> Network:

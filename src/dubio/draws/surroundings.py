@@ -7,16 +7,17 @@ from contextlib import ExitStack, contextmanager
 import numpy
 import torch
 
+from dubio.noise.autocast import NO_AUTOCAST
+from dubio.noise.generators import global_generators, global_states, set_global_states
 from dubio.noise.protocols import RandomNumbers
 from dubio.noise.run import outside_of_passes
 
 
 @contextmanager
-def quietly(device: torch.device, *, gradients: bool = False) -> Iterator[None]:
+def quietly(*, gradients: bool = False) -> Iterator[None]:
     """Operations as they are on a tape: no noise, no mixed precision around them.
 
     Args:
-        device: Where they run.
         gradients: Whether they leave a graph behind.
     """
     with ExitStack() as around:
@@ -25,20 +26,20 @@ def quietly(device: torch.device, *, gradients: bool = False) -> Iterator[None]:
         if torch.is_inference_mode_enabled():
             around.enter_context(torch.inference_mode(False))
             around.enter_context(torch.no_grad())
-        if torch.is_autocast_enabled(device.type):
-            around.enter_context(torch.autocast(device.type, enabled=False))
+        around.enter_context(NO_AUTOCAST.again())
         yield
 
 
 @contextmanager
 def fed(numbers: RandomNumbers) -> Iterator[None]:
-    """Feed torch's global generator with the seed of a draw, and give its state back."""
-    state = torch.get_rng_state()
-    torch.default_generator.manual_seed(numbers.seeds(-2)[0])
+    """Feed torch's global generators with the seed of a draw, and give their states back."""
+    states = global_states()
+    for generator in global_generators():
+        generator.manual_seed(numbers.seeds(-2)[0])
     try:
         yield
     finally:
-        torch.set_rng_state(state)
+        set_global_states(states)
 
 
 def other_generators() -> tuple[object, ...]:

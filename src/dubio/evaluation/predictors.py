@@ -11,6 +11,7 @@ from dubio.evaluation.datasets import Data
 from dubio.evaluation.errors import EvaluationError, explained, first_sentence
 from dubio.likelihoods import Likelihood
 from dubio.noise import inputs
+from dubio.noise.generators import unmoved
 from dubio.noise.numbers import mix
 from dubio.predict import predict
 from dubio.predictive.predictive import Predictive, StoredDraws
@@ -105,7 +106,7 @@ class Predictor:
 
     def _pass(self, x: Tensor, data: Data) -> Tensor:
         try:
-            with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            with torch.no_grad(), unmoved():
                 torch.manual_seed(self._seed)  # for noise that eval mode does not switch off
                 return inputs.choose(self._network(x.clone()), None)
         except (RuntimeError, ValueError, TypeError, IndexError) as error:

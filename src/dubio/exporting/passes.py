@@ -8,7 +8,6 @@ from typing import Any, final
 import numpy
 import torch
 from torch import Tensor, nn
-from torch.random import fork_rng
 from torch.utils._pytree import (
     GetAttrKey,
     MappingKey,
@@ -20,6 +19,7 @@ from torch.utils._pytree import (
 from dubio.exporting.errors import ExportError
 from dubio.noise import inputs
 from dubio.noise.gates import find_gates
+from dubio.noise.generators import unmoved
 from dubio.noise.inputs import Inputs, Select
 from dubio.noise.modes import all_modules, sampling_mode
 from dubio.noise.protocols import RandomNumbers
@@ -130,7 +130,7 @@ def _without_a_trace(modules: Sequence[nn.Module]) -> Iterator[None]:
     before = [dict(vars(module)) for module in modules]
     generators = random.getstate(), numpy.random.get_state()
     try:
-        with fork_rng(devices=[]):
+        with unmoved():
             yield
     finally:
         random.setstate(generators[0])

@@ -182,7 +182,7 @@ class Bayesian(Wrapping):
 
     def extra_repr(self) -> str:
         """Sampler, prior, and the share of weights that are left."""
-        kept = "" if self.kept is None else f", kept={float(self.kept.double().mean()):.3g}"
+        kept = "" if self.kept is None else f", kept={float(self.kept.float().mean()):.3g}"
         return f"sampler={self.sampler!r}, prior={self.prior!r}{kept}"
 
     def _weights(self, running: Pass | None) -> list[Tensor] | None:

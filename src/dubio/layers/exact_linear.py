@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dubio.layers.inverse_gamma import inverse_gamma
+from dubio.noise.float64 import in_float64
 from dubio.noise.requests import Request
 from dubio.noise.run import current_pass
 from dubio.noise.stochastic import Stochastic, own_noise
@@ -114,10 +115,11 @@ class ExactLinear(Stochastic):
             weight: How often each row counts, `(N,)` numbers >= 0; one if None.
         """
         self._check_rows(h, actions, rewards, weight)
-        h, rewards = h.detach().double(), rewards.detach().double()
+        h, rewards = in_float64(h.detach()), in_float64(rewards.detach())
+        actions = actions.to(h.device)
         if self.linear.bias is not None:
             h = torch.cat([h, h.new_ones(len(h), 1)], 1)  # (N, D)
-        v = torch.ones_like(rewards) if weight is None else weight.detach().double()
+        v = torch.ones_like(rewards) if weight is None else in_float64(weight.detach())
         posteriors = []
         for action in range(len(self.mean)):
             rows = actions == action
@@ -140,7 +142,7 @@ class ExactLinear(Stochastic):
 
         KL = Σ_a ½(λ tr Λ⁻¹ + λ μᵀμ·a/b − D − log det λΛ⁻¹) + KL(Gamma(a, b) ‖ Gamma(a₀, b₀)).
         """
-        mean, root, a, b = (t.double() for t in (self.mean, self.root, self.shape, self.rate))
+        mean, root, a, b = map(in_float64, (self.mean, self.root, self.shape, self.rate))
         precision, a0, b0 = self.prior_precision, self.noise_shape, self.noise_rate
         logs = math.log(precision) + 2 * root.diagonal(dim1=1, dim2=2).log()
         squares = precision * (root.square().sum((1, 2)) + mean.square().sum(1) * a / b)
@@ -149,7 +151,7 @@ class ExactLinear(Stochastic):
             (a - a0) * torch.digamma(a) - torch.lgamma(a) + math.lgamma(a0)
             + a0 * (b / b0).log() + a * (b0 - b) / b
         )  # fmt: skip
-        return (of_weights + of_noise).sum().to(self.mean.dtype)
+        return (of_weights + of_noise).sum().to(self.mean)
 
     def extra_repr(self) -> str:
         """The prior."""
@@ -169,7 +171,7 @@ class ExactLinear(Stochastic):
             if noises is None:
                 return self.mean
             deviations = inverse_gamma(noises[1], self.shape, self.rate).sqrt()  # (A,)
-            normal = noises[0] * deviations.to(noises[0].dtype)[:, None]
+            normal = noises[0] * deviations.to(noises[0])[:, None]
             spread = torch.bmm(normal[:, None], self.root.to(normal.dtype).mT)[:, 0]
             return self.mean + spread.to(self.mean.dtype)
 

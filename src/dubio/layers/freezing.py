@@ -8,12 +8,12 @@ from typing import Any, Literal
 import torch
 from torch import nn
 from torch.nn.modules.conv import _ConvNd
-from torch.random import fork_rng
 
 from dubio.layers.bayesian import Bayesian, bayesian_layers
 from dubio.layers.masked import Masked
 from dubio.masks import Bernoulli, Concrete, LearnableBernoulli, Mask
 from dubio.noise import inputs
+from dubio.noise.generators import unmoved
 from dubio.noise.inputs import Inputs
 from dubio.noise.run import no_gradients
 
@@ -113,7 +113,7 @@ def _called_once(
     for layer in layers:
         if not (_hooked(layer) or _hooked(layer.mask)) and uses[layer.mask] == 1:
             layer.register_forward_pre_hook(note, with_kwargs=True)
-    with no_gradients(), fork_rng(devices=[]):
+    with no_gradients(), unmoved():
         inputs.call(probe, example)
     return {
         module: calls[before][0]

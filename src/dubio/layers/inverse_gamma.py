@@ -5,6 +5,8 @@ import math
 import torch
 from torch import Tensor
 
+from dubio.noise.float64 import in_float64
+
 _NEWTON_STEPS = 3
 
 
@@ -23,9 +25,9 @@ def inverse_gamma(normal: Tensor, shape: Tensor, rate: Tensor) -> Tensor:
         rate: b > 0.
 
     Returns:
-        Variances in float64.
+        Variances in float64, on the CPU if the device has none.
     """
-    z, a = normal.double(), shape.double()
+    z, a = in_float64(normal), in_float64(shape)
     below = z < 0
     tail = torch.erfc(z.abs() / math.sqrt(2)) / 2  # Φ(−|z|)
     cube = a * (1 - 1 / (9 * a) + z / (3 * a.sqrt())).clamp(min=0.0) ** 3
@@ -37,4 +39,4 @@ def inverse_gamma(normal: Tensor, shape: Tensor, rate: Tensor) -> Tensor:
         slope = torch.exp(a * x.log() - x - torch.lgamma(a)) / found
         step = (tail / found).log() / slope
         x = x * torch.exp(torch.where(below, step, -step))
-    return rate.double() / x
+    return in_float64(rate) / x

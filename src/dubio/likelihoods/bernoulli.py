@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from dubio.likelihoods.discrete import Discrete, OutputKind, as_weights, check_nan
 from dubio.likelihoods.likelihood import Likelihood, all_true, check_tensor, sum_events
+from dubio.noise.float64 import in_float64
 from dubio.noise.vectorised import is_vectorised
 
 
@@ -75,7 +76,7 @@ class Bernoulli(Discrete):
     def log_by_label(self, outputs: Tensor) -> Tensor:
         """No, then yes."""
         self.check(outputs)
-        yes = outputs.double()
+        yes = in_float64(outputs)
         if self.outputs == "probabilities":
             return self.by_label(yes).log()
         return F.logsigmoid(torch.stack([-yes, yes], dim=-1))

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from dubio.likelihoods.discrete import Discrete, OutputKind, as_weights, check_probabilities
 from dubio.likelihoods.likelihood import Likelihood, check_tensor, sum_events
+from dubio.noise.float64 import in_float64
 from dubio.noise.vectorised import is_vectorised
 
 _NO_LABEL = -(2**62)
@@ -125,7 +126,7 @@ class Categorical(Discrete):
 
     def log_by_label(self, outputs: Tensor) -> Tensor:
         """The classes last."""
-        return self.log_probabilities(outputs).movedim(self._axis(outputs), -1).double()
+        return in_float64(self.log_probabilities(outputs).movedim(self._axis(outputs), -1))
 
     def from_log_by_label(self, logs: Tensor) -> tuple[Likelihood, Tensor]:
         """Log probabilities are logits."""

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from dubio.likelihoods.incomplete_beta import incomplete_beta
 from dubio.likelihoods.numeric import Counts, Missing, check_missing, split
+from dubio.noise.float64 import in_float64
 
 _PARTS = ("log means", "log sizes")
 _LARGE_RATE = 64.0  # from which four terms of the entropy's expansion are exact to 1e-8
@@ -56,7 +57,7 @@ class Poisson(Counts):
         From a rate of 64: 1/2 log 2 pi e r - 1/(12 r) - 1/(24 r^2) - 19/(360 r^3)
         (Evans and Boersma 1988).
         """
-        rate = self.mean(outputs).double()
+        rate = in_float64(self.mean(outputs))
         large = rate.clamp(min=_LARGE_RATE)
         expansion = (
             0.5 * (2 * math.pi * math.e * large).log()
@@ -69,7 +70,7 @@ class Poisson(Counts):
         for k in range(200):  # at a rate of 64 the rest is less than 1e-38
             log_p = torch.special.xlogy(torch.tensor(float(k)), small) - small - math.lgamma(k + 1)
             total = total - log_p.exp() * log_p.where(log_p > -math.inf, 0)
-        return torch.where(rate < _LARGE_RATE, total, expansion).to(self._read(outputs).dtype)
+        return torch.where(rate < _LARGE_RATE, total, expansion).to(self._read(outputs))
 
     def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """A count for each draw, row and element: `(S, B, *E)`."""

@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from dubio.noise.float64 import in_float64
+
 _STEPS = 10_000
 _EPS = torch.finfo(torch.float64).eps
 
@@ -20,15 +22,15 @@ def incomplete_beta(a: Tensor, b: Tensor, x: Tensor, rest: Tensor) -> Tensor:
         x: In [0, 1].
         rest: 1 − x, which may be known better than x tells.
     """
-    dtype = x.dtype
-    a, b, x, rest = (part.double() for part in (a, b, x, rest))
+    like = x
+    a, b, x, rest = map(in_float64, (a, b, x, rest))
     mirrored = x > (a + 1) / (a + b + 2)
     a, b = a.where(~mirrored, b), b.where(~mirrored, a)
     x, rest = x.where(~mirrored, rest), rest.where(~mirrored, x)
     log_beta = a.lgamma() + b.lgamma() - (a + b).lgamma()
     front: Tensor = torch.special.xlogy(a, x) + torch.special.xlogy(b, rest) - log_beta - a.log()
     value = front.exp() * _fraction(a, b, x)
-    return value.where(~mirrored, 1 - value).to(dtype)
+    return value.where(~mirrored, 1 - value).to(like)
 
 
 def _fraction(a: Tensor, b: Tensor, x: Tensor) -> Tensor:

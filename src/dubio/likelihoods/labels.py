@@ -8,6 +8,7 @@ from torch import Tensor
 from dubio.likelihoods.categorical import Categorical
 from dubio.likelihoods.discrete import Discrete
 from dubio.likelihoods.likelihood import Likelihood
+from dubio.noise.float64 import placed
 
 
 class LabelLikelihood(Discrete):
@@ -21,20 +22,25 @@ class LabelLikelihood(Discrete):
 
     @abstractmethod
     def log_by_label(self, outputs: Tensor) -> Tensor:
-        """The log probabilities of all labels per draw, `(S, B, K)`, in float64."""
+        """The log probabilities of all labels per draw, `(S, B, K)`, in float64.
+
+        By `dubio.noise.float64.in_float64`, for devices that have none.
+        """
 
     def mean(self, outputs: Tensor) -> Tensor:
         """The probabilities of the labels."""
-        return self.log_by_label(outputs).exp().to(self._read(outputs[:1, :1]).dtype)
+        return self.log_by_label(outputs).exp().to(self._read(outputs[:1, :1]))
 
     def log_prob(self, outputs: Tensor, y: Tensor) -> Tensor:
         """The log probability of integer labels `y`, `(B,)`."""
-        logs = Categorical().log_prob(self.log_by_label(outputs), y)
-        return logs.to(self._read(outputs[:1, :1]).dtype)
+        by_label = self.log_by_label(outputs)
+        logs = Categorical().log_prob(by_label, y.to(by_label.device))
+        return logs.to(self._read(outputs[:1, :1]))
 
     def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """One label for each draw and row: `(S, B)`."""
-        return Categorical().sample(self.log_by_label(outputs), generator)
+        logs = self.log_by_label(outputs)
+        return Categorical().sample(placed(logs, outputs.device), generator)
 
     def check_targets(self, y: Tensor, means: Tensor) -> None:
         """Integer labels, one for each row."""
@@ -50,7 +56,7 @@ class LabelLikelihood(Discrete):
 
     def votes(self, outputs: Tensor) -> Tensor:
         """Draws for which each label is the likeliest: `(B, K)`."""
-        return Categorical().votes(self.log_by_label(outputs))
+        return Categorical().votes(self.log_by_label(outputs)).to(outputs.device)
 
     def by_label(self, mean: Tensor) -> Tensor:
         """The mean itself."""

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from dubio.likelihoods.likelihood import Likelihood, all_true, check_tensor, sum_events
 from dubio.likelihoods.quantiles import check_level, solve_cdf
+from dubio.noise.float64 import has_float64, in_float64
 
 Missing = Literal["error", "ignore"]
 
@@ -57,22 +58,23 @@ class Numeric(Likelihood):
 
     def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """One target for each draw and row, `(S, B, *E)`, where the cdf is uniform."""
-        wide = outputs.double()
+        wide, like = in_float64(outputs), self._read(outputs[:1])
         mean = self.mean(wide)
-        levels = torch.rand(mean.shape, generator=generator, dtype=mean.dtype, device=mean.device)
+        dtype = mean.dtype if has_float64(like.device) else like.dtype
+        levels = torch.rand(mean.shape, generator=generator, dtype=dtype, device=like.device)
         found = solve_cdf(
             lambda y: self.cdf(wide, y),
-            levels,
+            levels.to(mean),
             mean,
             self.variance(wide).sqrt(),
             whole=self.whole,
         )
-        return found.to(self._read(outputs[:1]).dtype)
+        return found.to(like)
 
     def quantile(self, outputs: Tensor, q: float) -> Tensor:
         """The quantile of the mixture over draws: where the mean of their `cdf` passes q."""
         check_level(q)
-        wide = outputs.double()
+        wide = in_float64(outputs)
         means = self.mean(wide)
         center = means.mean(0)
         reach = (means - center).abs().amax(0) + self.variance(wide).sqrt().amax(0)
@@ -83,7 +85,7 @@ class Numeric(Likelihood):
             reach,
             whole=self.whole,
         )
-        return found.to(self._read(outputs[:1]).dtype)
+        return found.to(self._read(outputs[:1]))
 
 
 class Counts(Numeric):

@@ -7,6 +7,8 @@ from typing import SupportsFloat
 import torch
 from torch import Tensor
 
+from dubio.noise.float64 import has_float64
+
 
 def check_probability(name: str, value: float, advice: str) -> None:
     """Complain about what is not strictly between 0 and 1."""
@@ -40,6 +42,8 @@ def mixture_quantile(mean: Tensor, std: Tensor, q: float) -> Tensor:
     check_level(q)
     if q > 0.5:
         return -mixture_quantile(-mean, std, 1 - q)
+    if not has_float64(mean.device):
+        return mixture_quantile(mean.cpu(), std.cpu(), q).to(mean.device)
     z = float(torch.special.ndtri(torch.tensor(q, dtype=torch.float64)))
     parts = mean + z * std  # (S, B, *E)
     low, high = parts.amin(0), parts.amax(0)

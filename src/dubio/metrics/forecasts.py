@@ -20,6 +20,7 @@ from torch.distributions import Normal
 from dubio.likelihoods.quantiles import empirical_quantile, mixture_quantile
 from dubio.metrics.components import Components, check_fair
 from dubio.metrics.reading import check_numbers, check_shape
+from dubio.noise.float64 import in_float64, with_float64
 from dubio.predictive.predictive import Interval, Predictive
 
 Forecastable = Predictive | Normal | Tensor | tuple[Tensor, Tensor]  # mean and std
@@ -155,7 +156,7 @@ def read_forecast(prediction: Forecastable, target: Tensor) -> tuple[Forecast, T
     truth = read_truth(prediction, target)
     target = truth.values
     if isinstance(prediction, Predictive):
-        likelihood, outputs = prediction.likelihood, prediction.draws.double()
+        likelihood, outputs = prediction.likelihood, in_float64(prediction.draws)
         if not likelihood.noisy:
             return _read_draws(outputs, target), truth
         mean = likelihood.mean(outputs)
@@ -165,7 +166,7 @@ def read_forecast(prediction: Forecastable, target: Tensor) -> tuple[Forecast, T
         check_shape(mean[0], target.shape, "prediction, one draw of it", "the targets")
         return Components(likelihood, outputs), truth
     if isinstance(prediction, Normal):
-        mean, std = prediction.mean.double(), prediction.stddev.double()
+        mean, std = in_float64(prediction.mean), in_float64(prediction.stddev)
         one = mean.shape == target.shape
         return _read_mixture(*((mean[None], std[None]) if one else (mean, std)), target), truth
     assert isinstance(prediction, Tensor)
@@ -176,6 +177,7 @@ def read_truth(prediction: Forecastable, target: Tensor) -> Truth:
     """Targets in float64; NaN only where the prediction's likelihood says that it is missing."""
     if not isinstance(prediction, Predictive) or not isinstance(target, Tensor):
         return Truth(check_numbers(target, "target").double(), None)
+    target = with_float64(target)
     if prediction.likelihood.whole and not target.is_floating_point():
         target = target.double()
     known = prediction.likelihood.known(target)

@@ -214,4 +214,4 @@ def _plot_diagonal(axes: Axes) -> None:
 
 
 def _array(values: Tensor) -> np.ndarray[Any, np.dtype[np.float64]]:
-    return values.detach().double().cpu().numpy()
+    return values.detach().cpu().double().numpy()

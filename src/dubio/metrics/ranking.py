@@ -21,6 +21,7 @@ from torch import Tensor
 from dubio.metrics.counts import check_count
 from dubio.metrics.reading import check_numbers, check_shape
 from dubio.metrics.states import Average, average
+from dubio.noise.float64 import with_float64
 from dubio.predictive.predictive import Predictive
 from dubio.ranks import ndcg, recall
 
@@ -93,10 +94,10 @@ def _found(
             "every user a row"
         )
     check_shape(held_out, scores.shape, "held_out", "the scores")
-    wanted = held_out.bool()
+    wanted = with_float64(held_out).bool()
     if fold_in is not None:
         check_shape(fold_in, scores.shape, "fold_in", "the scores")
-        seen = fold_in.bool()
+        seen = with_float64(fold_in).bool()
         if bool((seen & wanted).any()):
             raise ValueError(
                 f"fold_in: expected other items than held_out, got {int((seen & wanted).sum())} "

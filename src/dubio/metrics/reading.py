@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from dubio.likelihoods.discrete import check_probabilities
+from dubio.noise.float64 import in_float64, with_float64
 from dubio.predictive.predictive import Predictive
 
 Classifiable = Predictive | Tensor  # a prediction of labels, or probabilities (B, K, *P)
@@ -48,7 +49,7 @@ class Classified:
         Terms are added in the order of their size, so that predictions which differ in the order
         of their classes alone have the same entropy to the last bit; two terms always have.
         """
-        terms: Tensor = torch.special.entr(self.probabilities.double())
+        terms: Tensor = torch.special.entr(in_float64(self.probabilities))
         return (terms if terms.shape[-1] <= 2 else terms.sort(-1).values).sum(-1)
 
     @cached_property
@@ -74,6 +75,7 @@ def read_classified(
         _check_averaged(prediction, target)
     probabilities = _read_probabilities(prediction)  # (B, *P, K)
     _check_tensor(target, "target")
+    target = with_float64(target)
     if target.shape != probabilities.shape[:-1]:
         if isinstance(prediction, Predictive):
             prediction.check_targets(target)  # which knows better what is wrong
@@ -139,7 +141,10 @@ def check_classes(found: int, expected: int) -> None:
 
 
 def check_numbers(numbers: Tensor, name: str) -> Tensor:
-    """Complains about what is empty, not real or NaN; half precision becomes float32."""
+    """Complains about what is empty, not real or NaN; half precision becomes float32.
+
+    Numbers of a device without float64 go to the CPU.
+    """
     _check_tensor(numbers, name)
     if not numbers.is_floating_point():
         raise ValueError(
@@ -150,7 +155,8 @@ def check_numbers(numbers: Tensor, name: str) -> Tensor:
             f"{name}: expected numbers, got {int(numbers.isnan().sum())} NaN among "
             f"{numbers.numel()}; find out where they come from, or remove these rows"
         )
-    return numbers.float() if torch.finfo(numbers.dtype).bits < 32 else numbers
+    numbers = numbers.float() if torch.finfo(numbers.dtype).bits < 32 else numbers
+    return with_float64(numbers)
 
 
 def check_shape(found: Tensor, shape: torch.Size, name: str, owner: str) -> None:

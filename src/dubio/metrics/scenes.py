@@ -8,6 +8,7 @@ from torch import Tensor
 from dubio.likelihoods import Categorical
 from dubio.likelihoods.discrete import check_probabilities
 from dubio.metrics.reading import Classifiable, read_classified
+from dubio.noise.float64 import in_float64
 from dubio.predictive.predictive import Predictive, StoredDraws
 from dubio.report.scenes import Scene
 
@@ -46,7 +47,7 @@ def read_scenes(
             predicted=predicted.cpu().numpy(),
             known=known.cpu().numpy(),
             entropy=entropy.detach().cpu().numpy(),
-            mutual_information=None if doubt is None else doubt.detach().double().cpu().numpy(),
+            mutual_information=None if doubt is None else doubt.detach().cpu().double().numpy(),
         )
         for picture, truth, predicted, known, entropy, doubt in zip(
             pictures, seen.labels, seen.predicted, seen.known, seen.entropy, information,
@@ -70,7 +71,8 @@ def _read_images(images: Tensor, shape: torch.Size) -> Tensor:
         raise ValueError(
             f"images: expected floats in [0, 1] or uint8, got {images.dtype}; convert them"
         )
-    pictures = images.double() / 255 if images.dtype == torch.uint8 else images.detach().double()
+    whole = images.dtype == torch.uint8
+    pictures = in_float64(images.detach()) / (255 if whole else 1)
     low, high = map(float, pictures.aminmax())
     if not 0 <= low <= high <= 1:  # or NaN
         raise ValueError(

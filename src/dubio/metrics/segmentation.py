@@ -18,6 +18,7 @@ from dubio.metrics.reading import (
     read_classified,
 )
 from dubio.metrics.states import Average, Summed, average, check_counted
+from dubio.noise.float64 import with_float64
 
 
 def confusion(
@@ -40,7 +41,7 @@ def confusion(
     image = images.reshape(-1, *[1] * (labels.ndim - 1)).expand_as(labels)
     place = (image * num_classes + labels) * num_classes + predicted
     counts = torch.bincount(place[known], minlength=len(labels) * num_classes**2)
-    return counts.reshape(-1, num_classes, num_classes)
+    return with_float64(counts.reshape(-1, num_classes, num_classes))
 
 
 def global_accuracy(

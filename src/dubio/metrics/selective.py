@@ -9,6 +9,7 @@ from torch import Tensor
 from dubio.metrics.reading import Classifiable, check_numbers, check_shape, read_classified
 from dubio.metrics.states import Kept, check_counted
 from dubio.metrics.ties import sort_with_ties
+from dubio.noise.float64 import in_float64
 
 
 class RiskCoverageCurve(NamedTuple):
@@ -54,7 +55,7 @@ def risk_coverage_of(uncertainty: Tensor, loss: Tensor) -> RiskCoverageCurve:
     """
     doubt = check_numbers(uncertainty, "uncertainty").double()
     check_shape(loss, doubt.shape, "loss", "the uncertainties")
-    check_numbers(loss.double(), "loss")
+    check_numbers(in_float64(loss), "loss")
     return _curve(doubt.flatten(), loss.flatten())
 
 

@@ -3,17 +3,21 @@
 All of it adds up over batches and processes. Sums are in float64, so that long runs lose nothing.
 """
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import Module
 from torchmetrics import Metric
+
+from dubio.noise.float64 import has_float64, in_float64
 
 
 def average(values: Tensor, name: str) -> Tensor:
     """Their mean, in float64; an error if there are none."""
     check_counted(values.numel(), name)
-    return values.double().mean()
+    return in_float64(values).mean()
 
 
 def check_counted(count: int, name: str) -> None:
@@ -25,7 +29,19 @@ def check_counted(count: int, name: str) -> None:
         )
 
 
-class Summed(Metric):
+class _InFloat64(Metric):
+    """A metric whose state is in float64, and so stays off devices that have none."""
+
+    full_state_update = False
+    is_differentiable = False
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], exclude_state: Sequence[str] = ()) -> Module:
+        if not has_float64(fn(torch.zeros(1, device=self.device)).device):
+            return self
+        return super()._apply(fn, exclude_state)
+
+
+class Summed(_InFloat64):
     """Adds up a tensor: its state does not grow with the data.
 
     Args:
@@ -33,8 +49,6 @@ class Summed(Metric):
         kwargs: torchmetrics' own options.
     """
 
-    full_state_update = False
-    is_differentiable = False
     sums: Tensor
 
     def __init__(self, *shape: int, **kwargs: Any) -> None:
@@ -43,11 +57,9 @@ class Summed(Metric):
         self.add_state("sums", zeros, dist_reduce_fx="sum")
 
 
-class Average(Metric):
+class Average(_InFloat64):
     """A mean over cases, whose state is a sum and a count."""
 
-    full_state_update = False
-    is_differentiable = False
     total: Tensor
     count: Tensor
 
@@ -58,7 +70,7 @@ class Average(Metric):
 
     def add(self, values: Tensor) -> None:
         """Counts some more cases in."""
-        self.total = self.total + values.double().sum()
+        self.total = self.total + in_float64(values).sum()
         self.count = self.count + values.numel()
 
     def compute(self) -> Tensor:
@@ -67,16 +79,13 @@ class Average(Metric):
         return self.total / self.count
 
 
-class Kept(Metric):
+class Kept(_InFloat64):
     """Keeps numbers of every case, 8 bytes each, for what needs all of them at once.
 
     Args:
         names: What is kept: lists of float64 vectors, one after another for all processes.
         kwargs: torchmetrics' own options, such as `compute_on_cpu`.
     """
-
-    full_state_update = False
-    is_differentiable = False
 
     def __init__(self, *names: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -87,7 +96,7 @@ class Kept(Metric):
     def keep(self, **values: Tensor) -> None:
         """Adds numbers to the lists of these names."""
         for name, numbers in values.items():
-            getattr(self, name).append(numbers.detach().double().flatten())
+            getattr(self, name).append(in_float64(numbers.detach()).flatten())
 
     def kept(self, name: str) -> Tensor:
         """All numbers of that name so far, a vector."""

@@ -1,6 +1,6 @@
 """Exact Bernoulli bits at a quarter of the price of ``uniform < keep``.
 
-A mask entry needs one random byte, not four: with ``t = ceil(256 keep)``,
+On a CPU a mask entry needs one random byte, not four: with ``t = ceil(256 keep)``,
 
     byte < t   happens with probability t/256 >= keep,
 
@@ -9,6 +9,9 @@ and a few of the entries kept so are erased again, independently with probabilit
 Bernoulli process, so they come from geometric gaps without touching the other entries. For
 ``keep < 1/2`` the roles of keeping and dropping are exchanged. The entries are independent and
 ``P(kept) = keep`` up to the rounding of a float64.
+
+Other devices have random numbers in plenty, and some have no float64: there torch's own Bernoulli
+numbers are taken, the very ones of its dropout.
 """
 
 import math
@@ -16,17 +19,19 @@ import math
 import torch
 from torch import Tensor
 
+from dubio.noise import generators
+
 # Below this many entries a plain float64 comparison is faster than bytes and gaps.
 SMALL = 1024
 
 
-def fill_bernoulli(masks: Tensor, keep: float, generators: "Generators") -> Tensor:
+def fill_bernoulli(masks: Tensor, keep: float, seeded: "Generators") -> Tensor:
     """Fill every row of ``masks`` with independent Bernoulli(keep) zeros and ones.
 
     Args:
         masks: A contiguous floating-point tensor to write into.  # (S, n)
         keep: The probability of a one.
-        generators: One seeded generator per row, in order.
+        seeded: One seeded generator per row, in order.
 
     Returns:
         ``masks`` itself.
@@ -34,10 +39,14 @@ def fill_bernoulli(masks: Tensor, keep: float, generators: "Generators") -> Tens
     draws, entries = masks.shape
     if keep >= 1.0 or keep <= 0.0:
         return masks.fill_(float(keep >= 1.0))
+    if not masks.is_cpu:
+        for row, generator in zip(masks, seeded, strict=True):
+            row.bernoulli_(keep, generator=generator)
+        return masks
     if entries <= SMALL:
         uniform = torch.empty(draws, entries, dtype=torch.float64, device=masks.device)
         rows = (uniform,) if draws == 1 else uniform.unbind()
-        for row, generator in zip(rows, generators, strict=True):
+        for row, generator in zip(rows, seeded, strict=True):
             row.uniform_(generator=generator)
         return torch.lt(uniform, keep, out=masks)
 
@@ -46,7 +55,7 @@ def fill_bernoulli(masks: Tensor, keep: float, generators: "Generators") -> Tens
     events = _enough_events(entries, flip_rate)
     uniform = torch.empty(draws, events, dtype=torch.float64, device=masks.device)
     coarse = 0 < threshold < 256
-    for word, gap, generator in zip(words, uniform, generators, strict=True):
+    for word, gap, generator in zip(words, uniform, seeded, strict=True):
         if coarse:
             word.random_(-(2**63), None, generator=generator)
         if events:
@@ -90,7 +99,7 @@ class Generators:
 
     def __init__(self, seeds: list[int], device: torch.device) -> None:
         self._seeds = seeds
-        self._generator = torch.Generator(device)
+        self._generator = generators.on(device)
 
     def __iter__(self) -> "Generators":
         self._remaining = iter(self._seeds)

@@ -9,17 +9,22 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from dubio.noise.float64 import has_float64
+
 STEP = -0x61C8864680B583EB  # splitmix64's, as a signed number
 
 
 def uniform_by_coordinates(seeds: Sequence[int], shape: torch.Size, like: Tensor) -> Tensor:
-    """Uniform numbers in [0, 1) for several seeds, as float64: (S, *shape).
+    """Uniform numbers in [0, 1) for several seeds, as float64 if there is one: (S, *shape).
 
     Args:
         seeds: One for each draw.
         shape: The shape for one draw.
-        like: Says on which device.
+        like: Says on which device; the numbers of one without float64 are made on the CPU, and
+            are float32.
     """
+    if not has_float64(like.device):
+        return uniform_at(torch.tensor(seeds), shape).float().to(like.device)
     return uniform_at(torch.tensor(seeds, device=like.device), shape)
 
 

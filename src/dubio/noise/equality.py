@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from dubio.noise.float64 import in_float64
+
 
 def equal_up_to(loose: float, a: Tensor, b: Tensor, *others: Tensor) -> bool:
     """Whether |a − b| ≤ loose·s + δ·S everywhere, with NaN in the same places.
@@ -22,11 +24,11 @@ def equal_up_to(loose: float, a: Tensor, b: Tensor, *others: Tensor) -> bool:
         return True
     if not b.is_floating_point():
         return torch.equal(a, b)
-    sizes = torch.cat([x.reshape(-1, *b.shape[1:]).double() for x in (b, *others)]).abs()
+    sizes = torch.cat([in_float64(x.reshape(-1, *b.shape[1:])) for x in (b, *others)]).abs()
     sizes = sizes.nan_to_num_(0.0, 0.0, 0.0)
     of_place = sizes.amax(0)
     rounding = max(1e-2 * loose, 4 * torch.finfo(b.dtype).eps)
     bound = loose * of_place + rounding * of_place.amax() + 1e-30
-    a, b = a.double(), b.double()
+    a, b = in_float64(a), in_float64(b)
     close = (a - b).abs() <= bound
     return bool((close | (a == b) | (a.isnan() & b.isnan())).all())

@@ -9,10 +9,10 @@ from typing import Any
 from weakref import WeakSet
 
 from torch import Tensor, nn
-from torch.random import fork_rng
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map
 
+from dubio.noise.generators import unmoved
 from dubio.noise.modes import all_modules
 from dubio.noise.numbers import Numbers
 from dubio.noise.own_threads import may_start_threads
@@ -38,7 +38,7 @@ def check_threads(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any
         given = tree_map(lambda x: lookout.mark(_copied(x)), (args, kwargs))
         running = Pass(_NUMBERS, roots=None, watching=True)
         upkeep = Upkeep(modules, rewind=True)
-        with suppress(Exception), no_gradients(), fork_rng(devices=[]):
+        with suppress(Exception), no_gradients(), unmoved():
             # errors are told by the pass that somebody waits for
             run_pass(lambda: model(*given[0], **given[1]), running, around=[upkeep])
         lookout.check()

@@ -8,6 +8,7 @@ import numpy
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
+from torch.nn.utils.rnn import PackedSequence
 from torch.utils._pytree import tree_is_leaf, tree_leaves, tree_map
 
 from dubio.noise.numbers import Numbers
@@ -76,13 +77,18 @@ def _check_module(model: nn.Module, inputs: Inputs) -> None:
                     f"({type(module).__name__}), which has none yet; call it on a batch first."
                 )
             homes.add(tensor.device)
-    for tensor in tensors(inputs):
+    for tensor in tensors(inputs, whole=False):
         if homes and tensor.device not in homes:
-            expected = ", ".join(sorted(map(str, homes)))
-            raise ValueError(
-                f"x: expected a tensor on {expected}, where the network is, got one on "
-                f"{tensor.device}; move one of them with .to()."
-            )
+            raise ValueError(elsewhere("x", homes, tensor.device))
+
+
+def elsewhere(name: str, homes: Iterable[torch.device], device: torch.device) -> str:
+    """What to say about a tensor that is on another device than the network."""
+    expected = " or ".join(sorted(map(str, homes)))
+    return (
+        f"{name}: expected a tensor on {expected}, where the network is, got one on {device}; "
+        f"move one of them with .to(). dubio.predict and dubio.fit move batches of a DataLoader."
+    )
 
 
 def call(model: Network, inputs: Inputs, order: Tensor | None = None) -> Any:
@@ -185,11 +191,23 @@ def _describe(output: Any) -> str:
     return f"a {type(output).__name__}"
 
 
-def tensors(structure: Any) -> list[Tensor]:
-    """All tensors in nested tuples, lists, dicts and dataclasses."""
+def _is_packed(structure: Any) -> bool:
+    return isinstance(structure, PackedSequence)
+
+
+def tensors(structure: Any, *, whole: bool = True) -> list[Tensor]:
+    """All tensors in nested tuples, lists, dicts and dataclasses.
+
+    Args:
+        structure: What they are in.
+        whole: Whether that goes for packed sequences as well, whose lengths are always on the CPU;
+            or their data alone.
+    """
     if is_dataclass(structure) and not isinstance(structure, type):
         structure = [getattr(structure, field.name) for field in fields(structure)]
-    return [leaf for leaf in tree_leaves(opened(structure)) if isinstance(leaf, Tensor)]
+    leaves = tree_leaves(opened(structure), is_leaf=None if whole else _is_packed)
+    opened_leaves = (leaf.data if _is_packed(leaf) else leaf for leaf in leaves)
+    return [leaf for leaf in opened_leaves if isinstance(leaf, Tensor)]
 
 
 def opened(structure: Any) -> Any:
@@ -198,8 +216,49 @@ def opened(structure: Any) -> Any:
     return dict(structure) if closed else structure
 
 
-def batches(x: Inputs | Iterable[Any]) -> Iterator[Inputs]:
-    """The one batch, or the inputs of every batch: pairs are taken for (inputs, targets)."""
+def home_of(model: Network) -> torch.device | None:
+    """Where a network is: the device of its first parameter, or else of its first buffer."""
+    for network in networks(model):
+        for tensor in (*network.parameters(), *network.buffers()):
+            return tensor.device
+    return None
+
+
+def moved(tensor: Tensor, device: torch.device) -> Tensor:
+    """The tensor there; asking first is ten times faster than a ``to`` that has nothing to do.
+
+    Nobody waits for copies to other devices, which work in order. A CPU would read a copy from
+    there before it is complete.
+    """
+    if tensor.device == device:
+        return tensor
+    return tensor.to(device, non_blocking=device.type != "cpu")
+
+
+def all_moved(structure: Any, device: torch.device | None) -> Any:
+    """All tensors of a batch there; None leaves them where they are."""
+    if device is None:
+        return structure
+    if isinstance(structure, Tensor):
+        return moved(structure, device)
+    if all(x.device == device for x in tensors(structure)):
+        return structure
+
+    def move(x: Any) -> Any:
+        if isinstance(x, PackedSequence):  # whose lengths stay on the CPU
+            return x.to(device)  # type: ignore[arg-type]
+        return moved(x, device) if isinstance(x, Tensor) else x
+
+    return tree_map(move, opened(structure), is_leaf=_is_packed)
+
+
+def batches(x: Inputs | Iterable[Any], home: torch.device | None = None) -> Iterator[Inputs]:
+    """The one batch, or the inputs of every batch: pairs are taken for (inputs, targets).
+
+    Args:
+        x: A batch, which stays where it is, or an iterable of batches.
+        home: Where batches of an iterable are moved to.
+    """
     if isinstance(x, Tensor | tuple | Mapping):
         yield x
         return
@@ -215,9 +274,8 @@ def batches(x: Inputs | Iterable[Any]) -> Iterator[Inputs]:
                     f"(inputs, targets), got a {type(batch).__name__} of {len(batch)}; yield "
                     f"((input, input, …), targets) for a network with several inputs."
                 )
-            yield batch[0]
-        else:
-            yield batch
+            batch = batch[0]
+        yield all_moved(batch, home)
 
 
 def networks(model: Network) -> list[nn.Module]:

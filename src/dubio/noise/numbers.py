@@ -14,6 +14,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from dubio.noise import generators
 from dubio.noise.bits import Generators, fill_bernoulli
 
 _WORD = (1 << 64) - 1
@@ -138,7 +139,7 @@ class Numbers:
         if like.is_cpu and torch.get_num_threads() > 1 and numbers.numel() > BLOCK:
             _in_threads(method, jobs)
         else:
-            generator = torch.Generator(like.device)
+            generator = generators.on(like.device)
             for part, seed in jobs:
                 getattr(part, method)(generator=generator.manual_seed(seed))
         return self._asked(numbers, together, shape)

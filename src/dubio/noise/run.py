@@ -23,6 +23,7 @@ from dubio.noise.placing import RowPlaces
 from dubio.noise.plainly import Plainly
 from dubio.noise.protocols import Executor, Perturbation, RandomNumbers
 from dubio.noise.requests import OwnSite, Request, doubled, for_half
+from dubio.noise.seeds import as_generator
 from dubio.noise.sites import (
     Namer,
     Site,
@@ -422,10 +423,20 @@ class Pass:
         self._executor.own_randomness(f"torch's {getattr(function, '__name__', 'random')}")
         if kwargs.get("generator") is None:
             seed = self._numbers.seeds(-2, len(self.sites))[0]
-            kwargs = {**kwargs, "generator": torch.Generator().manual_seed(seed)}
+            generator = as_generator(seed, _device_of(args, kwargs))
+            kwargs = {**kwargs, "generator": generator}
         if isinstance(self._executor, Expectation):
             return self._executor.draw(function, args, kwargs)
         return self.call(function, args, kwargs)
+
+
+def _device_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.device:
+    """Where a random function of torch puts its numbers."""
+    given = [arg for arg in (kwargs.get("out"), *args, *kwargs.values()) if isinstance(arg, Tensor)]
+    if kwargs.get("device") is not None:
+        return torch.device(kwargs["device"])
+    with torch._C._DisableTorchDispatch():
+        return given[0].device if given else torch.get_default_device()
 
 
 def _norms(module: nn.Module) -> list[nn.Module]:

@@ -5,6 +5,8 @@ from typing import TypeAlias
 
 import torch
 
+from dubio.noise import generators
+
 Seed: TypeAlias = torch.Generator | int | None
 
 
@@ -25,4 +27,4 @@ def as_generator(seed: Seed, device: torch.device | None = None) -> torch.Genera
     number = int(seed)
     if not -(2**63) <= number < 2**64:
         raise ValueError(f"generator: expected an int of 64 bits, got {number}; try a smaller one.")
-    return torch.Generator(device or "cpu").manual_seed(number)
+    return generators.on(device or "cpu").manual_seed(number)

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from dubio.noise.generators import global_states, set_global_states
 from dubio.noise.libraries import PYTHON, package
 
 _LIBRARIES = PYTHON | {"torch", "numpy"}
@@ -77,7 +78,7 @@ class Upkeep(TorchDispatchMode):
         self._generators: list[tuple[Callable[[Any], Any], Callable[[], Any], Any]] = []
         self._torchs_own: list[tuple[torch.Generator, Tensor]] = []
         self._memory: dict[int, tuple[Any, Any]] = {}  # storages that are written over, and copies
-        self._torchs: Tensor | None = None  # where torch's generator stood
+        self._torchs: list[Tensor] | None = None  # where torch's generators stood
         for thing in self._things:
             self._look(thing)
         self._owned = {_memory(tensor): tensor for tensor, _, _ in self._tensors}
@@ -155,7 +156,7 @@ class Upkeep(TorchDispatchMode):
                         self._memory[place] = (storage, storage.clone())
         if _is_random(func) and kwargs.get("generator") is None:
             if self._torchs is None:
-                self._torchs = torch.get_rng_state()
+                self._torchs = global_states()
             self.drawn.append(func.name().split("::")[-1])
         return func(*args, **kwargs)
 
@@ -258,7 +259,7 @@ class Upkeep(TorchDispatchMode):
                 self.drawn.append("a generator of its own")
                 put(state)
         if self._torchs is not None:
-            torch.set_rng_state(self._torchs)
+            set_global_states(self._torchs)
         own, numpys = self._elsewhere
         if random.getstate() != own:
             self.drawn.append("random")

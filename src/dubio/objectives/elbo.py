@@ -161,6 +161,7 @@ class ELBO(nn.Module):
             )
         if weight is not None:
             _check_weight(weight, y)
+        self._check_devices(x, y)
         noise = Noise(self._draws, shared=self._shared, generator=self._generator)
         modules = all_modules([self.model])
         if modules != self._parts.modules:
@@ -204,6 +205,17 @@ class ELBO(nn.Module):
             _trunk=trunk,
         )
         return loss
+
+    def _check_devices(self, x: Inputs, y: Tensor) -> None:
+        """Complain about a batch that is elsewhere than the network, in a common case."""
+        first = next(self.model.parameters(), None)
+        given = x if isinstance(x, Tensor) else y
+        if first is None or given.device == first.device:
+            return
+        homes = {tensor.device for tensor in (*self.model.parameters(), *self.model.buffers())}
+        if given.device not in homes:
+            name = "x" if given is x else "y"
+            raise ValueError(inputs.elsewhere(name, homes, given.device))
 
     def _batch(
         self, x: Inputs, y: Tensor, weight: Tensor | None, modules: list[nn.Module]

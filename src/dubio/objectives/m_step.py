@@ -8,6 +8,7 @@ from torch import Tensor
 
 from dubio.draws.source import NetworkDraws
 from dubio.likelihoods import Likelihood
+from dubio.noise import inputs
 from dubio.noise.inputs import Inputs, Network, Select
 from dubio.noise.noise import Noise
 
@@ -33,13 +34,14 @@ def m_step(
         model: A network with noise in it, or a function that calls networks.
         likelihood: The likelihood whose precision is set: `LearnedGaussian`, or another with
             `statistics` and `maximise`.
-        data: All training data: a pair (inputs, targets), or a `DataLoader` of such pairs.
+        data: All training data: a pair (inputs, targets), or a `DataLoader` of such pairs. They are
+            moved to where the network is.
         draws: Number of stochastic passes that the expected error is averaged over.
         generator: Source of the noise.
         chunk: Number of draws to compute at a time; by default as many as fit a memory budget.
         select: Which part of the network's output is meant.
     """
-    pairs = _Pairs(data)
+    pairs = _Pairs(data, inputs.home_of(model))
     noise = Noise(draws, generator=generator)
     source = NetworkDraws(model, pairs, noise.numbers, likelihood.check, chunk, None, select, {})
     total = count = torch.zeros((), dtype=torch.float64)
@@ -53,7 +55,8 @@ def m_step(
 class _Pairs:
     """Batches of inputs and targets, with the targets of the batch that is being worked on."""
 
-    def __init__(self, data: Any) -> None:
+    def __init__(self, data: Any, home: torch.device | None) -> None:
+        self._home = home
         self._data: Any = [data] if isinstance(data, tuple) else data
         self.targets = torch.empty(0)
 
@@ -69,5 +72,5 @@ class _Pairs:
                 f"data: expected (inputs, targets), got {type(pair).__name__}; pass a pair, or "
                 "a DataLoader of pairs"
             )
-        self.targets = pair[1]
+        self.targets = inputs.all_moved(pair[1], self._home)
         return pair[0], pair[1]

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from dubio.masks.learnable import Gate, Gated, LearnableBernoulli, trapezoid_gate
-from dubio.noise import inputs
+from dubio.noise import generators, inputs
 from dubio.noise.eager import without_compilation
 from dubio.noise.gates import Gates
+from dubio.noise.generators import global_states, set_global_states, unmoved
 from dubio.noise.inputs import Inputs, Select
 from dubio.noise.modes import raising
 from dubio.noise.placing import KnownRows
@@ -125,7 +126,7 @@ class Passes:
         """
         batch = self._batch
         if batch.foreign and not batch.intercept:
-            self._start = _states()
+            self._start = global_states()
         if by_row and batch.rows > 1 and not (batch.apart or self._numbers.shared):
             self._record = Record()
         losses = self._run(gate, self._trunk)
@@ -183,7 +184,7 @@ class Passes:
         """Random numbers beside those of the sites."""
         if self._generator is None:
             seed = self._numbers.seeds(-3)[0]
-            self._generator = torch.Generator(like.device).manual_seed(seed)
+            self._generator = generators.on(like.device).manual_seed(seed)
         return like.new_empty(shape).uniform_(generator=self._generator)
 
     def sum_over_rows(self, mask: LearnableBernoulli, of_rows: Tensor, noise: Tensor) -> Tensor:
@@ -324,24 +325,12 @@ def _lies_apart(tensor: Tensor | None, given: Inputs) -> bool:
     return all(own != x.untyped_storage().data_ptr() for x in inputs.tensors(given))
 
 
-def _states() -> list[Tensor]:
-    """Where torch's global generators stand."""
-    return [generator.get_state() for generator in _generators()]
-
-
-def _generators() -> list[torch.Generator]:
-    devices = torch.cuda.default_generators if torch.cuda.is_initialized() else ()
-    return [torch.default_generator, *devices]
-
-
 @contextmanager
 def _restarted(states: list[Tensor]) -> Iterator[None]:
     """Let torch's global generators start from here, and go on as if nothing had been drawn."""
-    now = _states() if states else []
-    for generator, state in zip(_generators(), states, strict=False):
-        generator.set_state(state)
-    try:
+    if not states:
         yield
-    finally:
-        for generator, state in zip(_generators(), now, strict=False):
-            generator.set_state(state)
+        return
+    with unmoved():
+        set_global_states(states)
+        yield

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dubio.noise.float64 import placed
 from dubio.objectives.elbo import ELBO
 from dubio.population.arguments import (
     Rows,
@@ -150,7 +151,7 @@ class Population:
         validate_every = counted("validate_every", validate_every)
         patience = None if patience is None else counted("patience", patience)
         budget = budget_of_members(steps, epochs, own, batch_size)
-        rates = rates_of_members(learning_rate, len(self)).to(x.device)
+        rates = placed(rates_of_members(learning_rate, len(self)), x.device)
         stack = Stack.of(self.members)
         first = torch.as_tensor(own[0][np.arange(batch_size) % len(own[0])], device=x.device)
         requests = noise_of_loss(stack, x[first], y[first])

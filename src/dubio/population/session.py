@@ -8,6 +8,7 @@ from typing import Any, Self, final
 import torch
 from torch import Tensor, nn
 
+from dubio.noise.float64 import placed
 from dubio.objectives.elbo import ELBO
 from dubio.population.arguments import (
     check_batches,
@@ -85,7 +86,7 @@ class Session:
         self._changing = [_NUM_DATA] if elbos else []
         if elbos:
             stack.numbers[_NUM_DATA] = self._num_data.to(self._like)
-        self._rates = rates_of_members(learning_rate, len(members)).to(self._like.device)
+        self._rates = placed(rates_of_members(learning_rate, len(members)), self._like.device)
         self._learning = self._learning_of(stack, self._rates)
         streams = Streams([Stream(seed, Use.TRAINING, number) for seed in seeds])
         self._noise = NoiseFeed(streams, self._like)
@@ -115,7 +116,7 @@ class Session:
 
     @learning_rate.setter
     def learning_rate(self, learning_rate: float | Tensor | Sequence[float]) -> None:
-        self._rates = rates_of_members(learning_rate, len(self)).to(self._like.device)
+        self._rates = placed(rates_of_members(learning_rate, len(self)), self._like.device)
         self._learning.descent.rate = self._rates
         self._learning.descent.halt(self.failed)
 

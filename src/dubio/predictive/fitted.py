@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor, nn
 
+from dubio.noise.float64 import has_float64
 from dubio.predictive.predictive import Predictive
 
 
@@ -18,7 +19,7 @@ class Fitted(nn.Module):
     ``it.load_state_dict(torch.load(path, weights_only=True))`` keep it without a pickle; one of
     them spells the name of the class, so that no other class takes it, and the sizes. A value that
     is not known yet is NaN. Values keep their precision in ``.half()`` and the like: rounding a
-    threshold would void what it promises.
+    threshold would void what it promises. They stay on the CPU if a device has no float64.
 
     Attributes:
         sizes: How many classes there were, or the shape of a real target, -1 for any size; None if
@@ -45,9 +46,12 @@ class Fitted(nn.Module):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         before = dict(self.named_buffers(recurse=False))
+        for name, buffer in before.items():
+            setattr(self, name, buffer.float())  # where it may go, float64 or not
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         for name, buffer in before.items():
-            setattr(self, name, buffer.to(getattr(self, name).device))
+            there = getattr(self, name).device
+            setattr(self, name, buffer.to(there) if has_float64(there) else buffer)
         return self
 
     def _keep(self, name: str, value: Tensor) -> None:

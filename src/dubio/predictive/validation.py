@@ -86,7 +86,7 @@ def log_mean(p: Predictive) -> Tensor:
 
 def known_rows(p: Predictive, logs: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """Log probabilities `(N, K)` and labels `(N,)` of all places whose label counts."""
-    logs, labels = logs.flatten(0, -2), y.long().reshape(-1)
+    logs, labels = logs.flatten(0, -2), y.long().reshape(-1).to(logs.device)
     known = p.likelihood.known(labels)
     if known is None:
         return logs, labels

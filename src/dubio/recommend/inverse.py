@@ -9,6 +9,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from dubio.noise.float64 import in_float64
+
 
 def negative_inverse_(matrix: Tensor, block: int = 1024) -> Tensor:
     """Turn a symmetric positive definite matrix A into −A⁻¹, in place, by the sweep operator.
@@ -44,14 +46,14 @@ def negative_inverse_(matrix: Tensor, block: int = 1024) -> Tensor:
 
 def _inverse(corner: Tensor) -> Tensor:
     """The inverse of a block on the diagonal, computed in float64."""
-    upper = corner.double().triu()
+    upper = in_float64(corner).triu()
     factor, failed = torch.linalg.cholesky_ex(upper.T, upper=False)
     if failed or not factor.isfinite().all():
         raise ValueError(
             "matrix: expected a positive definite one, got one that is not within the precision of "
             f"{corner.dtype}; add more to its diagonal"
         )
-    return torch.cholesky_inverse(factor).to(corner.dtype)
+    return torch.cholesky_inverse(factor).to(corner)
 
 
 def _blocks(size: int, block: int) -> Iterator[slice]:

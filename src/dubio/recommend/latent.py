@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from dubio.noise.float64 import in_float64
 from dubio.recommend.bound import Normals
 
 
@@ -30,8 +31,8 @@ class VampPrior(nn.Module):
         The squared distances are expanded into products of matrices, in double precision because
         of their differences.
         """
-        eta, mean = eta.double(), components.mean.double()
-        log_variance = components.log_variance.double()
+        eta, mean = in_float64(eta), in_float64(components.mean)
+        log_variance = in_float64(components.log_variance)
         precision = torch.exp(-log_variance)
         distance = (
             eta.square() @ precision.t()
@@ -40,7 +41,7 @@ class VampPrior(nn.Module):
         )  # (…, K)
         normaliser = (log_variance + math.log(2 * math.pi)).sum(-1)
         logs = -0.5 * (distance + normaliser)
-        return (logs.logsumexp(-1) - math.log(len(mean))).to(components.mean.dtype)
+        return (logs.logsumexp(-1) - math.log(len(mean))).to(components.mean)
 
 
 @final

@@ -12,6 +12,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
 
 from dubio.noise import inputs
+from dubio.noise.inputs import moved
 from dubio.training.places import Places
 
 _ROWS_PER_STEP = 128
@@ -37,11 +38,6 @@ class Batch(NamedTuple):
 
 
 Seen: TypeAlias = Callable[[int, Batch], None]  # with the number of the batch, from 1
-
-
-def moved(tensor: Tensor, device: torch.device) -> Tensor:
-    """The tensor there; asking first is ten times faster than a ``to`` that has nothing to do."""
-    return tensor if tensor.device == device else tensor.to(device, non_blocking=True)
 
 
 class Batches(ABC):

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import keystr, tree_flatten_with_path, tree_leaves
 
+from dubio.noise.inputs import moved
 from dubio.noise.stochastic import Stochastic
 from dubio.objectives.elbo import ELBO
-from dubio.training.batches import Batch, moved
+from dubio.training.batches import Batch
 from dubio.training.random_state import RandomState
 
 

@@ -9,6 +9,7 @@ import numpy
 import torch
 from torch import Tensor
 
+from dubio.noise.generators import global_generators
 from dubio.training.holders import Generator, generators, has_no_order, holders
 from dubio.training.values import is_same
 
@@ -31,9 +32,8 @@ class RandomState:
         self.has_no_order = has_no_order(in_use) or has_no_order(watching)
         found = dict.fromkeys(generators(in_use))
         everywhere = found | dict.fromkeys(generators(watching))
-        devices = torch.cuda.default_generators if torch.cuda.is_initialized() else ()
         of_torch = [g for g in everywhere if isinstance(g, torch.Generator)]
-        self._generators = list(dict.fromkeys([torch.default_generator, *devices, *of_torch]))
+        self._generators = list(dict.fromkeys([*global_generators(), *of_torch]))
         self._others = [g for g in everywhere if not isinstance(g, torch.Generator)]
         self._of_watcher = [g for g in everywhere if g not in found]
 
