@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from operator import index
-from typing import Any, SupportsIndex, final
+from typing import SupportsIndex, final
 
 import torch
 from torch import Tensor, nn
@@ -138,14 +138,19 @@ class ELBO(nn.Module):
         """Whether the weight of the KL depends on the step."""
         return callable(self._kl_weight)
 
-    def get_extra_state(self) -> dict[str, int]:
-        """What a checkpoint keeps beside parameters: the step and the number of examples."""
-        return {"step": self.step, "num_data": self.num_data, "trunk": self._trunk}
+    def get_extra_state(self) -> Tensor:  # (3,)
+        """What a checkpoint keeps beside parameters: the step and the number of examples.
 
-    def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint."""
-        self.step, self.num_data = state["step"], state["num_data"]
-        self._trunk = state["trunk"]
+        A tensor, since some formats, such as safetensors, keep nothing else.
+        """
+        return torch.tensor([self.step, self.num_data, self._trunk], dtype=torch.int64)
+
+    def set_extra_state(self, state: Tensor | dict[str, int]) -> None:
+        """Go on from a checkpoint; older ones have a dict in it."""
+        names = ("step", "num_data", "trunk")
+        values = state.tolist() if isinstance(state, Tensor) else [state[name] for name in names]
+        self.step, self.num_data, trunk = values
+        self._trunk = bool(trunk)
 
     def forward(self, x: Inputs, y: Tensor, weight: Tensor | None = None) -> Tensor:
         """The loss of a batch.
