@@ -66,6 +66,7 @@ class ELBO(nn.Module):
     Attributes:
         estimator: The gradient for rates, as given.
         select: Which part of the output is meant, as given.
+        generator: Source of the noise, as given.
         step: How many losses have been computed: what a KL schedule looks at.
         nll: The first term of the last loss, detached.
         kl: The last KL, detached, before any weight.
@@ -112,7 +113,7 @@ class ELBO(nn.Module):
         self.estimator: Estimator = estimator
         self._kl_weight = kl_weight
         self._shared = shared
-        self._generator = generator
+        self.generator = generator
         self.select = select
         self._meetings = Meetings()
         self._kept = Kept()
@@ -166,7 +167,7 @@ class ELBO(nn.Module):
             )
         if weight is not None:
             _check_weight(weight, y)
-        noise = Noise(self._draws, shared=self._shared, generator=self._generator)
+        noise = Noise(self._draws, shared=self._shared, generator=self.generator)
         modules = all_modules([self.model])
         if modules != self._parts.modules:
             self._parts, self._kept = _Parts(modules), Kept()
@@ -229,7 +230,7 @@ class ELBO(nn.Module):
             gates = find_gates(self.model, [self.model], x, self.select, as_it_is=True)
             gates.check()
         intercept = bool(suspects) and (
-            self._generator is not None or self._shared or noise_is_given() or evaluating
+            self.generator is not None or self._shared or noise_is_given() or evaluating
         )
         return Batch(
             model=self.model,
