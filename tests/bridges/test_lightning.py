@@ -14,7 +14,7 @@ from dubio.likelihoods import Categorical
 
 pytest.importorskip("lightning")
 
-from lightning import Callback, LightningModule, Trainer
+from lightning import Callback, Fabric, LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 
 from dubio.bridges.lightning import ELBOModule, LogELBO
@@ -175,3 +175,22 @@ def test_what_cannot_be_right_is_an_error(tmp_path: Path) -> None:
         trainer(tmp_path, 1).fit(ELBOModule(objective(ROWS - 1)), loader(), loader())
     with pytest.raises(ValueError, match="LogELBO: expected a LightningModule"):
         trainer(tmp_path, 1, LogELBO()).fit(Own(nn.Linear(5, 2)), loader())
+
+
+def test_fabric_takes_the_steps_of_a_plain_loop() -> None:
+    states = []
+    for fabric in (None, Fabric(accelerator="cpu", devices=1)):
+        elbo = objective()
+        optimizer = torch.optim.SGD(elbo.parameters(), lr=0.1)
+        wrapped: Any = elbo
+        if fabric is not None:
+            wrapped, optimizer = fabric.setup(elbo, optimizer)
+        torch.manual_seed(4)
+        for x, y in loader():
+            optimizer.zero_grad()
+            loss = wrapped(x, y)
+            loss.backward() if fabric is None else fabric.backward(loss)
+            optimizer.step()
+        states.append(elbo.state_dict())
+    for name, value in states[0].items():
+        assert torch.equal(states[1][name], value), name

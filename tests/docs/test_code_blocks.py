@@ -17,7 +17,9 @@ INDEX = ROOT / "docs" / "index.md"
 HEADING = "Names in the examples"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 EXTRAS = dict.fromkeys(("pilco.md", "reinforcement.md", "worlds.md"), "gymnasium") | {
-    "export.md": "onnxruntime"
+    "export.md": "onnxruntime",
+    "frameworks.md": "lightning",
+    "lora.md": "peft",
 }
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 

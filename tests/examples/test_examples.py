@@ -12,7 +12,7 @@ from dubio.data.inventory import DATASETS
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
 DATA = {"recommend_movies": "movielens-1m"}
-EXTRAS = {"thompson_cartpole": "gymnasium"}
+EXTRAS = {"bayesian_lora": "peft", "thompson_cartpole": "gymnasium"}
 SHORTER = {
     "thompson_cartpole": ["400"],  # with all its steps it takes a minute
     "active_learning": ["1", "1"],

@@ -5,6 +5,7 @@ from operator import index
 from typing import SupportsIndex, final
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.modules.module import _has_any_global_hook
 
@@ -19,6 +20,7 @@ from dubio.noise.inputs import Inputs, Select
 from dubio.noise.libraries import is_known
 from dubio.noise.modes import all_modules
 from dubio.noise.noise import Noise, noise_is_given
+from dubio.noise.numbers import mix
 from dubio.noise.stochastic import Stochastic, check_apart
 from dubio.noise.vectorised import is_vectorised
 from dubio.objectives.divergences import Divergence, add_divergences
@@ -60,7 +62,8 @@ class ELBO(nn.Module):
             and ``reinforce_loo`` are exactly unbiased and noisier.
         kl_weight: Weight of the KL, or a schedule from the number of the step to a weight.
         shared: Whether all rows of a batch share their masks.
-        generator: Source of the noise.
+        generator: Source of the noise. Without one it is torch's global generator, from which every
+            process of `torch.distributed` draws noise of its own, even from the same seed.
         select: Which part of the network's output is meant.
 
     Attributes:
@@ -161,13 +164,19 @@ class ELBO(nn.Module):
             y: Targets.
             weight: How much each row counts, `(B,)`, from 0.
         """
+        if torch.compiler.is_dynamo_compiling():  # noise is not to be part of a graph
+            loss: Tensor = torch.compiler.disable(self._loss)(x, y, weight)
+            return loss
+        return self._loss(x, y, weight)
+
+    def _loss(self, x: Inputs, y: Tensor, weight: Tensor | None) -> Tensor:
         if not isinstance(y, Tensor):
             raise TypeError(
                 f"y: expected a tensor, got {type(y).__name__}; make one with torch.as_tensor."
             )
         if weight is not None:
             _check_weight(weight, y)
-        noise = Noise(self._draws, shared=self._shared, generator=self.generator)
+        noise = Noise(self._draws, shared=self._shared, generator=self._source())
         modules = all_modules([self.model])
         if modules != self._parts.modules:
             self._parts, self._kept = _Parts(modules), Kept()
@@ -210,6 +219,13 @@ class ELBO(nn.Module):
             _trunk=trunk,
         )
         return loss
+
+    def _source(self) -> torch.Generator | None:
+        """Where noise comes from; of several processes with one seed each has its own."""
+        if self.generator is not None or not (dist.is_available() and dist.is_initialized()):
+            return self.generator
+        seed = int(torch.randint(2**63 - 1, ()))
+        return torch.Generator().manual_seed(mix(seed, dist.get_rank()))
 
     def _batch(
         self, x: Inputs, y: Tensor, weight: Tensor | None, modules: list[nn.Module]
