@@ -1,6 +1,6 @@
 """Lightning: a module that trains an ELBO, and a callback that logs those of other modules."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sized
 from typing import Any
 
 import torch
@@ -86,12 +86,12 @@ class ELBOModule(LightningModule):
 
     def predict_step(self, batch: Any, batch_idx: int) -> Predictive:
         """The predictive distribution; a pair is taken for inputs and targets."""
-        return self(batch[0] if isinstance(batch, list | tuple) else batch)
+        return self.forward(batch[0] if isinstance(batch, list | tuple) else batch)
 
     def on_train_start(self) -> None:
         """See whether the objective knows how many rows there are."""
         data = getattr(self.trainer.train_dataloader, "dataset", None)
-        if hasattr(data, "__len__"):
+        if isinstance(data, Sized):
             check_num_data(self.elbo, len(data))
 
     def on_fit_start(self) -> None:
@@ -116,7 +116,7 @@ class ELBOModule(LightningModule):
 
     def _judge(self, name: str, batch: Any) -> None:
         x, y = batch[0], batch[1]
-        self.log(name, mean_nll(self(x), y), prog_bar=True, batch_size=len(y))
+        self.log(name, mean_nll(self.forward(x), y), prog_bar=True, batch_size=len(y))
 
 
 class LogELBO(Callback):
