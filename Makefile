@@ -48,6 +48,7 @@ bridges: $(READY)
 
 # A device that is not the CPU, compiled for these tests: needs a C++ compiler.
 device: $(READY)
+	@$(PIP) install ninja
 	PATH=$(CURDIR)/$(BIN):$$PATH DUBIO_DEVICE=$(CURDIR)/.venv/pretend OMP_NUM_THREADS=1 \
 		$(BIN)/python -m pytest tests/device
 

@@ -1,6 +1,5 @@
 """Two processes of DistributedDataParallel against one process on the joined batch."""
 
-from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -44,6 +43,16 @@ def objective(net: nn.Module, estimator: Estimator, shared: bool, seed: int) -> 
     )
 
 
+def losses_of_one_batch() -> Tensor:
+    """On the same rows from the same seed everywhere, without a generator."""
+    elbo = ELBO(build(), Categorical(), ROWS * RANKS)
+    found = []
+    for _ in range(2):
+        torch.manual_seed(3)
+        found.append(elbo(*data()).detach())
+    return torch.stack(found)
+
+
 def work(rank: int, folder: str) -> None:
     torch.set_num_threads(1)
     dist.init_process_group(
@@ -57,6 +66,7 @@ def work(rank: int, folder: str) -> None:
         parallel(x, y).backward()
         found.append([p.grad for p in elbo.parameters() if p.grad is not None])
     torch.save(found, f"{folder}/{rank}.pt")
+    torch.save(losses_of_one_batch(), f"{folder}/{rank}-losses.pt")
     dist.destroy_process_group()
 
 
@@ -64,7 +74,8 @@ def work(rank: int, folder: str) -> None:
 def distributed(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     folder = tmp_path_factory.mktemp("ddp")
     torch.multiprocessing.spawn(work, (str(folder),), nprocs=RANKS)
-    return [torch.load(Path(folder) / f"{rank}.pt") for rank in range(RANKS)]
+    losses = [torch.load(folder / f"{rank}-losses.pt") for rank in range(RANKS)]
+    return [[torch.load(folder / f"{rank}.pt") for rank in range(RANKS)], losses]
 
 
 @pytest.mark.parametrize("case", range(len(CASES)), ids=[f"{e}-{s}" for e, s in CASES])
@@ -83,6 +94,13 @@ def test_gradients_are_those_of_the_joined_batch(case: int, distributed: list[An
     loss.backward()
     expected = [p.grad for p in net.parameters()]
     assert len(expected) == len(list(net.parameters()))
-    for found in distributed:
+    for found in distributed[0]:
         for one, other in zip(found[case], expected, strict=True):
             torch.testing.assert_close(one, other)
+
+
+def test_processes_with_one_seed_have_noise_of_their_own(distributed: list[Any]) -> None:
+    one, other = distributed[1]
+    assert one[0] == one[1]
+    assert other[0] == other[1]
+    assert one[0] != other[0]

@@ -144,3 +144,20 @@ def test_weights_that_are_not_there_yet_are_refused() -> None:
     lazy = nn.Sequential(nn.LazyLinear(8), nn.Dropout(0.3))
     with pytest.raises(ValueError, match=r"0 \(LazyLinear\), which has none yet; call it"):
         dubio.predict(lazy, torch.ones(2, 4))
+
+
+class Lazy(dict[str, float]):
+    """Entries that are made when they are asked for, as by lazy imports."""
+
+    def values(self) -> object:  # type: ignore[override]
+        raise RuntimeError("expected nobody to ask")
+
+
+def test_code_of_containers_is_not_run() -> None:
+    net = Before(lambda _, x: x)
+    net.lazy = Lazy(a=1.0)  # type: ignore[assignment]
+    x = torch.randn(4, 3)
+    predictor = dubio.Predictor(net, draws=3)
+    assert torch.equal(predictor(x, 0).draws, dubio.predict(net, x, draws=3, generator=0).draws)
+    net.lazy["a"] = 2.0  # type: ignore[index, operator]
+    assert torch.equal(predictor(x, 0).draws, dubio.predict(net, x, draws=3, generator=0).draws)

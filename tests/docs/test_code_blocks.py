@@ -20,6 +20,8 @@ EXTRAS = dict.fromkeys(("pilco.md", "reinforcement.md", "worlds.md"), "gymnasium
     "at-scale.md": "pyarrow",
     "bayesian-optimisation.md": "botorch",
     "export.md": "onnxruntime",
+    "frameworks.md": "lightning",
+    "lora.md": "peft",
 }
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 

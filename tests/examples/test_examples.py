@@ -17,6 +17,7 @@ DATA = {
     "recommend_movies": "movielens-1m",
 }
 EXTRAS = {
+    "bayesian_lora": "peft",
     "bayesian_optimisation": "botorch",
     "predict_parquet": "pyarrow",
     "thompson_cartpole": "gymnasium",

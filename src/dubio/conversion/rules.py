@@ -6,9 +6,11 @@ A rule is any function of a `Place` that returns a module, or None. Rules can be
     dubio.convert(model, lambda place: first(place) or second(place))
 """
 
+import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, final
+from typing import Any, Literal, Protocol, final, get_args
 
 import torch
 from torch import nn
@@ -21,7 +23,9 @@ from dubio.masks.mask import Mask
 from dubio.noise.sites import Where, chooser
 from dubio.priors import Gaussian, Prior
 
-__all__ = ["MaskMaker", "Place", "Rule", "bayes", "mask_inputs", "replace_dropout"]
+__all__ = ["MaskMaker", "Place", "Rule", "bayes", "lora", "mask_inputs", "replace_dropout"]
+
+Factor = Literal["A", "B", "both"]
 
 
 class MaskMaker(Protocol):
@@ -98,6 +102,72 @@ def bayes(
         deviation: The standard deviation of every weight to start from.
     """
     return _Weighing(prior, where, sampler, deviation)
+
+
+def lora(
+    factor: Factor = "A",
+    *,
+    prior: Prior | Callable[[Place], Prior] | None = None,
+    where: Where[Place] = None,
+    sampler: Sampler = "weights",
+    deviation: float | None = None,
+) -> Rule:
+    """Low-rank adapters of PEFT get a distribution on their weights: `dubio.Bayesian`.
+
+    An adapter adds s·B·A to the weights of a layer, with A of shape (r, in), drawn at random, and
+    B of shape (out, r), zero (Hu et al. 2022, section 4.1). A distribution on A alone is one on
+    the product, of the rank of B and with fewer numbers to learn than on both; and while B is zero
+    every draw is the network as it was (Wang et al. 2024, section 3.1). All other weights stay as
+    they are, those of the base model frozen, and one copy of them is for all draws. A dropout of
+    the adapter goes if A is replaced.
+
+    Args:
+        factor: Which of the two: "A", "B" or "both".
+        prior: The prior of each weight, or a function that makes one for a `Place`. By default
+            N(0, 1/(3·n)) for a layer with n inputs (r for B): the variance that A is drawn with.
+        where: Which adapters, as for the other rules; ``"*.q_lin.*"``, for example.
+        sampler: How noise enters, as for `bayes`.
+        deviation: The standard deviation of every weight to start from; by default a tenth of that
+            of the default prior.
+    """
+    return _Adapting(factor, prior, where, sampler, deviation)
+
+
+_ADAPTER = re.compile(r"(^|\.)lora_(?P<factor>[AB])(\.|$)")  # as PEFT names the factors
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class _Adapting:
+    """Puts the factors of low-rank adapters into `Bayesian`."""
+
+    factor: Factor
+    prior: Prior | Callable[[Place], Prior] | None
+    where: Where[Place]
+    sampler: Sampler
+    deviation: float | None
+
+    def __post_init__(self) -> None:
+        if self.factor not in get_args(Factor):
+            raise ValueError(f"factor: expected 'A', 'B' or 'both', got {self.factor!r}.")
+        self._weighing(1)  # complains if it must
+
+    def __call__(self, place: Place) -> nn.Module | None:
+        found = _ADAPTER.search(place.name)
+        if found is None or self.factor not in ("both", found["factor"]):
+            return None
+        weight = next(place.layer.parameters())  # (out, in, …)
+        return self._weighing(weight[0].numel())(place)
+
+    def _weighing(self, fan_in: int) -> Rule:
+        scale = 1 / math.sqrt(3 * fan_in)
+        prior = Gaussian(scale) if self.prior is None else self.prior
+        start = 0.1 * scale if self.deviation is None else self.deviation
+        return _Weighing(prior, self.where, self.sampler, start)
+
+    def __repr__(self) -> str:
+        prior = "" if self.prior is None else f", {_name(self.prior)}"
+        return f"lora({self.factor!r}{prior}, sampler={self.sampler!r}{_chosen(self.where)})"
 
 
 @final

@@ -156,7 +156,7 @@ class Structure:
         return [list(map(type, _values(container))) for container in self._typed]
 
     def _look(self, thing: Any) -> None:
-        if isinstance(thing, _PLAIN) or id(thing) in self._seen:
+        if self.doubt is not None or isinstance(thing, _PLAIN) or id(thing) in self._seen:
             return
         if isinstance(thing, type):
             self._look_at_class(thing)
@@ -180,6 +180,9 @@ class Structure:
             self._references.append(thing)
             self._look(thing())
         elif isinstance(thing, (dict, list, tuple, set, frozenset)):
+            if _makes_entries(type(thing)):
+                self.doubt = f"a {type(thing).__name__}, whose entries code of its own makes"
+                return
             self._look_into(thing)
             if not _is_library(type(thing)):
                 self._look_at_class(type(thing))
@@ -279,6 +282,16 @@ def _is_open(thing: Any) -> bool:
     ours = kind.__module__.split(".", 1)[0] in ("dubio", "torch")
     return isinstance(thing, (nn.Module, *_NAMESPACES)) or (
         written and own and (ours or not _is_library(kind))
+    )
+
+
+def _makes_entries(kind: type) -> bool:
+    """Whether to go through a container runs code of its class, which might do anything."""
+    return any(
+        isinstance(vars(ancestor).get(name), FunctionType)
+        for ancestor in kind.__mro__
+        if not _is_library(ancestor)
+        for name in ("__iter__", "__len__", "keys", "values", "items")
     )
 
 

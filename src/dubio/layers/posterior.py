@@ -92,7 +92,7 @@ class Posterior:
         return total
 
     def _apply(self, noise: Tensor | None, prior: CenteredPrior | None, *, weights: bool) -> Sample:
-        if is_vectorised(self.rho):
+        if is_vectorised(self.rho) or torch.compiler.is_dynamo_compiling():
             return self._differentiated(noise, prior, weights=weights)
         total, *sampled = _Gaussian.apply(
             prior, weights, self.kept, noise, 1, self.rho, *self.means
@@ -102,8 +102,8 @@ class Posterior:
     def _differentiated(
         self, noise: Tensor | None, prior: CenteredPrior | None, *, weights: bool
     ) -> Sample:
-        """The same by automatic differentiation, for many networks at once."""
-        if self.kept is not None:
+        """The same by automatic differentiation, for many networks at once and for compilers."""
+        if self.kept is not None and is_vectorised(self.rho):
             raise NotImplementedError(
                 "Bayesian: pruned weights and embeddings with padding have no place where many "
                 "networks are computed at once; treat them one by one."
@@ -113,10 +113,12 @@ class Posterior:
         sampled: list[Tensor] = []
         if weights:
             assert noise is not None
-            sampled = _shaped(torch.addcmul(mean, sigma, noise), self.means)
+            row = torch.addcmul(mean, sigma, noise)
+            sampled = _shaped(row if self.kept is None else row * self.kept, self.means)
         if prior is None:
             return Sample(sampled, None)
-        return Sample(sampled, prior.prior.kl(_offset(mean, prior.center), sigma, noise))
+        terms = _those(self.kept, _offset(mean, prior.center), sigma, noise)
+        return Sample(sampled, prior.prior.kl(*terms))
 
 
 def sample_together(

@@ -178,7 +178,7 @@ def _leave(layer: Bayesian, kept: Tensor) -> None:
     """Set all other weights to zero."""
     if kept.all():
         return
-    layer.kept = kept.to(layer.rho.device)
+    layer.kept = kept.clone().to(layer.rho.device)  # not a view, which would hold all layers'
     layer.settle()
 
 

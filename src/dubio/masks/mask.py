@@ -224,6 +224,8 @@ def learned_bernoulli_kl(weights: Tensor, logit: Tensor, length_scale: float) ->
 
     Gal et al. 2017, eqs. 3–4; Boluki et al. 2020, section 2.2.
     """
+    if torch.compiler.is_dynamo_compiling():  # compilers differentiate by themselves
+        return learned_bernoulli_slopes([weights], [logit], length_scale).value
     divergence: Tensor = _LearnedBernoulliKL.apply(weights, logit, length_scale)[0]
     return divergence
 

@@ -289,7 +289,7 @@ def try_out(operation: Operation) -> list[Tensor]:
         for value in (0, 1):
             poisoned = {
                 number: _poisoned(
-                    x, (torch.searchsorted(rows, labels) >> digit & 1 == value), labels
+                    x, (torch.searchsorted(rows, labels.contiguous()) >> digit & 1 == value), labels
                 )
                 for number, (x, labels) in operands.items()
             }

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 from operator import index
-from typing import Any, SupportsIndex, final
+from typing import SupportsIndex, final
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.modules.module import _has_any_global_hook
 
@@ -19,6 +20,7 @@ from dubio.noise.inputs import Inputs, Select
 from dubio.noise.libraries import is_known
 from dubio.noise.modes import all_modules
 from dubio.noise.noise import Noise, noise_is_given
+from dubio.noise.numbers import mix
 from dubio.noise.stochastic import Stochastic, check_apart
 from dubio.noise.vectorised import is_vectorised
 from dubio.objectives.divergences import Divergence, add_divergences
@@ -60,12 +62,14 @@ class ELBO(nn.Module):
             and ``reinforce_loo`` are exactly unbiased and noisier.
         kl_weight: Weight of the KL, or a schedule from the number of the step to a weight.
         shared: Whether all rows of a batch share their masks.
-        generator: Source of the noise.
+        generator: Source of the noise. Without one it is torch's global generator, from which every
+            process of `torch.distributed` draws noise of its own, even from the same seed.
         select: Which part of the network's output is meant.
 
     Attributes:
         estimator: The gradient for rates, as given.
         select: Which part of the output is meant, as given.
+        generator: Source of the noise, as given.
         step: How many losses have been computed: what a KL schedule looks at.
         nll: The first term of the last loss, detached.
         kl: The last KL, detached, before any weight.
@@ -112,7 +116,7 @@ class ELBO(nn.Module):
         self.estimator: Estimator = estimator
         self._kl_weight = kl_weight
         self._shared = shared
-        self._generator = generator
+        self.generator = generator
         self.select = select
         self._meetings = Meetings()
         self._kept = Kept()
@@ -138,14 +142,19 @@ class ELBO(nn.Module):
         """Whether the weight of the KL depends on the step."""
         return callable(self._kl_weight)
 
-    def get_extra_state(self) -> dict[str, int]:
-        """What a checkpoint keeps beside parameters: the step and the number of examples."""
-        return {"step": self.step, "num_data": self.num_data, "trunk": self._trunk}
+    def get_extra_state(self) -> Tensor:  # (3,)
+        """What a checkpoint keeps beside parameters: the step and the number of examples.
 
-    def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint."""
-        self.step, self.num_data = state["step"], state["num_data"]
-        self._trunk = state["trunk"]
+        A tensor, since some formats, such as safetensors, keep nothing else.
+        """
+        return torch.tensor([self.step, self.num_data, self._trunk], dtype=torch.int64)
+
+    def set_extra_state(self, state: Tensor | dict[str, int]) -> None:
+        """Go on from a checkpoint; older ones have a dict in it."""
+        names = ("step", "num_data", "trunk")
+        values = state.tolist() if isinstance(state, Tensor) else [state[name] for name in names]
+        self.step, self.num_data, trunk = values
+        self._trunk = bool(trunk)
 
     def forward(self, x: Inputs, y: Tensor, weight: Tensor | None = None) -> Tensor:
         """The loss of a batch.
@@ -155,6 +164,12 @@ class ELBO(nn.Module):
             y: Targets.
             weight: How much each row counts, `(B,)`, from 0.
         """
+        if torch.compiler.is_dynamo_compiling():  # noise is not to be part of a graph
+            loss: Tensor = torch.compiler.disable(self._loss)(x, y, weight)
+            return loss
+        return self._loss(x, y, weight)
+
+    def _loss(self, x: Inputs, y: Tensor, weight: Tensor | None) -> Tensor:
         if not isinstance(y, Tensor):
             raise TypeError(
                 f"y: expected a tensor, got {type(y).__name__}; make one with torch.as_tensor."
@@ -162,7 +177,7 @@ class ELBO(nn.Module):
         if weight is not None:
             _check_weight(weight, y)
         self._check_devices(x, y)
-        noise = Noise(self._draws, shared=self._shared, generator=self._generator)
+        noise = Noise(self._draws, shared=self._shared, generator=self._source())
         modules = all_modules([self.model])
         if modules != self._parts.modules:
             self._parts, self._kept = _Parts(modules), Kept()
@@ -217,6 +232,13 @@ class ELBO(nn.Module):
             name = "x" if given is x else "y"
             raise ValueError(inputs.elsewhere(name, homes, given.device))
 
+    def _source(self) -> torch.Generator | None:
+        """Where noise comes from; of several processes with one seed each has its own."""
+        if self.generator is not None or not (dist.is_available() and dist.is_initialized()):
+            return self.generator
+        seed = int(torch.randint(2**63 - 1, ()))
+        return torch.Generator().manual_seed(mix(seed, dist.get_rank()))
+
     def _batch(
         self, x: Inputs, y: Tensor, weight: Tensor | None, modules: list[nn.Module]
     ) -> Batch:
@@ -236,7 +258,7 @@ class ELBO(nn.Module):
             gates = find_gates(self.model, [self.model], x, self.select, as_it_is=True)
             gates.check()
         intercept = bool(suspects) and (
-            self._generator is not None or self._shared or noise_is_given() or evaluating
+            self.generator is not None or self._shared or noise_is_given() or evaluating
         )
         return Batch(
             model=self.model,

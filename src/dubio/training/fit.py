@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.optim import Adam, Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
+from dubio.draws.source import uncompiled
 from dubio.noise.inputs import Inputs
 from dubio.objectives.elbo import ELBO
 from dubio.report.progress import Progress
@@ -95,6 +96,8 @@ def fit(
     if patience is not None and validate is None:
         raise ValueError("patience: expected together with validate, got it alone; pass both.")
     weighted = isinstance(data, tuple) and len(data) == 3
+    if isinstance(behind := uncompiled(objective), ELBO):  # which runs uncompiled in any case
+        objective = behind
     trainable = _trainable(objective, ("x", "y", "weight") if weighted else ("x", "y"))
     resumable = checkpoint is not None
     batches = as_batches(data, batch_size, generator, trainable[0].device, resumable=resumable)
