@@ -18,7 +18,7 @@ from dubio.population.sameness import Sameness
 # What modules keep about themselves, beside their settings.
 _OF_MODULES = set(vars(nn.Module()))
 _OF_OBJECTIVES = {
-    "nll", "kl", "log_prior", "step", "_meetings", "_kept", "_parts", "_trunk", "_generator",
+    "nll", "kl", "log_prior", "step", "_meetings", "_kept", "_parts", "_trunk", "generator",
 }  # fmt: skip
 
 

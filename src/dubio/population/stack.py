@@ -152,7 +152,7 @@ def _notes_undone(modules: Sequence[nn.Module]) -> Iterator[None]:
 
 def _copied(module: nn.Module) -> nn.Module:
     """A copy that shares generators alone, which cannot be copied."""
-    generators = [m._generator for m in module.modules() if isinstance(m, ELBO)]
+    generators = [m.generator for m in module.modules() if isinstance(m, ELBO)]
     return copy.deepcopy(module, {id(generator): generator for generator in generators})
 
 
