@@ -200,3 +200,13 @@ def test_log_prob_remembers_autocast() -> None:
         kept = dubio.predict(network, x, generator=seeded(), **options)
     y = torch.zeros(11, dtype=torch.long)
     torch.testing.assert_close(streamed.log_prob(y), kept.log_prob(y))
+
+
+@pytest.mark.parametrize("options", [{}, {"keep_draws": False}, {"gradients": True}])
+def test_batches_of_different_lengths_say_what_to_do(options: dict[str, bool]) -> None:
+    network = torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.Dropout(0.5))
+    batches = [torch.randn(3, 5, 6), torch.randn(3, 7, 6)]  # (B, T, 6)
+    with pytest.raises(ValueError, match=r"rows of one shape, got \(5, 4\) and \(7, 4\); pad"):
+        dubio.predict(network, batches, draws=3, **options)
+    pooled = torch.nn.Sequential(network, torch.nn.AdaptiveAvgPool2d((1, 4)))
+    assert dubio.predict(pooled, batches, draws=3, **options).mean.shape == (6, 1, 4)

@@ -16,7 +16,18 @@ from dubio.calibrate import PrecisionScaling, TemperatureScaling
 from dubio.evaluation import Data, EvaluationError, evaluate, parse_likelihood, read_data
 from dubio.evaluation.exhibits import plots_of, table_of
 from dubio.evaluation.scores import MEASURES, LabelScores, NumberScores
-from dubio.likelihoods import Bernoulli, Categorical, Gaussian, HeteroscedasticGaussian, Likelihood
+from dubio.likelihoods import (
+    Bernoulli,
+    Categorical,
+    Gaussian,
+    HeteroscedasticGaussian,
+    Laplace,
+    Likelihood,
+    MultivariateGaussian,
+    NegativeBinomial,
+    Poisson,
+    StudentT,
+)
 from dubio.noise.numbers import mix
 from dubio.predictive.predictive import Predictive, StoredDraws
 
@@ -257,17 +268,46 @@ def test_networks_that_do_not_fit() -> None:
         ("bernoulli", Bernoulli()),
         ("bernoulli=probabilities", Bernoulli("probabilities")),
         ("heteroscedastic", HeteroscedasticGaussian()),
+        ("student-t=4", StudentT(4.0)),
+        ("laplace", Laplace()),
+        ("multivariate", MultivariateGaussian()),
+        ("poisson", Poisson()),
+        ("negative-binomial", NegativeBinomial()),
     ],
 )
 def test_likelihoods_by_name(text: str, wanted: Likelihood) -> None:
     assert parse_likelihood(text) == wanted
 
 
+@pytest.mark.parametrize(
+    ("text", "outputs"),
+    [("student-t=4", 4), ("laplace", 4), ("multivariate", 5), ("poisson", 2),
+     ("negative-binomial", 4)],
+)  # fmt: skip
+def test_numbers_by_any_likelihood(text: str, outputs: int) -> None:
+    likelihood, model, x = parse_likelihood(text), net(outputs), rows(0)
+    y = plain(model, x, likelihood).sample(1, generator=0)[0]
+    found = evaluate(model, Data("data", x, y, ""), likelihood, draws=DRAWS, batch_size=SIZE)
+    p = all_at_once(model, x, likelihood, stream=1)
+    close(found.numbers["rmse"]["draws"], metrics.rmse(p, y))
+    close(found.numbers["crps"]["draws"], metrics.crps(p, y))
+    close(found.numbers["lppd"]["draws"], metrics.lppd(p, y))
+
+
 def test_gaussians_by_name() -> None:
     found = parse_likelihood("gaussian=2.5")
     assert isinstance(found, Gaussian)
     assert found.noise_precision == 2.5
-    for text in ("gaussian", "gaussian=-1", "gaussian=nan", "poisson", "categorical=3", ""):
+    for text in (
+        "gaussian",
+        "gaussian=-1",
+        "gaussian=nan",
+        "poisson=2",
+        "student-t",
+        "student-t=1",
+        "categorical=3",
+        "",
+    ):
         with pytest.raises(ValueError, match="expected"):
             parse_likelihood(text)
 

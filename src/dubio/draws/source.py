@@ -76,6 +76,7 @@ class NetworkDraws:
                 for outputs in self._engine(batch, index).chunks(self._chunk):
                     if len(first) == index:
                         self._check(outputs)
+                        _check_same_shape(first, outputs[0])
                         self._compare_with_last_time(index, outputs[0])
                         first.append(outputs[0])
                     if self._broken is not None:
@@ -126,6 +127,7 @@ class NetworkDraws:
                 with torch.enable_grad():
                     blocks.append(torch.stack(outputs))
                 self._check(blocks[-1])
+                _check_same_shape([block[0] for block in blocks[:1]], blocks[-1][0])
                 if self._broken is not None:
                     self._broken.see(blocks[-1], sum(block.shape[1] for block in blocks[:-1]))
         if not blocks:
@@ -168,6 +170,16 @@ _UNREPEATABLE = (
     "with keep_draws=False the draws are computed anew, and these batches are not the same again; "
     "pass a DataLoader with shuffle=False, or call predict with keep_draws=True."
 )
+
+
+def _check_same_shape(first: list[Tensor], output: Tensor) -> None:
+    """Complain about a batch whose rows have another shape than those before."""
+    if first and first[0].shape[1:] != output.shape[1:]:
+        raise ValueError(
+            f"x: expected batches whose outputs have rows of one shape, got "
+            f"{tuple(first[0].shape[1:])} and {tuple(output.shape[1:])}; pad all batches to the "
+            f"same length, or call predict for each batch by itself."
+        )
 
 
 def uncompiled(model: Network) -> Network:
