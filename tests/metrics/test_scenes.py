@@ -198,3 +198,23 @@ def test_scenes_of_two_sizes() -> None:
     draw_strips([scene(2, 3), scene(2, 3)], ["a"])
     with pytest.raises(ValueError, match=r"all of one size .* got 2 of 2 kinds"):
         draw_strips([scene(2, 3), scene(3, 2)], ["a"])
+
+
+def test_colours_of_information_end_where_they_are_told_to() -> None:
+    flat = np.zeros((2, 3), dtype=int)
+    scene = Scene(
+        np.zeros((2, 3, 3)),
+        flat,
+        flat,
+        np.ones((2, 3), bool),
+        np.zeros((2, 3)),
+        np.full((2, 3), 0.01),
+    )
+    figures = [draw_strips([scene], ["a", "b"], most_information=most) for most in (0.01, 0.02)]
+    place = TITLES.index("mutual information")
+    full, half = (figure.axes[place].images[0].get_array()[0, 0] for figure in figures)
+    assert full.sum() > half.sum() > 0
+    labels = [text.get_text() for axes in figures[0].axes for text in axes.get_xticklabels()]
+    assert "≥ 0.01 nats" in labels
+    with pytest.raises(ValueError, match="most_information: expected a number > 0"):
+        draw_strips([scene], ["a", "b"], most_information=0.0)

@@ -4,6 +4,7 @@ Functions of curves take a dict from names to curves, to compare them in one dra
 inches. `dubio.report.ink` writes the figures, by `to_png` and `to_svg`; notebooks show them.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -167,12 +168,13 @@ def draw_scenes(
     colours: Sequence[Any] | None = None,
     void: int | None = None,
     width: float = 12.0,
+    most_information: float = math.log(2),
 ) -> Figure:
     """A strip for each image: itself, truth, prediction, entropy, mutual information, errors.
 
     Colours of the entropy go from 0 to log K, those of the mutual information from 0 to log 2,
-    where half of the draws are sure of one class and half of another: in nats, and the same in
-    every figure. Void pixels are grey. Classes that are seen are in the legend.
+    where half of the draws are sure of one class and half of another, or to another end: in nats,
+    and the same in every figure. Void pixels are grey. Classes that are seen are in the legend.
 
     Args:
         images: `(B, 3, H, W)`, floats in [0, 1] or uint8.
@@ -183,6 +185,8 @@ def draw_scenes(
         colours: One for every class, as matplotlib takes them.
         void: The label of pixels that do not count; that of ``Categorical(void=…)`` unless given.
         width: In inches; the height follows. Below 8 a strip has three lines.
+        most_information: Where colours of the mutual information end, in nats: less than log 2
+            where draws hardly differ.
     """
     scenes, count = read_scenes(images, prediction, target, void=void)
     if classes is None:
@@ -192,7 +196,9 @@ def draw_scenes(
             f"classes: expected {count} names, one for every class of the prediction, got "
             f"{len(classes)}; void is none of them"
         )
-    return draw_strips(scenes, classes, colours=colours, width=width)
+    return draw_strips(
+        scenes, classes, colours=colours, width=width, most_information=most_information
+    )
 
 
 def _axes(size: Size, title: str, x: str, y: str) -> tuple[Figure, Axes]:

@@ -59,23 +59,31 @@ def draw_strips(
     *,
     colours: Sequence[Any] | None = None,
     width: float = 12.0,
+    most_information: float = DISAGREEMENT,
 ) -> Figure:
     """A strip for every scene: image, truth, prediction, entropy, mutual information, errors.
 
     Scales are the same in all strips and all figures: the entropy goes from 0 to log K, its largest
     value for K classes. The mutual information goes from 0 to log 2, its value where half of the
-    draws are sure of one class and half of another; larger ones look like log 2. Void pixels are
-    grey. Only classes that are seen are in the legend. Strips of narrow figures have three lines.
+    draws are sure of one class and half of another, unless another end is given; larger ones look
+    like the end. Void pixels are grey. Only classes that are seen are in the legend. Strips of
+    narrow figures have three lines.
 
     Args:
         scenes: All of one size, and all with or without mutual information.
         classes: Names of the K classes.
         colours: One for every class, as matplotlib takes them.
         width: In inches; the height follows.
+        most_information: Where colours of the mutual information end, in nats.
     """
     _check_alike(scenes)
+    if not 0 < most_information < math.inf:
+        raise ValueError(
+            f"most_information: expected a number > 0, in nats, got {most_information}; leave it "
+            "out for log 2"
+        )
     palette = class_colours(len(classes)) if colours is None else _read_colours(colours, classes)
-    strips = [_pictures(scene, palette) for scene in scenes]
+    strips = [_pictures(scene, palette, most_information) for scene in scenes]
     shown = [title for title in TITLES if title in strips[0]]
     narrow = width < NARROW
     grid = _Grid(width, 2 if narrow else len(shown), scenes[0].image.shape[:2], 3 if narrow else 1)
@@ -100,7 +108,8 @@ def draw_strips(
     for place, title in enumerate(title for title in shown if title in SCALES):
         right = place if narrow else shown.index(title)
         bar = add_axes(grid.left(right), bars, grid.side, 0.12)
-        _draw_bar(figure, bar, title, len(classes))
+        most = _largest_entropy(len(classes)) if title == "entropy" else most_information
+        _draw_bar(figure, bar, title, most, len(classes))
     figure.legend(
         handles=legend, ncols=3 if narrow else 4, loc="upper left", borderaxespad=0, borderpad=0,
         bbox_to_anchor=(GAP / width, 1 - (bars + (FOOT if narrow else 0)) / height),
@@ -153,7 +162,7 @@ def _read_colours(colours: Sequence[Any], classes: Sequence[str]) -> Picture:
     return np.array([to_rgb(colour) for colour in colours])
 
 
-def _pictures(scene: Scene, palette: Picture) -> dict[str, Picture]:
+def _pictures(scene: Scene, palette: Picture, most_information: float) -> dict[str, Picture]:
     """The pictures of a strip, by title."""
     right = scene.predicted == scene.truth
     pictures = {
@@ -163,7 +172,7 @@ def _pictures(scene: Scene, palette: Picture) -> dict[str, Picture]:
         "errors": np.where(right[..., None], _coloured(np.zeros(1), 1.0), to_rgb(VERMILION)),
     }
     if scene.mutual_information is not None:
-        pictures["mutual information"] = _coloured(scene.mutual_information, DISAGREEMENT)
+        pictures["mutual information"] = _coloured(scene.mutual_information, most_information)
     for picture in pictures.values():
         picture[~scene.known] = to_rgb(VOID)
     return {"image": scene.image, **pictures}
@@ -177,15 +186,15 @@ def _largest_entropy(classes: int) -> float:
     return math.log(max(2, classes))  # one class has entropy 0
 
 
-def _draw_bar(figure: Figure, axes: Axes, title: str, classes: int) -> None:
-    most, last = DISAGREEMENT, "≥ log 2"
-    if title == "entropy":
-        most, last = _largest_entropy(classes), f"log {max(2, classes)}"
+def _draw_bar(figure: Figure, axes: Axes, title: str, most: float, classes: int) -> None:
+    last = f"log {max(2, classes)} = " if title == "entropy" else "≥ "
+    if title != "entropy" and most == DISAGREEMENT:
+        last = "≥ log 2 = "
     bar = figure.colorbar(
         ScalarMappable(Normalize(0, most), MAP), axes, orientation="horizontal", drawedges=False
     )
     bar.outline.set_visible(False)
-    bar.set_ticks([0, most], labels=["0", f"{last} = {most:.2f} nats"])
+    bar.set_ticks([0, most], labels=["0", f"{last}{most:.2f} nats"])
     axes.tick_params(length=0, labelsize=9)
     first, second = axes.get_xticklabels()
     first.set_horizontalalignment("left")

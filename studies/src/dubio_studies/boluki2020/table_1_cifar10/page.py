@@ -278,4 +278,4 @@ def legend(figure: Figure, panel: Axes, size: Size) -> None:
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
 
 
-PAGE = Page(CLAIMS, exhibits)
+PAGE = Page(CLAIMS, exhibits, examined="small-5a3929b3")
