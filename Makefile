@@ -41,10 +41,11 @@ imports: $(READY)
 unit: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto
 
-# Bridges to Lightning, Transformers, PEFT, BoTorch and Dask, which are large to install.
+# Bridges to Lightning, Transformers, PEFT, BoTorch and Dask, which are large to install, and to
+# torch.compile; and all examples.
 bridges: $(READY)
 	@$(PIP) install --constraint constraints.txt --editable '.[bridges]'
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/bridges tests/docs tests/examples
+	OMP_NUM_THREADS=1 DUBIO_LONG_TESTS=1 $(BIN)/python -m pytest tests/bridges tests/docs tests/examples
 
 # A device that is not the CPU, compiled for these tests: needs a C++ compiler.
 device: $(READY)

@@ -1,5 +1,6 @@
 """`torch.compile` before or around an objective: the numbers of eager code, and fresh noise."""
 
+import os
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -8,6 +9,9 @@ from torch import Tensor, nn
 
 import dubio
 from dubio.likelihoods import Categorical
+
+if not os.environ.get("DUBIO_LONG_TESTS"):
+    pytest.skip("compiles for a minute: run `make bridges`", allow_module_level=True)
 
 pytestmark = pytest.mark.filterwarnings(  # of what torch's compiler does itself
     "ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning",
