@@ -164,6 +164,16 @@ class Forks:
         kind, restart, drop = _named(piece)
         return self._fork_plan(kind, restart, seed.given, self.drop if drop is None else drop)[0]
 
+    def fork_training(self) -> Training:
+        """How forks learn."""
+        return Training(
+            self.fork_epochs,
+            self.batch_size,
+            self.fork_learning_rate,
+            drop_learning_rate=self.drop_learning_rate,
+            method=self.method,
+        )
+
     def _first_plan(self, seed: int) -> tuple[str, Training]:
         """The key of the network before the fork, and how it learns."""
         training = Training(self.first_epochs, self.batch_size, self.learning_rate)
@@ -182,13 +192,7 @@ class Forks:
             identity |= {"drop": drop, "length scale": self.length_scale}
         if kind == "bernoulli":
             identity |= {"estimator": self.estimator}
-        training = Training(
-            self.fork_epochs,
-            self.batch_size,
-            self.fork_learning_rate,
-            drop_learning_rate=self.drop_learning_rate,
-            method=self.method,
-        )
+        training = self.fork_training()
         return key_of(identity, training), training
 
     def _objective(self, network: nn.Module, scenes: Labelled) -> dubio.ELBO:

@@ -41,6 +41,8 @@ class Training:
         drop_learning_rate: The largest of logits of dropout rates. By Adam they move no further
             in a step than this.
         method: How steps are made.
+        drop_momentum: β₁ of Adam for these logits: the larger, the more steps the noise of their
+            gradients is averaged over.
     """
 
     epochs: int
@@ -49,6 +51,7 @@ class Training:
     trunk_share: float = 0.3
     drop_learning_rate: float = 0.05
     method: Method = "one cycle"
+    drop_momentum: float = 0.9
 
 
 @final
@@ -100,7 +103,10 @@ def key_of(identity: Mapping[str, Scalar], training: Training) -> str:
         identity: Names the network among all others: what it is, its data and its seed.
         training: How it learns.
     """
-    return digest([REVISION, dict(identity), dataclasses.asdict(training), torch.__version__])
+    settings = dataclasses.asdict(training)
+    if training.drop_momentum == Training.drop_momentum:
+        del settings["drop_momentum"]  # networks from before there was a choice have their keys
+    return digest([REVISION, dict(identity), settings, torch.__version__])
 
 
 def trained(
@@ -153,6 +159,8 @@ def optimizer(
         {"params": slow, "lr": training.trunk_share * training.learning_rate},
         {"params": logits, "lr": training.drop_learning_rate, "weight_decay": 0.0},
     ]
+    if training.method == "one cycle":
+        groups[-1]["betas"] = (training.drop_momentum, 0.999)
     groups = [group for group in groups if group["params"]]
     if training.method == "published":
         return RMSprop(groups, lr=training.learning_rate, weight_decay=1e-4)

@@ -1,7 +1,7 @@
 """The numbers of figure 8: rates by layer, epoch and start."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dubio_studies.framework.study import Computation, Measurement, Piece, Seed
@@ -9,6 +9,7 @@ from dubio_studies.mnist import checks
 from dubio_studies.scenes import protocol
 from dubio_studies.scenes.evaluation import rate_rows
 from dubio_studies.scenes.networks import PAPER, SMALL, SMOKE, Forks
+from dubio_studies.scenes.training import Training
 
 
 @dataclass(frozen=True)
@@ -17,9 +18,11 @@ class Config(Forks):
 
     Attributes:
         starts: Rates that learning starts from.
+        drop_momentum: Share of the former steps in a step of the logits of rates.
     """
 
     starts: tuple[float, ...] = (0.05, 0.1, 0.2, 0.35, 0.5)
+    drop_momentum: float = 0.9
 
     def __post_init__(self) -> None:
         """Refuse what cannot be computed."""
@@ -28,6 +31,11 @@ class Config(Forks):
             raise ValueError(f"starts: expected two different rates or more, got {self.starts}.")
         for start in self.starts:
             checks.rates(starts=start)
+        checks.rates(drop_momentum=self.drop_momentum)
+
+    def fork_training(self) -> Training:
+        """How forks learn: with rates that average more of the noise of their gradients."""
+        return replace(super().fork_training(), drop_momentum=self.drop_momentum)
 
 
 def pieces(config: Config) -> list[Piece]:
@@ -49,7 +57,7 @@ COMPUTATION = Computation(
     protocol=f"{protocol.NETWORKS} For figure 8 Concrete dropout starts from five rates, with one "
     "fork each; the rates of the 15 layers are noted after every epoch. Claims and rules were "
     "written before the run.",
-    scales={"smoke": scale(SMOKE, starts=(0.1, 0.4)), "small": scale(SMALL), "paper": scale(PAPER)},
+    scales={"smoke": scale(SMOKE, starts=(0.1, 0.4)), "small": scale(SMALL, drop_learning_rate=0.2, drop_momentum=0.98), "paper": scale(PAPER)},
     pieces=pieces,
     run=run,
     deviations=(

@@ -46,7 +46,7 @@ class Config:
     source: Source = "cifar10"
     images: int = 50_000
     test_images: int = 10_000
-    widths: tuple[int, int, int] = (64, 256, 256)
+    widths: tuple[int, ...] = (64, 256, 256)
     drops: tuple[float, ...] = (0.0, 0.1, 0.5)
     restarts: int = 5
     epochs: int = 10
@@ -65,6 +65,8 @@ class Config:
             draws=self.draws,
         )
         checks.each_at_least(1, widths=self.widths)
+        if len(self.widths) != 3:
+            raise ValueError(f"widths: expected three numbers of channels, got {self.widths}.")
         if not self.drops or not all(0.0 <= drop < 1.0 for drop in self.drops):
             raise ValueError(f"drops: expected one or more rates in [0, 1), got {self.drops}.")
         if self.images > 50_000 or self.test_images > 10_000:
