@@ -75,4 +75,4 @@ def calibration_table(rows: Rows) -> Table:
     )
 
 
-PAGE = Page(CLAIMS, exhibits)
+PAGE = Page(CLAIMS, exhibits, examined="small-b0035cf1")
