@@ -75,8 +75,15 @@ def test_ids_are_unique_and_belong_to_a_family() -> None:
 
 
 @pytest.mark.parametrize("entry", IMPLEMENTED, ids=lambda entry: entry.id)
-def test_smoke(entry: Entry, tmp_path: Path) -> None:
+def test_smoke(
+    entry: Entry,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """From config to page; a second run computes nothing; settings are documented."""
+    shared = tmp_path_factory.getbasetemp() / "networks that several studies look at"
+    monkeypatch.setenv("DUBIO_CACHE", str(shared))
     for name in entry.card.data:
         if DATASETS[name].here() is None:
             pytest.skip(f"{name}: not here, neither in DUBIO_DATA nor in the cache")
