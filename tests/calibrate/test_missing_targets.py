@@ -12,6 +12,7 @@ from dubio.calibrate import (
     StandardisedIntervals,
     VarianceScaling,
 )
+from dubio.calibrate.intervals import Intervals
 from dubio.decide import Deferral
 from dubio.likelihoods import Gaussian, Likelihood, StudentT
 from dubio.predictive.predictive import Predictive, StoredDraws
@@ -76,3 +77,10 @@ def test_what_is_refused() -> None:
         Deferral("std", tolerance=1.0).fit_error_rate(P, GAPS, 0.3)
     with pytest.raises(ValueError, match="missing='ignore'"):
         VarianceScaling().fit(Predictive(Gaussian(2.0), StoredDraws(F)), GAPS)
+
+
+def test_contains_refuses_missing_targets() -> None:
+    interval = Intervals(torch.zeros(3), torch.ones(3))
+    with pytest.raises(ValueError, match=r"got NaN.*metrics\.interval_coverage"):
+        interval.contains(torch.tensor([0.5, torch.nan, 2.0]))
+    assert interval.contains(torch.tensor([0.5, 0.0, 2.0])).tolist() == [True, True, False]

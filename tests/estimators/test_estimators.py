@@ -342,3 +342,9 @@ def test_bad_data() -> None:
         DropoutRegressor(**SMALL).fit(X, y, sample_weight=-np.ones(60))
     with pytest.raises(ValueError, match="y: expected at least 2 classes, got 1"):
         DropoutClassifier(**SMALL).fit(X, np.zeros(60, int))
+
+
+def test_targets_too_large_to_be_scaled_are_refused() -> None:
+    x = np.random.default_rng(0).normal(size=(40, 2))
+    with pytest.raises(ValueError, match="expected columns whose variance fits into float64"):
+        dubio.DropoutRegressor(max_iter=1, random_state=0).fit(x, 1e300 * x[:, 0])

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import dubio
-from dubio import metrics
+from dubio import likelihoods, metrics
 from dubio.likelihoods import (
     Gaussian,
     HeteroscedasticGaussian,
@@ -459,3 +459,18 @@ def test_losses_of_many_networks_at_once(likelihood: Likelihood, width: int) -> 
     found = torch.vmap(likelihood.losses)(f, y)
     expected = torch.stack([likelihood.losses(*pair) for pair in zip(f, y, strict=True)])
     torch.testing.assert_close(found, expected)
+
+
+def test_infinite_targets_are_refused() -> None:
+    outputs = torch.zeros(2, 3, 1)
+    y = torch.tensor([[0.0], [torch.inf], [1.0]])
+    for likelihood in (likelihoods.Gaussian(1.0), likelihoods.Gaussian(1.0, missing="ignore")):
+        with pytest.raises(ValueError, match="expected finite numbers, got infinite ones"):
+            likelihood.log_prob(outputs, y)
+
+
+def test_whole_numbers_of_any_type_are_counts() -> None:
+    outputs = torch.zeros(2, 3, 1)
+    expected = likelihoods.Poisson().log_prob(outputs, torch.tensor([[0.0], [1.0], [1.0]]))
+    for y in (torch.tensor([[0], [1], [1]]), torch.tensor([[False], [True], [True]])):
+        assert torch.equal(likelihoods.Poisson().log_prob(outputs, y), expected)

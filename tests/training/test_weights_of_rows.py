@@ -156,3 +156,10 @@ def test_a_bad_weight_is_named() -> None:
     weight[4] = torch.inf
     with pytest.raises(NonFiniteError, match="weight holds an infinite number in row 4"):
         dubio.fit(Objective(), (*problem(), weight), epochs=1, progress=False)
+
+
+def test_rows_that_all_weigh_nothing_are_refused() -> None:
+    x, y = torch.randn(6, 2), torch.randn(6, 1)
+    elbo = dubio.ELBO(nn.Linear(2, 1), Gaussian(1.0), num_data=6)
+    with pytest.raises(ValueError, match="expected weights of rows of which some are > 0"):
+        dubio.fit(elbo, (x, y, torch.zeros(6)), epochs=1, progress=False)

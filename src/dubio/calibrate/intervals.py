@@ -39,6 +39,11 @@ class Intervals:
                 f"y: expected targets of shape {tuple(self.low.shape)}, one for each interval, got "
                 f"{tuple(y.shape)}; reshape them"
             )
+        if bool(y.isnan().any()):
+            raise ValueError(
+                "y: expected numbers, got NaN, which no interval contains; take "
+                "metrics.interval_coverage, which leaves missing targets out"
+            )
         return (self.low <= y) & (y <= self.high)
 
 

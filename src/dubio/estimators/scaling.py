@@ -26,8 +26,14 @@ class Scaling:
     def of(cls, table: NDArray[Any], weights: NDArray[Any] | None) -> Self:
         """The scaling that brings a table `(N, D)` to mean 0 and variance 1 under its weights."""
         wide = table.astype(np.float64)
-        mean = np.average(wide, axis=0, weights=weights)
-        scale = np.sqrt(np.average(np.square(wide - mean), axis=0, weights=weights))
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean = np.average(wide, axis=0, weights=weights)
+            scale = np.sqrt(np.average(np.square(wide - mean), axis=0, weights=weights))
+        if not np.isfinite(scale).all():
+            raise ValueError(
+                f"expected columns whose variance fits into float64, got values up to "
+                f"{np.abs(wide).max():.3g}; divide them by a constant"
+            )
         rounding = 10 * np.finfo(table.dtype).eps * np.abs(mean)
         return cls(mean, np.where(scale > rounding, scale, 1.0))
 

@@ -188,11 +188,14 @@ def check_tensor(y: Tensor, shape: torch.Size, outputs: Tensor, *, missing: bool
             f"y: expected device {outputs.device} of the outputs, got {y.device}; move it with "
             f"y.to({str(outputs.device)!r})"
         )
-    if not missing and y.dtype.is_floating_point and not all_true(~y.isnan()):
+    if not y.dtype.is_floating_point or all_true(~y.isinf() if missing else y.isfinite()):
+        return
+    if not missing and not all_true(~y.isnan()):
         raise ValueError(
             "y: expected numbers, got NaN; remove or impute the missing targets, or pass "
             "missing='ignore' to a likelihood of numbers"
         )
+    raise ValueError("y: expected finite numbers, got infinite ones; remove these rows")
 
 
 def all_true(condition: Tensor) -> bool:

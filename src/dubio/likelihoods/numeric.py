@@ -110,7 +110,8 @@ def check_missing(missing: str) -> None:
 
 def check_counts(y: Tensor) -> None:
     """Complain about what is no whole number from 0."""
-    if not all_true((y >= 0) & (y == y.round()) & y.isfinite()):
+    whole = (y == y.round()) & y.isfinite() if y.is_floating_point() else y == y
+    if not all_true((y >= 0) & whole):
         raise ValueError(
             f"y: expected counts, whole numbers >= 0, got values in [{float(y.min()):.4g}, "
             f"{float(y.max()):.4g}]; count events, or threshold ratings"

@@ -91,6 +91,11 @@ class TensorBatches(Batches):
                     f"and {len(tensor)}; rows come first, and each row of x has one of y, and one "
                     f"of the weights if there are."
                 )
+        if len(targets) == 2 and not bool((targets[1] > 0).any()):
+            raise ValueError(
+                "data: expected weights of rows of which some are > 0, got none; there is nothing "
+                "to learn from rows of weight 0."
+            )
         self.steps = -(-self.num_data // batch_size)
         self._x, self._targets = x, targets
         self._batch_size = batch_size

@@ -57,7 +57,11 @@ COMPUTATION = Computation(
     protocol=f"{protocol.NETWORKS} For figure 8 Concrete dropout starts from five rates, with one "
     "fork each; the rates of the 15 layers are noted after every epoch. Claims and rules were "
     "written before the run.",
-    scales={"smoke": scale(SMOKE, starts=(0.1, 0.4)), "small": scale(SMALL, drop_learning_rate=0.2, drop_momentum=0.98), "paper": scale(PAPER)},
+    scales={
+        "smoke": scale(SMOKE, starts=(0.1, 0.4)),
+        "small": scale(SMALL, drop_learning_rate=0.2, drop_momentum=0.98),
+        "paper": scale(PAPER),
+    },
     pieces=pieces,
     run=run,
     deviations=(
