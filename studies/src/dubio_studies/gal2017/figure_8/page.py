@@ -96,4 +96,4 @@ def ends_table(rows: Rows) -> Table:
     )
 
 
-PAGE = Page(CLAIMS, exhibits)
+PAGE = Page(CLAIMS, exhibits, examined="small-79203762")
