@@ -69,6 +69,8 @@ COMPUTATION = Computation(
         "The paper shows the first, second, middle and last two layers of the whole network; here "
         "the 15 layers of the middle block have dropout, and first, second and so on are theirs.",
         "By Adam a logit moves no further in a step than its learning rate. Logits have one of "
-        "their own, large enough to get from any start to any end.",
+        "their own, large enough to get from any start to any end: four times that of the other "
+        "studies of CamVid, and a momentum of 0.98. Both were raised after a first run, whose "
+        "rates had not forgotten their starts.",
     ),
 )
