@@ -175,4 +175,4 @@ def draw_learned(rows: Rows, size: Size) -> Figure:
     return draw_rates(rates, [str(layer) for layer in layers], size, errors=errors)
 
 
-PAGE = Page(CLAIMS, exhibits)
+PAGE = Page(CLAIMS, exhibits, examined="small-316ec202")
