@@ -170,7 +170,7 @@ class TestBoth:
         [
             ((MEAN, STD), Y[:-1], "y: expected shape"),
             ((MEAN, STD), Y * math.nan, "got NaN"),
-            ((MEAN, STD), Y * math.inf, "finite targets"),
+            ((MEAN, STD), Y * math.inf, "expected finite"),
             ((MEAN, STD), MEAN, "differ from the prediction"),
             ((MEAN, 0 * STD), Y, "standard deviations > 0"),
             ((MEAN * math.nan, STD), Y, "finite means"),

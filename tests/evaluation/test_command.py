@@ -176,7 +176,7 @@ def test_errors_in_the_model_are_its_own(folder: Path) -> None:
     ("options", "code", "message"),
     [
         ({"likelihood": "gaussian"}, 2, "--likelihood: expected gaussian=PRECISION"),
-        ({"likelihood": "poisson"}, 2, "expected categorical"),
+        ({"likelihood": "weibull"}, 2, "expected categorical"),
         ({"draws": "0"}, 2, "expected a whole number from 1"),
         ({"draws": str(2**63)}, 2, r"expected a whole number below 2\*\*63"),
         ({"seed": str(2**70)}, 2, r"expected a whole number below 2\*\*63"),

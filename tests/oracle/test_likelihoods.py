@@ -487,7 +487,7 @@ class TestMultinomial:
 
     @pytest.mark.parametrize("value", [-1.0, 0.5, INF])
     def test_counts_are_whole_numbers(self, value: float) -> None:
-        with pytest.raises(ValueError, match=r"y: expected counts, whole numbers >= 0, got values"):
+        with pytest.raises(ValueError, match=r"y: expected (counts, whole numbers|finite numbers)"):
             Multinomial().log_prob(torch.zeros(2, 1, 2), torch.tensor([[1.0, value]]))
 
     def test_labels_have_the_wrong_shape(self) -> None:
