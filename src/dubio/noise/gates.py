@@ -7,6 +7,7 @@ differ, with as many of them as can be up together. What the network writes mean
 Noise that stays behind a gate is an error, unless it was not asked for.
 """
 
+import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -29,6 +30,8 @@ from dubio.noise.sites import Site
 from dubio.noise.upkeep import Upkeep
 
 _MOST = 16  # results that are remembered of one network
+
+logger = logging.getLogger("dubio")
 
 
 class GateError(RuntimeError):
@@ -251,6 +254,8 @@ def _found(trials: Trials, modules: list[nn.Module], known: _Known | None) -> _K
     """What trials have shown, and what others have before."""
     raised = () if known is None else known.raised
     opened, closed = trials.open(frozenset(modules[i] for i in raised))
+    if known is None:
+        _tell_left_alone(trials, modules, opened.raised)
     numbers = {module: i for i, module in enumerate(modules)}
     hidden = {
         (site.name, site.kind): (
@@ -270,3 +275,17 @@ def _found(trials: Trials, modules: list[nn.Module], known: _Known | None) -> _K
         trials.writes or bool(trials.plain.changed),
         draws=bool(trials.plain.drawn & ELSEWHERE),
     )
+
+
+def _tell_left_alone(
+    trials: Trials, modules: Iterable[nn.Module], raised: frozenset[nn.Module]
+) -> None:
+    """Log the modules that ask for train mode and see eval mode: what they do then is left out."""
+    left = [m for m in modules if m in trials.plain.read and m not in raised and not is_known(m)]
+    if left:
+        kinds = ", ".join(dict.fromkeys(type(module).__name__ for module in left))
+        logger.info(
+            "modules that read self.training see eval mode, and what they do in train mode alone "
+            "is left out (%s)",
+            kinds,
+        )
