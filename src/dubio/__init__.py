@@ -30,6 +30,7 @@ from dubio.layers.drop_connect import DropConnect
 from dubio.layers.freezing import freeze
 from dubio.layers.masked import Masked
 from dubio.layers.pruning import prune, sparse_weights
+from dubio.native.library import Kernels, kernels
 from dubio.noise.gates import GateError
 from dubio.noise.noise import Noise
 from dubio.noise.register import SiteNoise, register
@@ -75,6 +76,7 @@ __all__ = [
     "Exported",
     "GateError",
     "History",
+    "Kernels",
     "Masked",
     "NoSitesError",
     "Noise",
@@ -95,6 +97,7 @@ __all__ = [
     "export",
     "fit",
     "freeze",
+    "kernels",
     "kl",
     "likelihoods",
     "m_step",

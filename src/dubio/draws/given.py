@@ -24,6 +24,9 @@ class NotedNumbers(Numbers):
 
     noted: dict[Place, dict[int, Tensor]] = field(default_factory=dict)
 
+    def stream(self, site: Place) -> None:
+        """There is none: numbers are drawn to be noted."""
+
     def bernoulli(
         self, site: Place, keep: float, shape: torch.Size, like: Tensor
     ) -> Tensor:  # (S, *shape)
@@ -58,6 +61,9 @@ class GivenNumbers(Numbers):
     """
 
     given: Mapping[Place, Tensor] = field(default_factory=dict)
+
+    def stream(self, site: Place) -> None:
+        """There is none: numbers are given."""
 
     def bernoulli(
         self, site: Place, keep: float, shape: torch.Size, like: Tensor

@@ -82,6 +82,9 @@ class ObservedNumbers(Numbers):
 
     seen: dict[Place, _Seen] = field(default_factory=dict)
 
+    def stream(self, site: Place) -> None:
+        """There is none: numbers are drawn to be noted."""
+
     def bernoulli(
         self, site: Place, keep: float, shape: torch.Size, like: Tensor
     ) -> Tensor:  # (S, *shape)

@@ -10,6 +10,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from dubio.native.dropping import drop
+from dubio.native.stream import usable
 from dubio.noise.coordinates import uniform_by_coordinates
 from dubio.noise.layout import Layout
 from dubio.noise.protocols import RandomNumbers
@@ -38,6 +40,12 @@ class Dropout:
     shift: float = 0.0
     fill: float = 0.0
 
+    @property
+    def _is_plain(self) -> bool:
+        """Whether it multiplies entries, each by a number of its own place in the noise."""
+        layout = self.layout
+        return not (self.shift or self.fill or layout.grows or layout.index is not None)
+
     def mask(self, numbers: RandomNumbers, x: Tensor) -> Tensor:  # (S, *layout)
         """The zeros and ones of every draw, in the dtype of x."""
         if not self.layout.grows:
@@ -47,6 +55,11 @@ class Dropout:
 
     def __call__(self, numbers: RandomNumbers, x: Tensor) -> Tensor:
         """The perturbed tensor of every draw."""
+        stream = numbers.stream((self.site,)) if self._is_plain and usable(x) else None
+        if stream is not None and not is_followed(x):
+            apart = x.shape == (stream.draws, *self.layout.shape)
+            if apart or x.shape == self.layout.shape:
+                return drop(stream, self.keep, self.scale, x, apart=apart)
         mask = self.mask(numbers, x)
         if self.layout.index is not None:
             mask = self.layout.spread(mask)

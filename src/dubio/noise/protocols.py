@@ -23,6 +23,7 @@ from typing import Any, Literal, Protocol, Self, TypeAlias
 import torch
 from torch import Tensor
 
+from dubio.native.stream import Stream
 from dubio.noise.layout import Layout
 
 Distribution: TypeAlias = Literal["uniform", "normal", "bernoulli"]  # the last a fair coin
@@ -56,6 +57,10 @@ class RandomNumbers(Protocol):
 
     def for_batch(self, index: int) -> Self:
         """The numbers for the index-th batch of a stream: the same if shared, else fresh."""
+        ...
+
+    def stream(self, site: tuple[int, ...]) -> Stream | None:
+        """The random numbers at a site, not drawn yet; None if they do not come from the seed."""
         ...
 
     def bernoulli(

@@ -26,6 +26,9 @@ class SourcedNumbers(Numbers):
 
     source: Source
 
+    def stream(self, site: tuple[int, ...]) -> None:
+        """There is none: numbers come from the source."""
+
     def bernoulli(
         self, site: tuple[int, ...], keep: float, shape: torch.Size, like: Tensor
     ) -> Tensor:  # (S, *shape)

@@ -1,0 +1,191 @@
+/* What is called from outside: chooses the level, divides the work among threads, adds up sums.
+ *
+ * Plain C symbols with plain arguments, so that one build serves any Python and any torch. Arguments
+ * are checked by the caller. Functions return 0, or −1 if there is no memory.
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "kernels.h"
+
+enum { PLAIN = 0, AVX2 = 1, AVX512 = 2, MOST_THREADS = 64, WORTH = 64 /* runs for a thread */ };
+
+#define API __attribute__((visibility("default")))
+
+#ifdef HAVE_X86
+static const kernels *const tables[] = {&kernels_plain, &kernels_avx2, &kernels_avx512};
+#else
+static const kernels *const tables[] = {&kernels_plain};
+#endif
+static const kernels *table = &kernels_plain;
+static int level_in_use = PLAIN;
+
+/* The highest level that this processor has. */
+API int dubio_best_level(void) {
+#ifdef HAVE_X86
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq")
+        && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
+        return AVX512;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return AVX2;
+#endif
+    return PLAIN;
+}
+
+/* Use a level; one that the processor has not becomes the best that it has. Returns it. */
+API int dubio_use_level(int level) {
+    const int best = dubio_best_level();
+    level_in_use = level < PLAIN ? PLAIN : level > best ? best : level;
+    table = tables[level_in_use];
+    return level_in_use;
+}
+
+API int dubio_level(void) { return level_in_use; }
+
+typedef struct {
+    void (*work)(const void *job, int64_t first, int64_t last);
+    const void *job;
+    int64_t first, last;
+} share;
+
+static void *run_share(void *given) {
+    const share *own = given;
+    own->work(own->job, own->first, own->last);
+    return 0;
+}
+
+/* Work on ranges [0, total) in so many threads, this one among them. */
+static void divide(void (*work)(const void *, int64_t, int64_t), const void *job, int64_t total,
+                   int64_t worth, int threads) {
+    int64_t parts = total / worth;
+    if (parts > threads) parts = threads;
+    if (parts > MOST_THREADS) parts = MOST_THREADS;
+    if (parts <= 1) {
+        work(job, 0, total);
+        return;
+    }
+    pthread_t ids[MOST_THREADS];
+    share shares[MOST_THREADS];
+    int started[MOST_THREADS];
+    for (int64_t i = 0; i < parts; i++)
+        shares[i] = (share){work, job, total * i / parts, total * (i + 1) / parts};
+    for (int64_t i = 1; i < parts; i++)
+        started[i] = pthread_create(&ids[i], 0, run_share, &shares[i]) == 0;
+    run_share(&shares[0]);
+    for (int64_t i = 1; i < parts; i++) {
+        if (started[i]) pthread_join(ids[i], 0);
+        else run_share(&shares[i]);
+    }
+}
+
+static int64_t runs_of(int64_t count) { return (count + RUN - 1) / RUN; }
+
+/* Memory for what a mask needs by unit; NULL if there is none. To be freed. */
+static void *table_for(const mask *of, by_unit *to) {
+    const size_t entries = (size_t)entries_of(of);
+    float *memory = calloc(entries, 3 * sizeof(float) + 2 * sizeof(int32_t));
+    if (!memory) return 0;
+    *to = (by_unit){memory, memory + entries, memory + 2 * entries, 0, 0};
+    to->high = (int32_t *)(void *)(memory + 3 * entries);
+    to->low = to->high + entries;
+    table->prepare(of, *to);
+    return memory;
+}
+
+API void dubio_philox(const uint32_t counter[4], uint64_t key, uint32_t out[4]) {
+    table->philox(counter, key, out);
+}
+
+/* Uniform (kind 0) or normal (kind 1) numbers of some draws: out (draws, count). */
+API int dubio_fill(int32_t kind, uint64_t key, int64_t draw, int64_t draws, int64_t count,
+                   float *out, int threads) {
+    const fill_job job = {{key, draw, draws, count}, kind, out};
+    divide(table->fill, &job, draws * runs_of(count), WORTH, threads);
+    return 0;
+}
+
+/* out (draws, count) = x·m. */
+API int dubio_masked(const mask *of, uint64_t key, int64_t draw, int64_t draws, int64_t count,
+                     const float *x, int64_t stride, float *out, int threads) {
+    forward_job job = {{key, draw, draws, count}, of, {0}, x, stride, out};
+    void *memory = table_for(of, &job.table);
+    if (!memory) return -1;
+    divide(table->forward, &job, draws * runs_of(count), WORTH, threads);
+    free(memory);
+    return 0;
+}
+
+/* of_x (count) = g·m and of_rates (units), the sums over rows of g·x·dm/dφ; each may be NULL. */
+API int dubio_masked_backward(const mask *of, uint64_t key, int64_t draw, int64_t count,
+                              const float *x, const float *g, float *of_x, float *of_rates,
+                              int threads) {
+    backward_job job = {{key, draw, 1, count}, of, {0}, x, g, of_x, 0, 0};
+    const int64_t runs = runs_of(count);
+    job.runs_of_group = runs / 32 > 16 ? runs / 32 : 16; /* whatever the number of threads */
+    const int64_t groups = (runs + job.runs_of_group - 1) / job.runs_of_group;
+    void *memory = table_for(of, &job.table);
+    if (!memory) return -1;
+    if (of_rates && !(job.sums = malloc((size_t)(groups * of->units + 1) * sizeof(float)))) {
+        free(memory);
+        return -1;
+    }
+    divide(table->backward, &job, groups, 4, threads);
+    if (of_rates) {
+        memset(of_rates, 0, (size_t)of->units * sizeof(float));
+        for (int64_t group = 0; group < groups; group++)
+            for (int64_t i = 0; i < of->units; i++) of_rates[i] += job.sums[group * of->units + i];
+    }
+    free(job.sums);
+    free(memory);
+    return 0;
+}
+
+/* Weights of some draws, entries `start` and on of the noise, and their divergence from the prior.
+ *
+ * `out` may be NULL for the divergence alone, and `prior` 0 for none. */
+API int dubio_sample(int32_t kind, uint64_t key, int64_t draw, int64_t draws, int64_t start,
+                     int64_t count, const float *mean, const float *rho, const float *centers,
+                     float center, float prior, float *out, double *divergence, int threads) {
+    weights_job job = {.from = {key, draw, draws, count}, .start = start, .kind = kind,
+                       .mean = mean, .rho = rho, .centers = centers, .center = center,
+                       .prior = prior, .out = out};
+    const int64_t first = start / RUN, runs = runs_of(start + count) - first;
+    if (prior > 0.0f && !(job.parts = calloc((size_t)runs + 1, sizeof(double)))) return -1;
+    divide(table->sample, &job, runs, WORTH / 2, threads);
+    if (prior > 0.0f) {
+        double total = 0.0;
+        for (int64_t run = 0; run < runs; run++) total += job.parts[run];
+        *divergence = total;
+    }
+    free(job.parts);
+    return 0;
+}
+
+API int dubio_sample_backward(int32_t kind, uint64_t key, int64_t draw, int64_t start, int64_t count,
+                              const float *mean, const float *rho, const float *centers,
+                              float center, float prior, float factor, const float *g,
+                              float *of_mean, float *of_rho, int threads) {
+    const weights_job job = {.from = {key, draw, 1, count}, .start = start, .kind = kind,
+                             .mean = mean, .rho = rho, .centers = centers, .center = center,
+                             .prior = prior, .factor = factor, .g = g, .of_mean = of_mean,
+                             .of_rho = of_rho};
+    divide(table->sample_backward, &job, runs_of(start + count) - start / RUN, WORTH / 2, threads);
+    return 0;
+}
+
+/* out = mean + √variance·ε. */
+API int dubio_local(uint64_t key, int64_t draw, int64_t count, const float *mean,
+                    const float *variance, float *out, int threads) {
+    const local_job job = {{key, draw, 1, count}, mean, variance, 0, out};
+    divide(table->local, &job, runs_of(count), WORTH, threads);
+    return 0;
+}
+
+/* The gradient of the variance, from that of the outputs. */
+API int dubio_local_backward(uint64_t key, int64_t draw, int64_t count, const float *variance,
+                             const float *g, float *of_variance, int threads) {
+    const local_job job = {{key, draw, 1, count}, 0, variance, g, of_variance};
+    divide(table->local_backward, &job, runs_of(count), WORTH, threads);
+    return 0;
+}

@@ -1,0 +1,67 @@
+/* Elementary functions of vectors, to a few units in the last place of a float. */
+#pragma once
+
+#include "vectors.h"
+
+/* log x for positive normal x: x = m·2ᵉ with m in [√½, √2), and a polynomial in m − 1 (Cephes). */
+INLINE f32v log_of(f32v x) {
+    const i32v bits = as_int(x) - 0x3F3504F3;
+    const f32v e = to_float(bits >> 23);
+    const f32v f = as_float((bits & 0x007FFFFF) + 0x3F3504F3) - 1.0f;
+    f32v p = all(7.0376836292e-2f);
+    p = p * f - 1.1514610310e-1f;
+    p = p * f + 1.1676998740e-1f;
+    p = p * f - 1.2420140846e-1f;
+    p = p * f + 1.4249322787e-1f;
+    p = p * f - 1.6668057665e-1f;
+    p = p * f + 2.0000714765e-1f;
+    p = p * f - 2.4999993993e-1f;
+    p = p * f + 3.3333331174e-1f;
+    const f32v square = f * f;
+    f32v tail = f * square * p - e * 2.12194440e-4f;
+    tail = tail - 0.5f * square;
+    return f + tail + e * 0.693359375f;
+}
+
+/* eˣ for x in [−87, 88]; beyond, the value at the end. */
+INLINE f32v exp_of(f32v x) {
+    x = either(x > all(88.0f), all(88.0f), x);
+    x = either(x < all(-87.0f), all(-87.0f), x);
+    const f32v shifted = x * 1.44269504088896341f + 12582912.0f; /* rounds to a whole number */
+    const f32v n = shifted - 12582912.0f;
+    f32v r = x - n * 0.693359375f;
+    r = r + n * 2.12194440e-4f;
+    f32v p = all(1.9875691500e-4f);
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * r * r + r + 1.0f;
+    return p * as_float((to_int(n) + 127) << 23);
+}
+
+/* Sine and cosine for x in [−π/4, π/4] (Cephes). */
+INLINE void sine_and_cosine(f32v x, f32v *sine, f32v *cosine) {
+    const f32v z = x * x;
+    *sine = ((-1.9515295891e-4f * z + 8.3321608736e-3f) * z - 1.6666654611e-1f) * z * x + x;
+    *cosine = ((2.443315711809948e-5f * z - 1.388731625493765e-3f) * z + 4.166664568298827e-2f)
+              * z * z - 0.5f * z + 1.0f;
+}
+
+/* Two normal numbers from two random words (Box and Muller 1958).
+ *
+ * The radius is √(−2 log u) with u = (w + ½)·2⁻³¹ for the first 31 bits w of one word. The angle is
+ * that of a quarter, by the first two bits of the other, and a place in it, by the rest.
+ */
+INLINE void box_muller(u32v first, u32v second, f32v *one, f32v *other) {
+    const f32v u = (to_float((i32v)(first >> 1)) + 0.5f) * 0x1p-31f;
+    const f32v radius = square_root(-2.0f * log_of(u));
+    f32v sine, cosine;
+    sine_and_cosine(to_float((i32v)(second << 2)) * (1.57079632679489662f * 0x1p-32f), &sine, &cosine);
+    const i32v odd = (i32v)(second << 1) >> 31;
+    const f32v x = either(odd, sine, cosine), y = either(odd, cosine, sine);
+    /* quarters 0 to 3: (c, s), (−s, c), (−c, −s), (s, −c) */
+    *one = radius * (f32v)((u32v)x ^ ((second ^ (second << 1)) & 0x80000000u));
+    *other = radius * (f32v)((u32v)y ^ (second & 0x80000000u));
+}

@@ -1,0 +1,92 @@
+/* All kernels at one level of instructions: compiled once for each, with LEVEL as its name. */
+#include "weights.h"
+
+static void philox_block(const uint32_t counter[4], uint64_t key, uint32_t out[4]) {
+    u64v x[4];
+    for (int i = 0; i < 4; i++) x[i] = all64(counter[i]);
+    philox(x, key);
+    for (int i = 0; i < 4; i++) out[i] = (uint32_t)x[i][0];
+}
+
+static void fill(const void *given, int64_t first, int64_t last) {
+    const fill_job *job = given;
+    float buffer[RUN] ALIGNED;
+    const int64_t runs = (job->from.count + RUN - 1) / RUN;
+    for (int64_t index = first; index < last; index++) {
+        const int64_t s = index / runs, run = index % runs, left = job->from.count - run * RUN;
+        const int64_t count = left < RUN ? left : RUN;
+        const stream from = {job->from.key, (uint32_t)(job->from.draw + s)};
+        float *out = job->out + s * job->from.count + run * RUN;
+        float *to = count < RUN ? buffer : out;
+        if (job->kind == UNIFORM) fill_uniform(from, run, count, to);
+        else fill_normal(from, run, count, to);
+        if (to == buffer) memcpy(out, buffer, (size_t)count * sizeof(float));
+    }
+}
+
+static void forward(const void *given, int64_t first, int64_t last) {
+    const forward_job *job = given;
+    float m[RUN] ALIGNED;
+    const int64_t runs = (job->from.count + RUN - 1) / RUN;
+    for (int64_t index = first; index < last; index++) {
+        const int64_t s = index / runs, run = index % runs, left = job->from.count - run * RUN;
+        const int64_t count = left < RUN ? left : RUN;
+        const stream from = {job->from.key, (uint32_t)(job->from.draw + s)};
+        float *restrict out = job->out + s * job->from.count + run * RUN;
+        mask_run(job->of, job->table, from, run, count, m, 0);
+        if (!job->x) {
+            memcpy(out, m, (size_t)count * sizeof(float));
+            continue;
+        }
+        const float *restrict x = job->x + s * job->stride + run * RUN;
+        for (int64_t i = 0; i < count; i++) out[i] = x[i] * m[i];
+    }
+}
+
+/* Ranges are groups of runs here, so that each group has sums of its own. */
+static void backward(const void *given, int64_t first, int64_t last) {
+    const backward_job *job = given;
+    float m[RUN] ALIGNED, slope[RUN] ALIGNED;
+    const int64_t runs = (job->from.count + RUN - 1) / RUN, units = job->of->units;
+    const stream from = {job->from.key, (uint32_t)job->from.draw};
+    for (int64_t group = first; group < last; group++) {
+        float *sums = job->sums ? job->sums + group * units : 0;
+        if (sums) memset(sums, 0, (size_t)units * sizeof(float));
+        int64_t stop = (group + 1) * job->runs_of_group;
+        if (stop > runs) stop = runs;
+        for (int64_t run = group * job->runs_of_group; run < stop; run++) {
+            const int64_t place = run * RUN, left = job->from.count - place;
+            const int64_t count = left < RUN ? left : RUN;
+            mask_run(job->of, job->table, from, run, count, m, sums ? slope : 0);
+            const float *restrict g = job->g + place;
+            if (job->of_x) {
+                float *restrict of_x = job->of_x + place;
+                for (int64_t i = 0; i < count; i++) of_x[i] = g[i] * m[i];
+            }
+            if (!sums) continue;
+            if (job->x) {
+                const float *restrict x = job->x + place;
+                for (int64_t i = 0; i < count; i++) slope[i] *= g[i] * x[i];
+            } else {
+                for (int64_t i = 0; i < count; i++) slope[i] *= g[i];
+            }
+            if (units == 1) {
+                double total = 0.0;
+                for (int64_t i = 0; i < count; i++) total += (double)slope[i];
+                sums[0] += (float)total;
+                continue;
+            }
+            int64_t unit = (int64_t)((uint64_t)place % (uint64_t)units);
+            for (int64_t done = 0; done < count; unit = 0) {
+                const int64_t rest = count - done, part = units - unit < rest ? units - unit : rest;
+                for (int64_t i = 0; i < part; i++) sums[unit + i] += slope[done + i];
+                done += part;
+            }
+        }
+    }
+}
+
+#define NAME_OF(level) kernels_##level
+#define TABLE(level) NAME_OF(level)
+const kernels TABLE(LEVEL) = {philox_block, prepare, forward,         backward, fill,
+                              sample,       sample_backward, local, local_backward};

@@ -1,0 +1,53 @@
+/* Random numbers of a run: up to RUN consecutive entries of a noise, in a buffer that stays in cache.
+ *
+ * Entry e of a draw has its high 16 bits in the tile e / 128 of the words for high halves, and its
+ * low 16 bits at the same place of those for low halves: u = (high·2¹⁶ + low)·2⁻³². Normal numbers
+ * come 64 to a tile: the cosine parts first, then the sine parts.
+ */
+#pragma once
+
+#include "functions.h"
+#include "philox.h"
+
+enum { RUN = 1024 };
+
+typedef struct {
+    uint64_t key;
+    uint32_t draw;
+} stream;
+
+/* 16-bit halves of the entries of run number `run`, the first `count` of them at least. */
+INLINE void fill_halves(stream from, uint32_t purpose, int64_t run, int64_t count, uint16_t *to) {
+    const uint64_t first = (uint64_t)run * (RUN / HALVES);
+    for (int64_t done = 0; done < count; done += HALVES)
+        fill_tile(from.key, from.draw, purpose, first + (uint64_t)(done / HALVES),
+                  (uint64_t *)(void *)(to + done));
+}
+
+/* Uniform numbers in [0, 1) with 24 bits. */
+INLINE void fill_uniform(stream from, int64_t run, int64_t count, float *to) {
+    uint16_t high[RUN] ALIGNED, low[RUN] ALIGNED;
+    fill_halves(from, HIGH_HALVES, run, count, high);
+    fill_halves(from, LOW_HALVES, run, count, low);
+    for (int64_t i = 0; i < count; i++)
+        to[i] = (float)(int32_t)(((uint32_t)high[i] << 8) | (low[i] >> 8)) * 0x1p-24f;
+}
+
+/* Standard normal numbers; the buffer has room for RUN. */
+INLINE void fill_normal(stream from, int64_t run, int64_t count, float *to) {
+    const uint64_t first = (uint64_t)run * (RUN / WORDS);
+    for (int64_t done = 0; done < count; done += WORDS) {
+        uint64_t words[2 * BLOCKS] ALIGNED;
+        fill_tile(from.key, from.draw, FOR_NORMALS, first + (uint64_t)(done / WORDS), words);
+#pragma GCC unroll 8
+        for (int i = 0; i < WORDS / 2; i += LANES) {
+            u32v a, b;
+            memcpy(&a, (uint32_t *)(void *)words + i, BYTES);
+            memcpy(&b, (uint32_t *)(void *)words + WORDS / 2 + i, BYTES);
+            f32v one, other;
+            box_muller(a, b, &one, &other);
+            store(to + done + i, one);
+            store(to + done + WORDS / 2 + i, other);
+        }
+    }
+}

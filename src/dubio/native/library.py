@@ -1,0 +1,129 @@
+"""The compiled kernels: loaded once, chosen by the processor, and switched off on demand."""
+
+import ctypes
+import os
+from ctypes import POINTER, c_double, c_float, c_int, c_int32, c_int64, c_uint32, c_uint64, c_void_p
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+from dubio.native.building import LIBRARY, REPORT
+
+LEVELS = ("plain", "avx2", "avx512")
+VARIABLE = "DUBIO_NATIVE"  # 0 for none, or the highest level to use
+
+
+@final
+class MaskDescription(ctypes.Structure):
+    """A mask as ``kernels/masks.h`` describes it."""
+
+    _fields_ = (
+        ("rates", c_void_p),
+        ("keep", c_double),
+        ("scale", c_double),
+        ("units", c_int64),
+        ("temperature", c_float),
+        ("kind", c_int32),
+        ("reflected", c_int32),
+        ("trapezoid", c_int32),
+    )
+
+
+_NOISE = (c_uint64, c_int64, c_int64)  # key, draw, draws or entries
+_FUNCTIONS: dict[str, tuple[Any, ...]] = {
+    "dubio_best_level": (),
+    "dubio_level": (),
+    "dubio_use_level": (c_int,),
+    "dubio_philox": (POINTER(c_uint32), c_uint64, POINTER(c_uint32)),
+    "dubio_fill": (c_int32, *_NOISE, c_int64, c_void_p, c_int),
+    "dubio_masked": (
+        POINTER(MaskDescription), *_NOISE, c_int64, c_void_p, c_int64, c_void_p, c_int,
+    ),
+    "dubio_masked_backward": (
+        POINTER(MaskDescription), *_NOISE, c_void_p, c_void_p, c_void_p, c_void_p, c_int,
+    ),
+    "dubio_sample": (
+        c_int32, *_NOISE, c_int64, c_int64, c_void_p, c_void_p, c_void_p, c_float, c_float,
+        c_void_p, POINTER(c_double), c_int,
+    ),
+    "dubio_sample_backward": (
+        c_int32, *_NOISE, c_int64, c_void_p, c_void_p, c_void_p, c_float, c_float, c_float,
+        c_void_p, c_void_p, c_void_p, c_int,
+    ),
+    "dubio_local": (*_NOISE, c_void_p, c_void_p, c_void_p, c_int),
+    "dubio_local_backward": (*_NOISE, c_void_p, c_void_p, c_void_p, c_int),
+}  # fmt: skip
+
+
+@final
+@dataclass(frozen=True)
+class Kernels:
+    """What makes the noise of tensors on the CPU.
+
+    Attributes:
+        native: Whether the compiled kernels do, or else torch, with the same numbers.
+        level: The instructions in use: plain, avx2 or avx512; empty without kernels.
+        reason: Why.
+    """
+
+    native: bool
+    level: str
+    reason: str
+
+    def __str__(self) -> str:
+        made = f"compiled kernels, {self.level}" if self.native else "torch"
+        return f"noise by {made}: {self.reason}"
+
+
+def load(path: Path) -> ctypes.CDLL:
+    """A library of kernels, with its functions declared; OSError if it is none."""
+    library = ctypes.CDLL(str(path))
+    for name, arguments in _FUNCTIONS.items():
+        try:
+            function = getattr(library, name)
+        except AttributeError as error:
+            raise OSError(f"{path.name} has no {name}: it is of another version") from error
+        function.argtypes = arguments
+        function.restype = None if name == "dubio_philox" else c_int
+    return library
+
+
+def _start() -> tuple[ctypes.CDLL | None, str]:
+    """The library, and a word on it."""
+    folder = Path(__file__).parent
+    wanted = os.environ.get(VARIABLE, "").strip().lower()
+    if wanted == "0":
+        return None, f"{VARIABLE}=0"
+    if wanted not in ("", "1", *LEVELS):
+        raise ValueError(
+            f"{VARIABLE}: expected 0, 1, {', '.join(LEVELS)} or nothing, got {wanted!r}; 0 "
+            f"switches the compiled kernels off."
+        )
+    try:
+        word = (folder / REPORT).read_text()
+    except OSError:
+        word = "not built: dubio was not installed by pip; run pip install"
+    if not (folder / LIBRARY).is_file():
+        return None, word
+    try:
+        library = load(folder / LIBRARY)
+    except OSError as error:
+        return None, f"cannot be loaded: {error}"
+    library.dubio_use_level(LEVELS.index(wanted) if wanted in LEVELS else len(LEVELS) - 1)
+    return library, f"{word}, {VARIABLE}={wanted}" if wanted else word
+
+
+LOADED, _WORD = _start()
+
+
+def kernels() -> Kernels:
+    """What makes the noise of tensors on the CPU, and why.
+
+    The kernels are compiled when dubio is installed, if there is a C compiler. Without them, on
+    other devices and for other types than float32 torch makes the same numbers, more slowly. The
+    variable ``DUBIO_NATIVE`` chooses when dubio is imported: 0 for torch; plain, avx2 or avx512 for
+    no more than these instructions.
+    """
+    if LOADED is None:
+        return Kernels(False, "", _WORD)
+    return Kernels(True, LEVELS[LOADED.dubio_level()], _WORD)
