@@ -5,6 +5,7 @@ installed. The code is compiled once for each level of instructions, and the lib
 them when it is loaded, so a build serves every processor of its kind.
 """
 
+import hashlib
 import os
 import platform
 import shlex
@@ -20,11 +21,12 @@ LIBRARY = "libdubio.so"
 REPORT = "build.txt"  # beside the library: how it was built, or why it was not
 
 # -fno-trapping-math lets comparisons be vectorised; results stay those of IEEE arithmetic, but for
-# products that are added without being rounded first.
+# products that are added without being rounded first. No path and no time gets into the library.
 FLAGS = (
     "-O3", "-std=gnu11", "-fPIC", "-fvisibility=hidden", "-ffp-contract=fast", "-fno-math-errno",
     "-fno-trapping-math", "-Wall", "-Wextra", "-Werror=implicit",
 )  # fmt: skip
+LINKING = ("-shared", *(("-s", "-Wl,--build-id=none") if platform.system() == "Linux" else ()))
 LEVELS = {
     "plain": (),
     "avx2": ("-mavx2", "-mfma"),
@@ -67,13 +69,14 @@ def build(folder: Path, flags: Sequence[str] = ()) -> Path:
             [str(SOURCES / "dispatch.c"), "-o", objects[-1]],
         )
         made = Path(temporary) / LIBRARY
-        _run([*compiler, "-shared", *flags], [*objects, "-lpthread", "-lm", "-o", str(made)])
+        _run([*compiler, *LINKING, *flags], [*objects, "-lpthread", "-lm", "-o", str(made)])
         folder.mkdir(parents=True, exist_ok=True)
         return Path(shutil.copy(made, folder / LIBRARY))
 
 
 def build_or_explain(folder: Path) -> Path | None:
     """Compile the kernels if that can be done, and leave a word beside them in either case."""
+    folder.mkdir(parents=True, exist_ok=True)
     report = folder / REPORT
     (folder / LIBRARY).unlink(missing_ok=True)
     if os.environ.get("DUBIO_NATIVE") == "0":
@@ -84,8 +87,22 @@ def build_or_explain(folder: Path) -> Path | None:
     except BuildError as error:
         report.write_text(f"not built: {error}")
         return None
-    report.write_text(f"built by {' '.join(_compiler())}")
+    word = f"built by {' '.join(_compiler())}"
+    report.write_text(f"{word}\nlibrary {digest(library)}\nsources {digest(*sources())}\n")
     return library
+
+
+def sources() -> list[Path]:
+    """What is compiled, in order."""
+    return sorted(SOURCES.glob("*.[ch]"))
+
+
+def digest(*files: Path) -> str:
+    """The SHA-256 of files one after another."""
+    content = hashlib.sha256()
+    for file in files:
+        content.update(file.read_bytes())
+    return content.hexdigest()
 
 
 def _compiler() -> list[str]:

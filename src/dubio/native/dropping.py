@@ -9,7 +9,7 @@ from dubio.native.stream import Stream
 
 
 def drop(stream: Stream, keep: float, scale: float, x: Tensor, *, apart: bool) -> Tensor:
-    """x times a mask of zeros and ``scale``: (S, …).
+    """Multiply x with a mask of zeros and ``scale``: (S, …).
 
     Args:
         stream: Where the mask comes from; every entry of a draw has a number of its own.

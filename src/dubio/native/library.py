@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-from dubio.native.building import LIBRARY, REPORT
+from dubio.native.building import LIBRARY, REPORT, digest, sources
 
 LEVELS = ("plain", "avx2", "avx512")
 VARIABLE = "DUBIO_NATIVE"  # 0 for none, or the highest level to use
@@ -85,7 +85,18 @@ def load(path: Path) -> ctypes.CDLL:
             raise OSError(f"{path.name} has no {name}: it is of another version") from error
         function.argtypes = arguments
         function.restype = None if name == "dubio_philox" else c_int
+        if not name.endswith("level"):
+            function.errcheck = _check
     return library
+
+
+def _check(status: int | None, function: Any, arguments: tuple[Any, ...]) -> None:
+    """Functions return 0, or −1 if there is no memory."""
+    if status:
+        raise MemoryError(
+            f"{function.__name__}: expected memory for a table of rates, got none; use fewer "
+            f"units at a time."
+        )
 
 
 def _start() -> tuple[ctypes.CDLL | None, str]:
@@ -100,14 +111,17 @@ def _start() -> tuple[ctypes.CDLL | None, str]:
             f"switches the compiled kernels off."
         )
     try:
-        word = (folder / REPORT).read_text()
-    except OSError:
-        word = "not built: dubio was not installed by pip; run pip install"
-    if not (folder / LIBRARY).is_file():
-        return None, word
-    try:
+        word, *digests = (folder / REPORT).read_text(encoding="utf-8").splitlines() or [""]
+        if not (folder / LIBRARY).is_file():
+            return None, word
+        if f"library {digest(folder / LIBRARY)}" not in digests:
+            return None, f"{LIBRARY} is damaged, or of another build; install dubio again"
+        if f"sources {digest(*sources())}" not in digests:
+            return None, "the sources have changed since they were compiled; install dubio again"
         library = load(folder / LIBRARY)
-    except OSError as error:
+    except FileNotFoundError:
+        return None, "not built: dubio was not installed by pip; run pip install"
+    except (OSError, UnicodeError) as error:
         return None, f"cannot be loaded: {error}"
     library.dubio_use_level(LEVELS.index(wanted) if wanted in LEVELS else len(LEVELS) - 1)
     return library, f"{word}, {VARIABLE}={wanted}" if wanted else word

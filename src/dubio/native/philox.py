@@ -40,8 +40,7 @@ def tiles(
     """The words of some tiles: pairs of words (draws, count, 2, BLOCKS) as int64."""
     numbers = torch.arange(count * BLOCKS, device=device).view(1, count, BLOCKS)
     which = torch.arange(first, first + draws, device=device).view(-1, 1, 1)
-    nothing = torch.zeros((), dtype=torch.int64, device=device)
-    words = philox((numbers & _LOW, numbers >> 32, which, nothing + purpose), key)
+    words = philox((numbers & _LOW, numbers >> 32, which & _LOW, purpose + (which >> 32 << 2)), key)
     a, b, c, d = words
     return torch.stack([a | b << 32, c | d << 32], 2)
 

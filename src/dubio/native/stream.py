@@ -57,7 +57,7 @@ class Stream:
         return kept.to(like.dtype).view(self.draws, *shape)
 
     def drop(self, keep: float, scale: float, x: Tensor, *, apart: bool) -> Tensor:  # (S, …)
-        """x times a mask of zeros and ``scale``, without a graph.
+        """Multiply x with a mask of zeros and ``scale``, without a graph.
 
         Args:
             keep: The probability that an entry is kept.
@@ -102,7 +102,8 @@ class Stream:
 
 def usable(x: Tensor) -> bool:
     """Whether the kernels can read a tensor: plain numbers of the CPU, in float32."""
-    return LOADED is not None and x.is_cpu and x.dtype == torch.float32 and type(x) is Tensor
+    plain = x.is_cpu and x.dtype == torch.float32 and type(x) is Tensor
+    return plain and LOADED is not None and x.layout == torch.strided and not x.is_neg()
 
 
 def _rounded(made: Tensor, dtype: torch.dtype, kind: int) -> Tensor:

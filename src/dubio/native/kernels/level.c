@@ -15,7 +15,7 @@ static void fill(const void *given, int64_t first, int64_t last) {
     for (int64_t index = first; index < last; index++) {
         const int64_t s = index / runs, run = index % runs, left = job->from.count - run * RUN;
         const int64_t count = left < RUN ? left : RUN;
-        const stream from = {job->from.key, (uint32_t)(job->from.draw + s)};
+        const stream from = {job->from.key, (uint64_t)(job->from.draw + s)};
         float *out = job->out + s * job->from.count + run * RUN;
         float *to = count < RUN ? buffer : out;
         if (job->kind == UNIFORM) fill_uniform(from, run, count, to);
@@ -31,14 +31,18 @@ static void forward(const void *given, int64_t first, int64_t last) {
     for (int64_t index = first; index < last; index++) {
         const int64_t s = index / runs, run = index % runs, left = job->from.count - run * RUN;
         const int64_t count = left < RUN ? left : RUN;
-        const stream from = {job->from.key, (uint32_t)(job->from.draw + s)};
+        const stream from = {job->from.key, (uint64_t)(job->from.draw + s)};
         float *restrict out = job->out + s * job->from.count + run * RUN;
+        const float *restrict x = job->x ? job->x + s * job->stride + run * RUN : 0;
+        if (job->of->kind == BERNOULLI && count == RUN) {
+            bernoulli_run(job->of, from_run(job->table, job->of, run), from, run, RUN, x, out);
+            continue;
+        }
         mask_run(job->of, job->table, from, run, count, m, 0);
-        if (!job->x) {
+        if (!x) {
             memcpy(out, m, (size_t)count * sizeof(float));
             continue;
         }
-        const float *restrict x = job->x + s * job->stride + run * RUN;
         for (int64_t i = 0; i < count; i++) out[i] = x[i] * m[i];
     }
 }
@@ -48,7 +52,7 @@ static void backward(const void *given, int64_t first, int64_t last) {
     const backward_job *job = given;
     float m[RUN] ALIGNED, slope[RUN] ALIGNED;
     const int64_t runs = (job->from.count + RUN - 1) / RUN, units = job->of->units;
-    const stream from = {job->from.key, (uint32_t)job->from.draw};
+    const stream from = {job->from.key, (uint64_t)job->from.draw};
     for (int64_t group = first; group < last; group++) {
         float *sums = job->sums ? job->sums + group * units : 0;
         if (sums) memset(sums, 0, (size_t)units * sizeof(float));

@@ -75,24 +75,27 @@ INLINE by_unit from_run(by_unit table, const mask *of, int64_t run) {
                      table.low + unit};
 }
 
-/* Zeros and scales. Entries whose high halves equal the limit's are decided by their low halves. */
+/* x·m for zeros and scales m, or m itself if x is NULL. Entries whose high halves equal the limit's
+ * are decided by their low halves. Vectors are read and written as a whole. */
 static void bernoulli_run(const mask *of, by_unit unit, stream from, int64_t run, int64_t count,
-                          float *restrict m) {
+                          const float *x, float *restrict out) {
     uint16_t high[RUN] ALIGNED, low[RUN] ALIGNED;
     fill_halves(from, HIGH_HALVES, run, count, high);
     const int32_t flip = of->reflected ? 0xFFFF : 0;
     i32v ties = {0};
     for (int64_t i = 0; i < count; i += LANES) {
         const i32v word = load_halves(high + i) ^ flip, limit = load_int(unit.high + i);
+        const f32v m = (f32v)(~(word > limit) & (i32v)load(unit.scale + i));
         ties |= word == limit;
-        store(m + i, (f32v)(~(word > limit) & (i32v)load(unit.scale + i)));
+        store(out + i, x ? load(x + i) * m : m);
     }
     int32_t tie = 0;
     for (int k = 0; k < LANES; k++) tie |= ties[k];
     if (!tie) return;
     fill_halves(from, LOW_HALVES, run, count, low);
     for (int64_t i = 0; i < count; i++)
-        if ((high[i] ^ flip) == unit.high[i] && (low[i] ^ flip) > unit.low[i]) m[i] = 0.0f;
+        if ((high[i] ^ flip) == unit.high[i] && (low[i] ^ flip) > unit.low[i])
+            out[i] = x ? x[i] * 0.0f : 0.0f;
 }
 
 /* σ((φ + logit u)/t)/keep and its slope in φ (Gal et al. 2017, eq. 5). */
@@ -137,7 +140,7 @@ static void mask_run(const mask *of, by_unit table, stream from, int64_t run, in
     } else if (of->kind == GAUSSIAN) {
         gaussian_run(of, unit, from, run, count, m, slope);
     } else {
-        bernoulli_run(of, unit, from, run, count, m);
+        bernoulli_run(of, unit, from, run, count, 0, m);
         if (slope && of->trapezoid)
             for (int64_t i = 0; i < count; i++) slope[i] = 0.5f - 0.5f * m[i];
         else if (slope)

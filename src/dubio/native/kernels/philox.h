@@ -1,7 +1,8 @@
 /* Random words that are a function of a key and a counter.
  *
  * Philox4x32 with 7 rounds (Salmon, Moraes, Dror and Shaw 2011). The key is 64 bits. The counter has
- * four words: the number of the block (64 bits), the draw, and what the words are for.
+ * four words: the number of the block (64 bits), the draw, and what the words are for. Bits of the
+ * draw beyond 32 go into the last word, above what the words are for.
  *
  * Sixteen blocks make a tile. Its 64 words lie as the registers hold them: words 0 and 1 of all
  * blocks first, then words 2 and 3. So no level has to move words among lanes.
@@ -32,13 +33,14 @@ INLINE void philox(u64v x[4], uint64_t key) {
 }
 
 /* The 64 words of a tile. */
-INLINE void fill_tile(uint64_t key, uint32_t draw, uint32_t purpose, uint64_t tile, uint64_t *to) {
+INLINE void fill_tile(uint64_t key, uint64_t draw, uint32_t purpose, uint64_t tile, uint64_t *to) {
+    const uint64_t last = purpose + (draw >> 32 << 2);
     u64v steps;
     for (int i = 0; i < LANES64; i++) steps[i] = (uint64_t)i;
 #pragma GCC unroll 8
     for (int block = 0; block < BLOCKS; block += LANES64) {
         const uint64_t number = tile * BLOCKS + (uint64_t)block; /* its high word is that of all */
-        u64v x[4] = {all64(number) + steps, all64(number >> 32), all64(draw), all64(purpose)};
+        u64v x[4] = {all64(number) + steps, all64(number >> 32), all64(draw), all64(last)};
         philox(x, key);
         const u64v low = (x[0] & all64(0xFFFFFFFF)) | (x[1] << 32);
         const u64v high = (x[2] & all64(0xFFFFFFFF)) | (x[3] << 32);

@@ -12,8 +12,7 @@
 enum { RUN = 1024 };
 
 typedef struct {
-    uint64_t key;
-    uint32_t draw;
+    uint64_t key, draw;
 } stream;
 
 /* 16-bit halves of the entries of run number `run`, the first `count` of them at least. */
@@ -24,12 +23,13 @@ INLINE void fill_halves(stream from, uint32_t purpose, int64_t run, int64_t coun
                   (uint64_t *)(void *)(to + done));
 }
 
-/* Uniform numbers in [0, 1) with 24 bits. */
+/* Uniform numbers in [0, 1) with 24 bits; the buffer has room for RUN. */
 INLINE void fill_uniform(stream from, int64_t run, int64_t count, float *to) {
     uint16_t high[RUN] ALIGNED, low[RUN] ALIGNED;
     fill_halves(from, HIGH_HALVES, run, count, high);
     fill_halves(from, LOW_HALVES, run, count, low);
-    for (int64_t i = 0; i < count; i++)
+    const int64_t whole = (count + LANES - 1) / LANES * LANES; /* vectors are read from here */
+    for (int64_t i = 0; i < whole; i++)
         to[i] = (float)(int32_t)(((uint32_t)high[i] << 8) | (low[i] >> 8)) * 0x1p-24f;
 }
 

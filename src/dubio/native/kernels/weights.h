@@ -72,14 +72,15 @@ static void sample(const void *given, int64_t first, int64_t last) {
                 for (int64_t i = 0; i < count; i++) out[i] = sigma[i] * sigma[i];
                 continue;
             }
-            const stream from = {job->from.key, (uint32_t)(job->from.draw + s)};
+            const stream from = {job->from.key, (uint64_t)(job->from.draw + s)};
             fill_normal(from, run, end - run * RUN, eps);
             const float *restrict own = eps + (begin - run * RUN);
-            const float *restrict mean = job->mean + place;
-            if (job->kind == SAMPLE)
-                for (int64_t i = 0; i < count; i++) out[i] = mean[i] + sigma[i] * own[i];
-            else
+            if (job->kind == CHANGE) {
                 for (int64_t i = 0; i < count; i++) out[i] = sigma[i] * own[i];
+                continue;
+            }
+            const float *restrict mean = job->mean + place;
+            for (int64_t i = 0; i < count; i++) out[i] = mean[i] + sigma[i] * own[i];
         }
     }
 }
@@ -93,7 +94,7 @@ static void sample_backward(const void *given, int64_t first, int64_t last) {
     for (int64_t run = before + first; run < before + last; run++) {
         EACH_RUN(job, run)
         if (job->g && job->kind != SQUARE)
-            fill_normal((stream){job->from.key, (uint32_t)job->from.draw}, run, end - run * RUN, eps);
+            fill_normal((stream){job->from.key, (uint64_t)job->from.draw}, run, end - run * RUN, eps);
         const float *own = eps + (begin - run * RUN);
         for (int64_t i = 0; i < count; i += LANES) {
             const int64_t left = count - i;
@@ -129,7 +130,7 @@ static void local(const void *given, int64_t first, int64_t last) {
     for (int64_t run = first; run < last; run++) {
         const int64_t place = run * RUN, left = job->from.count - place;
         const int64_t count = left < RUN ? left : RUN;
-        fill_normal((stream){job->from.key, (uint32_t)job->from.draw}, run, count, eps);
+        fill_normal((stream){job->from.key, (uint64_t)job->from.draw}, run, count, eps);
         const float *restrict mean = job->mean + place, *restrict variance = job->variance + place;
         float *restrict out = job->out + place;
         for (int64_t i = 0; i < count; i++) out[i] = mean[i] + root_of(variance[i]) * eps[i];
@@ -142,7 +143,7 @@ static void local_backward(const void *given, int64_t first, int64_t last) {
     for (int64_t run = first; run < last; run++) {
         const int64_t place = run * RUN, left = job->from.count - place;
         const int64_t count = left < RUN ? left : RUN;
-        fill_normal((stream){job->from.key, (uint32_t)job->from.draw}, run, count, eps);
+        fill_normal((stream){job->from.key, (uint64_t)job->from.draw}, run, count, eps);
         const float *restrict g = job->g + place, *restrict variance = job->variance + place;
         float *restrict out = job->out + place;
         for (int64_t i = 0; i < count; i++)
