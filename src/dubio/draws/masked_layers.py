@@ -18,8 +18,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from dubio.draws.activated import RELUS, is_plain
 from dubio.draws.arguments import Slot
 from dubio.draws.steps import Call, Perturb, Play, Step
+from dubio.native.layers import Kept, activate, cut
 from dubio.noise.perturbations import Dropout
 from dubio.noise.protocols import RandomNumbers
 
@@ -60,14 +62,15 @@ class MaskedRun:
     def play(self, values: list[Any], numbers: RandomNumbers) -> None:
         """The output of all draws."""
         x = _value(self._x, values)  # (S, B, D) or (B, D)
-        draws = len(numbers.indices)
         kept = [self._kept(layer.dropout, numbers, x) for layer in self._layers]
         weights = [
             (_value(layer.weight, values), _value(layer.bias, values)) for layer in self._layers
         ]
+        given = [x, *(part for own in weights for part in own if part is not None)]
+        one_draw = self._by_kernels if all(map(is_plain, given)) else self._by_torch
         outputs = [
-            self._one_draw(x if x.dim() == 2 else x[s], [units[s] for units in kept], weights)
-            for s in range(draws)
+            one_draw(x if x.dim() == 2 else x[s], [units[s] for units in kept], weights)
+            for s in range(len(numbers.indices))
         ]
         values[self.outputs[0].number] = torch.stack(outputs)  # (S, B, K)
 
@@ -76,21 +79,41 @@ class MaskedRun:
         return self.play
 
     @staticmethod
-    def _kept(
-        dropout: Dropout | None, numbers: RandomNumbers, x: Tensor
-    ) -> Sequence[Tensor | None]:
-        """Indices of the units that each draw keeps."""
+    def _kept(dropout: Dropout | None, numbers: RandomNumbers, x: Tensor) -> list[Kept | None]:
+        """The units that each draw keeps."""
         if dropout is None:
             return [None] * len(numbers.indices)
-        return [mask.view(-1).nonzero().view(-1) for mask in dropout.mask(numbers, x)]
+        masks = dropout.mask(numbers, x).flatten(1)  # (S, D)
+        return list(map(Kept, masks.unbind(), masks.sum(1, dtype=torch.int64).tolist()))
 
-    def _one_draw(
-        self, x: Tensor, kept: list[Tensor | None], weights: list[tuple[Tensor, Tensor | None]]
+    def _by_kernels(
+        self, x: Tensor, kept: list[Kept | None], weights: list[tuple[Tensor, Tensor | None]]
     ) -> Tensor:  # (B, D) -> (B, K)
+        """With one pass to cut weights, and one for bias and ReLU."""
         if kept[0] is not None:
-            x = x.index_select(1, kept[0])
-        following = [*kept[1:], None]
-        for layer, inputs, outputs, own in zip(self._layers, kept, following, weights, strict=True):
+            x = cut(x, None, kept[0])
+        for layer, inputs, outputs, own in zip(
+            self._layers, kept, [*kept[1:], None], weights, strict=True
+        ):
+            scale = 1.0 if layer.dropout is None else layer.dropout.scale
+            bias = None if own[1] is None else cut(own[1][None], None, outputs)
+            x = torch.mm(x, cut(own[0], outputs, inputs, scale).t())
+            relu = bool(layer.functions) and layer.functions[0].function in RELUS
+            if relu or bias is not None:
+                activate(x, bias, relu=relu)
+            for call in layer.functions[relu:]:
+                x = call.function(x, *call.arguments.args[1:], **call.arguments.kwargs)
+        return x
+
+    def _by_torch(
+        self, x: Tensor, kept: list[Kept | None], weights: list[tuple[Tensor, Tensor | None]]
+    ) -> Tensor:  # (B, D) -> (B, K)
+        units = [None if part is None else part.mask.nonzero().view(-1) for part in kept]
+        if units[0] is not None:
+            x = x.index_select(1, units[0])
+        for layer, inputs, outputs, own in zip(
+            self._layers, units, [*units[1:], None], weights, strict=True
+        ):
             weight, bias = own
             if outputs is not None:
                 weight = weight.index_select(0, outputs)

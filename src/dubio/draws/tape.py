@@ -14,6 +14,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
+from dubio.draws.activated import fuse_activations
 from dubio.draws.arguments import Arguments, Slot
 from dubio.draws.concatenations import split_concatenations
 from dubio.draws.masked_layers import fuse_masked_layers
@@ -103,6 +104,7 @@ class Tape:
         self._steps = overwrite_what_is_spent(steps, needed_after)
         if shared:
             self._steps = fuse_masked_layers(self._steps, outputs)
+        self._steps = fuse_activations(self._steps, [*needed_after])
         trunk: list[Step] = []
         shares: list[Step] = []
         draws: list[Step] = []

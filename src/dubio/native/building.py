@@ -29,7 +29,7 @@ FLAGS = (
 LINKING = ("-shared", *(("-s", "-Wl,--build-id=none") if platform.system() == "Linux" else ()))
 LEVELS = {
     "plain": (),
-    "avx2": ("-mavx2", "-mfma"),
+    "avx2": ("-mavx2", "-mbmi2", "-mfma"),
     "avx512": (
         "-mavx512f", "-mavx512dq", "-mavx512bw", "-mavx512vl", "-mfma",
         "-mprefer-vector-width=512",

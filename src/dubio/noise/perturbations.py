@@ -41,7 +41,7 @@ class Dropout:
     fill: float = 0.0
 
     @property
-    def _is_plain(self) -> bool:
+    def is_plain(self) -> bool:
         """Whether it multiplies entries, each by a number of its own place in the noise."""
         layout = self.layout
         return not (self.shift or self.fill or layout.grows or layout.index is not None)
@@ -55,7 +55,7 @@ class Dropout:
 
     def __call__(self, numbers: RandomNumbers, x: Tensor) -> Tensor:
         """The perturbed tensor of every draw."""
-        stream = numbers.stream((self.site,)) if self._is_plain and usable(x) else None
+        stream = numbers.stream((self.site,)) if self.is_plain and usable(x) else None
         if stream is not None and not is_followed(x):
             apart = x.shape == (stream.draws, *self.layout.shape)
             if apart or x.shape == self.layout.shape:

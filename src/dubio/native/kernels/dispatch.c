@@ -28,7 +28,8 @@ API int dubio_best_level(void) {
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq")
         && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
         return AVX512;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return AVX2;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")
+        && __builtin_cpu_supports("bmi2")) return AVX2;
 #endif
     return PLAIN;
 }
@@ -187,5 +188,47 @@ API int dubio_local_backward(uint64_t key, int64_t draw, int64_t count, const fl
                              const float *g, float *of_variance, int threads) {
     const local_job job = {{key, draw, 1, count}, 0, variance, g, of_variance};
     divide(table->local_backward, &job, runs_of(count), WORTH, threads);
+    return 0;
+}
+
+/* x (draws, count), rows of so many units, becomes max(x + bias, 0)·m: without a bias, a ReLU or a mask
+ * if they are NULL or 0. */
+API int dubio_activate(const mask *of, uint64_t key, int64_t draw, int64_t draws, int64_t count,
+                       const float *bias, int64_t units, int32_t relu, float *x, int threads) {
+    activate_job job = {{key, draw, draws, count}, of, {0}, 0, units, relu, x};
+    float *repeated = calloc((size_t)(units + RUN), sizeof(float));
+    void *memory = of && repeated ? table_for(of, &job.table) : 0;
+    if (!repeated || (of && !memory)) {
+        free(repeated);
+        return -1;
+    }
+    if (bias) memcpy(repeated, bias, (size_t)units * sizeof(float));
+    for (int64_t i = units; i < units + RUN; i++) repeated[i] = repeated[i - units];
+    job.bias = repeated;
+    divide(table->activate, &job, draws * runs_of(count), WORTH, threads);
+    free(memory);
+    free(repeated);
+    return 0;
+}
+
+/* The rows and columns of a matrix (rows, columns) whose entries in two masks are not zero, times a
+ * factor; NULL for all. A row of `out` has room for 16 entries more than it gets. */
+API int dubio_cut(const float *from, int64_t stride, int64_t rows, int64_t columns,
+                  const float *kept_rows, const float *kept_columns, float scale, float *out,
+                  int64_t out_stride, int threads) {
+    const size_t words = (size_t)columns / 32 + 1;
+    int64_t *chosen = malloc(((size_t)rows + 1) * sizeof(int64_t) + words * sizeof(uint32_t));
+    if (!chosen) return -1;
+    uint32_t *bits = (uint32_t *)(void *)(chosen + rows + 1);
+    int64_t height = 0;
+    for (int64_t i = 0; i < rows; i++)
+        if (!kept_rows || kept_rows[i] != 0.0f) chosen[height++] = i;
+    memset(bits, kept_columns ? 0 : 0xFF, words * sizeof(uint32_t));
+    if (kept_columns)
+        for (int64_t j = 0; j < columns; j++)
+            bits[j / 32] |= (uint32_t)(kept_columns[j] != 0.0f) << (j % 32);
+    const cut_job job = {from, stride, columns, chosen, bits, scale, out, out_stride};
+    divide(table->cut, &job, height, RUN * WORTH / (columns + 1) + 1, threads);
+    free(chosen);
     return 0;
 }

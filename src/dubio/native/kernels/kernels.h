@@ -71,6 +71,29 @@ typedef struct {
     float *out;
 } local_job;
 
+/* Results of a product, (draws, rows, units) in one row, that get a bias by unit, repeated so that a
+ * run can be read from any unit on, a ReLU, and dropout if there is a mask. */
+typedef struct {
+    noise from;
+    const mask *of;
+    by_unit table;
+    const float *bias;
+    int64_t units;
+    int32_t relu;
+    float *x;
+} activate_job;
+
+/* Some rows of a matrix, by number, and some of its columns, by a bit for each. */
+typedef struct {
+    const float *from;
+    int64_t stride, columns;
+    const int64_t *rows;
+    const uint32_t *kept;
+    float scale;
+    float *out;
+    int64_t out_stride;
+} cut_job;
+
 typedef struct {
     void (*philox)(const uint32_t counter[4], uint64_t key, uint32_t out[4]);
     void (*prepare)(const mask *of, by_unit to);
@@ -81,6 +104,8 @@ typedef struct {
     void (*sample_backward)(const void *job, int64_t first, int64_t last);
     void (*local)(const void *job, int64_t first, int64_t last);
     void (*local_backward)(const void *job, int64_t first, int64_t last);
+    void (*activate)(const void *job, int64_t first, int64_t last);
+    void (*cut)(const void *job, int64_t first, int64_t last);
 } kernels;
 
 extern const kernels kernels_plain, kernels_avx2, kernels_avx512;

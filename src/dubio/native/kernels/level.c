@@ -1,4 +1,5 @@
 /* All kernels at one level of instructions: compiled once for each, with LEVEL as its name. */
+#include "layers.h"
 #include "weights.h"
 
 static void philox_block(const uint32_t counter[4], uint64_t key, uint32_t out[4]) {
@@ -92,5 +93,7 @@ static void backward(const void *given, int64_t first, int64_t last) {
 
 #define NAME_OF(level) kernels_##level
 #define TABLE(level) NAME_OF(level)
-const kernels TABLE(LEVEL) = {philox_block, prepare, forward,         backward, fill,
-                              sample,       sample_backward, local, local_backward};
+const kernels TABLE(LEVEL) = {
+    philox_block, prepare, forward,        backward, fill, sample, sample_backward,
+    local,        local_backward, activate, cut,
+};
