@@ -66,9 +66,7 @@ def test_switched_off(native: Path) -> None:
 
 
 def test_another_word_is_an_error(native: Path) -> None:
-    with pytest.raises(
-        AssertionError, match="expected 0, 1, plain, avx2, avx512 or nothing, got 'x'"
-    ):
+    with pytest.raises(AssertionError, match="expected 0, 1, plain, avx2, avx512 or nothing"):
         said(native, DUBIO_NATIVE="x")
 
 
@@ -157,19 +155,13 @@ def test_all_of_dubio_works_without_kernels() -> None:
     code = (
         "import torch, dubio; from torch import nn; torch.manual_seed(0);"
         "net = nn.Sequential(nn.Linear(3, 40), nn.Dropout(0.3), nn.Linear(40, 2));"
-        "x = torch.randn(5, 3); print(dubio.kernels().native);"
-        "torch.set_printoptions(precision=4, sci_mode=False);"
-        "print(dubio.predict(net, x, draws=20, generator=0).draws.double().sum().round(decimals=2))"
+        "x = torch.randn(5, 3); draws = dubio.predict(net, x, draws=20, generator=0).draws;"
+        "print(dubio.kernels().native, round(draws.double().sum().item(), 2))"
     )
     said = {}
-    for chosen in ("0", "plain"):
+    for chosen in ("0", "1"):
         environment = os.environ | {library.VARIABLE: chosen}
-        said[chosen] = subprocess.run(
-            [sys.executable, "-c", code],
-            capture_output=True,
-            text=True,
-            env=environment,
-            check=True,
-        ).stdout.split("\n", 1)
-    assert said["0"][0] == "False"
-    assert said["0"][1] == said["plain"][1]
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+        said[chosen] = done.stdout.split()
+    assert said["0"] == ["False", said["1"][1]]
