@@ -107,8 +107,9 @@ int main(void) {
     const int64_t units[] = {1, 2, 7, 1023, 1024, 1500};
     const uint32_t counter[4] = {0};
     uint32_t words[4];
-    for (int level = -1; level <= dubio_best_level() + 1; level++) {
-        if (dubio_use_level(level) != dubio_level()) return 3;
+    if (dubio_use_level(-1) != 0 || dubio_use_level(9) != dubio_best_level()) return 3;
+    for (int level = 0; level <= dubio_best_level(); level++) {
+        if (dubio_use_level(level) != level || dubio_level() != level) return 3;
         dubio_philox(counter, 0, words), calls++;
         if (words[0] != 0x5f6fb709 || words[3] != 0x4f730a48) return 4;
         for (int c = 0; c < (int)(sizeof counts / sizeof *counts); c++)
