@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 SOURCES = Path(__file__).parent / "kernels"
-LIBRARY = "libdubio.so"
+LIBRARY = "libdubio.so.1"  # no name of a Python module
 REPORT = "build.txt"  # beside the library: how it was built, or why it was not
 
 # -fno-trapping-math lets comparisons be vectorised; results stay those of IEEE arithmetic, but for
