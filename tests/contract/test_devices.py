@@ -39,8 +39,6 @@ WAYS: dict[str, Callable[[Tensor], Tensor]] = {
     "normal": lambda x: torch.normal(x, 1.0),
     "bernoulli": lambda x: torch.bernoulli(x),
     "out": lambda x: torch.rand(x.shape, out=torch.empty_like(x)),
-    "dropout": lambda x: nn.functional.dropout(x, 0.5),
-    "alpha dropout": lambda x: nn.functional.alpha_dropout(x, 0.5, training=True),
 }
 
 
@@ -49,6 +47,16 @@ def test_random_numbers_come_from_a_generator_of_their_device(way: str) -> None:
     x = torch.zeros(3, 2000, device=META)
     with dubio.Noise(generator=0), pytest.raises(_AskedError, match="meta"):
         WAYS[way](x)
+
+
+def test_masks_are_made_on_their_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From counters, by operations of torch: no generator is asked, and nothing is copied there."""
+    monkeypatch.setattr(Tensor, "to", lambda x, *to: x.new_empty(x.shape, dtype=to[0]))
+    monkeypatch.setattr(Tensor, "cpu", None)
+    x = torch.zeros(3, 2000, device=META)
+    with dubio.Noise(generator=0):
+        assert nn.functional.dropout(x, 0.5).device == META
+        assert nn.functional.alpha_dropout(x, 0.5, training=True).device == META
 
 
 def test_new_random_numbers_are_those_of_the_default_device() -> None:

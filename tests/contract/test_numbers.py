@@ -1,14 +1,16 @@
 """The numbers of a draw are a function of seed, site, draw and shape, however asked for."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from dubio.noise.numbers import TOGETHER, Numbers
+from dubio.native import philox, stream
+from dubio.noise.numbers import Numbers
 
-SIZES = [0, 1, 3, TOGETHER // 2, TOGETHER // 2 + 1, TOGETHER, TOGETHER + 1, 3 * TOGETHER]
+SIZES = [0, 1, 3, 32, 33, 64, 129, 1024, 1025, 3000]
 DRAWS = 37
 KINDS: dict[str, Callable[[Numbers, torch.Size, Tensor], Tensor]] = {
     "bernoulli": lambda numbers, shape, like: numbers.bernoulli((2,), 0.3, shape, like),
@@ -40,18 +42,21 @@ def test_sites_and_seeds_have_numbers_of_their_own(kind: str) -> None:
     assert not torch.equal(one, other)
 
 
-def test_a_draw_of_few_numbers_costs_few(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_numbers_cost_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch makes a tile at least, and no more than a tile too many, all draws at once."""
+    monkeypatch.setattr(stream, "LOADED", None)
     made: list[int] = []
-    uniform = Tensor.uniform_
+    tiles = philox.tiles
 
-    def counting(x: Tensor, *args: float, **kwargs: torch.Generator) -> Tensor:
-        made.append(x.numel())
-        return uniform(x, *args, **kwargs)
+    def counting(*arguments: Any) -> Tensor:
+        words = tiles(*arguments)
+        made.append(2 * words.numel())
+        return words
 
-    monkeypatch.setattr(Tensor, "uniform_", counting)
-    Numbers(0, range(7, 8), shared=False).uniform((0,), torch.Size([3]), torch.empty(0))
-    assert len(made) == 1
-    assert made[0] <= TOGETHER
-    made.clear()
-    Numbers(0, range(20), shared=False).uniform((0,), torch.Size([32]), torch.empty(0))
-    assert len(made) == 1
+    monkeypatch.setattr(philox, "tiles", counting)
+    for draws, size in ((1, 3), (20, 32), (2, 1000)):
+        made.clear()
+        numbers = Numbers(0, range(7, 7 + draws), shared=False)
+        numbers.normal((0,), torch.Size([size]), torch.empty(0))
+        assert len(made) == 1
+        assert made[0] < draws * (size + philox.WORDS)

@@ -1,8 +1,9 @@
-"""`fill_bernoulli` gives independent bits with exactly the asked probability.
+"""Masks are independent bits with the asked probability, to a resolution of 2⁻³².
 
 Every test is a two-sided exact binomial or chi-square test, at a level that adds up to 1e-6 over
-the whole file. Power: bytes alone would round probabilities to multiples of 1/256; with four
-million bits an error of half of that is found with probability above 0.9 for all values here.
+the whole file. Power: with four million bits a probability that is rounded to a multiple of 1/256,
+by half of that, is found with probability above 0.9 for all values here. `test_rates.py` has many
+more bits, and `tests/native` the bits themselves.
 """
 
 import math
@@ -12,20 +13,19 @@ import scipy.stats
 import torch
 from torch import Tensor
 
-from dubio.noise.bits import SMALL, Generators, _arrivals, fill_bernoulli
+from dubio.native.stream import Stream
 
 KEEPS = [0.5, 0.9, 0.8, 0.99, 0.999, 0.3333, 0.05, 0.001, 0.1, 0.75, 0.9999]
-SIZES = [37, SMALL, SMALL + 1, SMALL + 7, 4099]  # straddle the two methods; not multiples of 8
+SIZES = [37, 1023, 1024, 1031, 4099]  # straddle a run of the kernels
 LAGS = [1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31]
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
 FALSE_ALARMS = 1e-6
-LEVEL = FALSE_ALARMS / (len(KEEPS) * len(SIZES) * (3 + len(LAGS)) + len(KEEPS) * 2 + 4)
+LEVEL = FALSE_ALARMS / (len(KEEPS) * len(SIZES) * (3 + len(LAGS)) + len(KEEPS) * 2 + 3)
 
 
 def bits(keep: float, draws: int, size: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Masks of some draws, seeded by their numbers."""
-    generators = Generators(list(range(draws)), torch.device("cpu"))
-    return fill_bernoulli(torch.empty(draws, size, dtype=dtype), keep, generators)
+    """Masks of some draws."""
+    return Stream(0, 0, draws).bernoulli(keep, torch.Size([size]), torch.empty(0, dtype=dtype))
 
 
 @pytest.fixture(scope="module", params=SIZES)
@@ -68,7 +68,7 @@ def test_the_probability_is_the_same_at_every_position(masks: Tensor, keep: floa
     count = draws * width
     statistic = float(((cells - count * keep) ** 2).sum() / (count * keep * (1 - keep)))
     check_chi_square(statistic, len(cells))
-    check_count(masks[:, -16:] == 1, keep)  # the last gap must reach beyond the end
+    check_count(masks[:, -16:] == 1, keep)
 
 
 def test_pairs_are_independent(masks: Tensor, keep: float) -> None:
@@ -97,17 +97,6 @@ def test_runs_of_four_have_the_probabilities_of_independent_bits(keep: float) ->
     check_chi_square(float((cells[0] ** 2 / cells[1]).sum()), cells.shape[1] - 1)
 
 
-def test_arrivals_are_those_of_a_bernoulli_process() -> None:
-    """At a rate far above those in use, where a shift by one position would show."""
-    draws, size, rate = 20_000, 20, 0.3
-    uniform = torch.rand(draws, 40, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    events = torch.zeros(draws * size)
-    events[_arrivals(uniform, rate, size)] = 1
-    counts = events.view(draws, size).sum(0).double()
-    statistic = float(((counts - draws * rate) ** 2).sum() / (draws * rate * (1 - rate)))
-    check_chi_square(statistic, size)
-
-
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_bits_do_not_depend_on_the_dtype(keep: float, size: int, dtype: torch.dtype) -> None:
     assert torch.equal(bits(keep, 5, size, dtype).float(), bits(keep, 5, size))
@@ -115,12 +104,12 @@ def test_bits_do_not_depend_on_the_dtype(keep: float, size: int, dtype: torch.dt
 
 def test_bits_of_a_draw_do_not_depend_on_other_draws(keep: float, size: int) -> None:
     together = bits(keep, 5, size)
-    for seed, row in enumerate(together):
-        alone = fill_bernoulli(torch.empty(1, size), keep, Generators([seed], torch.device("cpu")))
+    for draw, row in enumerate(together):
+        alone = Stream(0, draw, 1).bernoulli(keep, torch.Size([size]), torch.empty(0))
         assert torch.equal(alone[0], row)
 
 
-@pytest.mark.parametrize("size", [1, SMALL, SMALL + 1])
+@pytest.mark.parametrize("size", [1, 1024, 1025])
 def test_certainty(size: int) -> None:
     assert (bits(1.0, 3, size) == 1).all()
     assert (bits(0.0, 3, size) == 0).all()
@@ -134,6 +123,6 @@ def test_extreme_probabilities(keep: float) -> None:
 
 def test_the_global_generator_is_left_alone() -> None:
     before = torch.get_rng_state()
-    bits(0.9, 3, SMALL)
-    bits(0.9, 3, SMALL + 1)
+    bits(0.9, 3, 1000)
+    bits(0.9, 3, 5000, torch.float64)
     assert torch.equal(torch.get_rng_state(), before)

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 SOURCES = Path(__file__).parent / "kernels"
-LIBRARY = "libdubio.so"
+LIBRARY = "libdubio.so.1"  # no name of a Python module
 REPORT = "build.txt"  # beside the library: how it was built, or why it was not
 
 # -fno-trapping-math lets comparisons be vectorised; results stay those of IEEE arithmetic, but for
@@ -70,26 +70,40 @@ def build(folder: Path, flags: Sequence[str] = ()) -> Path:
         )
         made = Path(temporary) / LIBRARY
         _run([*compiler, *LINKING, *flags], [*objects, "-lpthread", "-lm", "-o", str(made)])
-        folder.mkdir(parents=True, exist_ok=True)
-        return Path(shutil.copy(made, folder / LIBRARY))
+        if not made.is_file():
+            raise BuildError(f"{compiler[0]} said that all is well, and made nothing")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            return Path(shutil.copy(made, folder / LIBRARY))
+        except OSError as error:
+            raise BuildError(f"the library cannot be written: {error}") from error
 
 
-def build_or_explain(folder: Path) -> Path | None:
-    """Compile the kernels if that can be done, and leave a word beside them in either case."""
-    folder.mkdir(parents=True, exist_ok=True)
-    report = folder / REPORT
-    (folder / LIBRARY).unlink(missing_ok=True)
-    if os.environ.get("DUBIO_NATIVE") == "0":
-        report.write_text("not built: DUBIO_NATIVE=0 when dubio was installed")
-        return None
+def build_or_explain(folder: Path) -> str:
+    """Compile the kernels if that can be done, and leave a word beside them in either case.
+
+    Args:
+        folder: Where the library and the word go, if they can.
+
+    Returns:
+        The word: how it was built, or why it was not.
+    """
     try:
+        (folder / LIBRARY).unlink(missing_ok=True)
+        if os.environ.get("DUBIO_NATIVE") == "0":
+            raise BuildError("DUBIO_NATIVE=0 when dubio was installed")
         library = build(folder)
-    except BuildError as error:
-        report.write_text(f"not built: {error}")
-        return None
-    word = f"built by {' '.join(_compiler())}"
-    report.write_text(f"{word}\nlibrary {digest(library)}\nsources {digest(*sources())}\n")
-    return library
+        word = f"built by {' '.join(_compiler())}"
+        lines = [word, f"library {digest(library)}", f"sources {digest(*sources())}"]
+    except (BuildError, OSError) as error:
+        word = f"not built: {error}"
+        lines = [word]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / REPORT).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    except OSError as error:
+        return f"{word}; and no word can be left beside it: {error}"
+    return word
 
 
 def sources() -> list[Path]:
@@ -118,7 +132,9 @@ def _compiler() -> list[str]:
 
 def _run(command: Sequence[str], files: Sequence[str]) -> None:
     try:
-        done = subprocess.run([*command, *files], capture_output=True, text=True, timeout=600)
+        done = subprocess.run(
+            [*command, *files], capture_output=True, text=True, errors="replace", timeout=600
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise BuildError(f"{command[0]} did not run: {error}") from error
     if done.returncode:

@@ -49,7 +49,7 @@ class Stream:
             return like.new_full((self.draws, *shape), float(keep >= 1.0))
         if LOADED is not None and like.is_cpu and like.dtype.itemsize <= 4:
             made = torch.empty((self.draws, *shape), dtype=torch.float32)
-            if type(made) is Tensor:
+            if _has_memory(made):
                 self._multiply(keep, 1.0, shape.numel(), None, 0, made)
                 return made if like.dtype == torch.float32 else made.to(like.dtype)
         bits = philox.bits(self.key, self.first, self.draws, shape.numel(), like.device)
@@ -68,7 +68,7 @@ class Stream:
         shape = x.shape[1:] if apart else x.shape
         if usable(x) and 0.0 < keep < 1.0:
             made = torch.empty((self.draws, *shape), dtype=torch.float32)
-            if type(made) is Tensor:
+            if _has_memory(made):
                 size = shape.numel()
                 self._multiply(keep, scale, size, x.contiguous(), size if apart else 0, made)
                 return made
@@ -87,7 +87,7 @@ class Stream:
     def _fill(self, kind: int, shape: torch.Size, like: Tensor) -> Tensor:
         if LOADED is not None and like.is_cpu and like.dtype.itemsize <= 4:
             made = torch.empty((self.draws, *shape), dtype=torch.float32)
-            if type(made) is Tensor:
+            if _has_memory(made):
                 LOADED.dubio_fill(
                     kind, self.key, self.first, self.draws, shape.numel(), made.data_ptr(),
                     torch.get_num_threads(),
@@ -102,8 +102,13 @@ class Stream:
 
 def usable(x: Tensor) -> bool:
     """Whether the kernels can read a tensor: plain numbers of the CPU, in float32."""
-    plain = x.is_cpu and x.dtype == torch.float32 and type(x) is Tensor
+    plain = x.is_cpu and x.dtype == torch.float32 and _has_memory(x)
     return plain and LOADED is not None and x.layout == torch.strided and not x.is_neg()
+
+
+def _has_memory(x: Tensor) -> bool:
+    """Whether a tensor is itself, and not one that a transform or a tracer has put in its place."""
+    return type(x) is Tensor and not torch._C._functorch.is_functorch_wrapped_tensor(x)
 
 
 def _rounded(made: Tensor, dtype: torch.dtype, kind: int) -> Tensor:

@@ -1,41 +1,9 @@
-/* Masks: factors m of the entries of a tensor, and their slopes dm/dφ, for a run of entries.
- *
- * An entry belongs to a unit, its place in a row of so many units; each unit has a rate. One rate
- * for all entries is a row of one unit.
- */
+/* Masks: factors m of the entries of a tensor, and their slopes dm/dφ, for a run of entries. */
 #pragma once
 
 #include <math.h>
 
 #include "runs.h"
-
-enum { BERNOULLI = 0, CONCRETE = 1, GAUSSIAN = 2 };
-
-/* A mask as the caller describes it.
- *
- * rates: by unit, probabilities of keeping for BERNOULLI, else logits φ of keeping; NULL for `keep`.
- * keep, scale: without rates, the probability of keeping and the factor of what is kept.
- * units: in a row.
- * temperature: of CONCRETE.
- * reflected: whether the noise is 1 − u in place of u, or −ε in place of ε.
- * trapezoid: whether the slope of a BERNOULLI mask is that of the trapezoid rule, (1 − m)/2; else it
- *     is that of its scale 1/keep alone, −drop·m.
- */
-typedef struct {
-    const float *rates;
-    double keep, scale;
-    int64_t units;
-    float temperature;
-    int32_t kind, reflected, trapezoid;
-} mask;
-
-/* What a mask needs by unit, repeated so that a whole run can be read from any unit on. */
-typedef struct {
-    float *scale, *rate, *drop;
-    int32_t *high, *low; /* an entry with 32 random bits u is kept if u ≤ high·2¹⁶ + low */
-} by_unit;
-
-INLINE int64_t entries_of(const mask *of) { return of->units + RUN; }
 
 INLINE uint32_t threshold(double keep) {
     if (keep >= 1.0) return 0xFFFFFFFF;

@@ -7,9 +7,8 @@
 #pragma once
 
 #include "functions.h"
+#include "kernels.h"
 #include "philox.h"
-
-enum { RUN = 1024 };
 
 typedef struct {
     uint64_t key, draw;

@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "kernels.h"
+#include "masks.h"
 
 /* σ = log(1 + e^ρ) and its slope e^ρ/(1 + e^ρ); for ρ > 20, as torch does, ρ and 1. */
 INLINE f32v softplus(f32v rho, f32v *slope) {

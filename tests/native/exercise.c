@@ -1,0 +1,128 @@
+/* Calls every function of the library at every level, with odd sizes and pointers that lie askew.
+ *
+ * It is compiled with the kernels and with sanitizers, and run. Each array is a block of its own, so
+ * that an entry too far is seen. Checks that are made here: a result does not depend on the number of
+ * threads, nor on where arrays lie. Says how many calls it has made.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "kernels.h"
+
+int dubio_best_level(void);
+int dubio_level(void);
+int dubio_use_level(int level);
+void dubio_philox(const uint32_t counter[4], uint64_t key, uint32_t out[4]);
+int dubio_fill(int32_t kind, uint64_t key, int64_t draw, int64_t draws, int64_t count, float *out,
+               int threads);
+int dubio_masked(const mask *of, uint64_t key, int64_t draw, int64_t draws, int64_t count,
+                 const float *x, int64_t stride, float *out, int threads);
+int dubio_masked_backward(const mask *of, uint64_t key, int64_t draw, int64_t count, const float *x,
+                          const float *g, float *of_x, float *of_rates, int threads);
+int dubio_sample(int32_t kind, uint64_t key, int64_t draw, int64_t draws, int64_t start,
+                 int64_t count, const float *mean, const float *rho, const float *centers,
+                 float center, float prior, float *out, double *divergence, int threads);
+int dubio_sample_backward(int32_t kind, uint64_t key, int64_t draw, int64_t start, int64_t count,
+                          const float *mean, const float *rho, const float *centers, float center,
+                          float prior, float factor, const float *g, float *of_mean, float *of_rho,
+                          int threads);
+int dubio_local(uint64_t key, int64_t draw, int64_t count, const float *mean, const float *variance,
+                float *out, int threads);
+int dubio_local_backward(uint64_t key, int64_t draw, int64_t count, const float *variance,
+                         const float *g, float *of_variance, int threads);
+
+static const uint64_t KEY = 0xFEDCBA9876543210;
+static const int64_t FAR[] = {0, 0x7FFFFFFF, 0xFFFFFFFF, (int64_t)1 << 40};
+static int askew; /* how many floats an array begins behind an aligned place */
+static long calls;
+
+/* An array that ends where its block ends; its values are those of a small sequence. */
+static float *array(int64_t count) {
+    float *block = malloc((size_t)(count + askew) * sizeof(float) + (count + askew == 0));
+    for (int64_t i = 0; i < count; i++) block[askew + i] = (float)((i * 37 + 11) % 64) / 64.0f - 0.4f;
+    return block + askew;
+}
+static void done(float *given) { free(given - askew); }
+
+static void check(int status) {
+    calls++;
+    if (status) fprintf(stderr, "status %d\n", status), exit(2);
+}
+static double sum_of(const float *x, int64_t count) {
+    double sum = 0.0;
+    for (int64_t i = 0; i < count; i++) sum += (double)x[i] * (double)(1 + i % 7);
+    return sum;
+}
+
+/* All functions for some entries; the sum of all that they wrote. */
+static double exercise(int64_t count, int64_t units, int64_t draw, int threads) {
+    const int64_t draws = 2;
+    float *x = array(draws * count), *out = array(draws * count), *g = array(count);
+    float *other = array(count), *positive = array(count), *rates = array(units);
+    float *of_rates = array(units);
+    double total = 0.0, divergence = 0.0;
+    for (int64_t i = 0; i < count; i++) positive[i] += 0.4f; /* zeros among them */
+    for (int kind = UNIFORM; kind <= NORMAL; kind++) {
+        check(dubio_fill(kind, KEY, draw, draws, count, out, threads));
+        total += sum_of(out, draws * count);
+    }
+    for (int form = 0; form < 16; form++) {
+        const int kind = form % 4 < 3 ? form % 4 : BERNOULLI, alike = form % 4 == 3;
+        for (int64_t i = 0; i < units; i++) /* rates of 0 and 1 are among them */
+            rates[i] = kind == BERNOULLI ? (float)(i % 5) / 4.0f : (float)(i % 41 - 20);
+        const mask of = {.rates = alike ? 0 : rates, .keep = 0.3, .scale = 1.0 / 0.3,
+                         .units = alike ? 1 : units, .temperature = 0.1f, .kind = kind,
+                         .reflected = form / 4 % 2, .trapezoid = form / 8 % 2};
+        check(dubio_masked(&of, KEY, draw, draws, count, form % 2 ? x : 0, count, out, threads));
+        total += sum_of(out, draws * count);
+        check(dubio_masked(&of, KEY, draw, draws, count, x, 0, out, threads));
+        total += sum_of(out, draws * count);
+        check(dubio_masked_backward(&of, KEY, draw, count, form % 2 ? x : 0, g,
+                                    form % 3 ? other : 0, form % 5 ? of_rates : 0, threads));
+        total += sum_of(other, count) + (form % 5 ? sum_of(of_rates, of.units) : 0.0);
+    }
+    const int64_t starts[] = {0, 1, 1023, ((int64_t)1 << 33) + 5};
+    for (int form = 0; form < 24; form++) {
+        const int64_t start = starts[form % 4];
+        const int kind = form % 3;
+        const float *centers = form % 2 ? g : 0, *mean = kind == SAMPLE || form < 16 ? x : 0;
+        const float prior = mean ? (float)(form / 8) : 0.0f;
+        check(dubio_sample(kind, KEY, draw, draws, start, count, mean, g, centers, 0.1f, prior,
+                           form % 5 ? out : 0, &divergence, threads));
+        check(dubio_sample_backward(kind, KEY, draw, start, count, mean, g, centers, 0.1f, prior,
+                                    0.5f, form % 7 ? x + count : 0, other, positive, threads));
+        total += sum_of(out, draws * count) + sum_of(other, count) + sum_of(positive, count);
+        total += divergence;
+    }
+    for (int64_t i = 0; i < count; i++) positive[i] = (float)(i % 9);
+    check(dubio_local(KEY, draw, count, x, positive, out, threads));
+    check(dubio_local_backward(KEY, draw, count, positive, g, other, threads));
+    total += sum_of(out, count) + sum_of(other, count);
+    done(x), done(out), done(g), done(other), done(positive), done(rates), done(of_rates);
+    return total;
+}
+
+int main(void) {
+    const int64_t counts[] = {0, 1, 3, 15, 17, 127, 129, 1023, 1024, 1025, 2 * 1024 + 77};
+    const int64_t units[] = {1, 2, 7, 1023, 1024, 1500};
+    const uint32_t counter[4] = {0};
+    uint32_t words[4];
+    if (dubio_use_level(-1) != 0 || dubio_use_level(9) != dubio_best_level()) return 3;
+    for (int level = 0; level <= dubio_best_level(); level++) {
+        if (dubio_use_level(level) != level || dubio_level() != level) return 3;
+        dubio_philox(counter, 0, words), calls++;
+        if (words[0] != 0x5f6fb709 || words[3] != 0x4f730a48) return 4;
+        for (int c = 0; c < (int)(sizeof counts / sizeof *counts); c++)
+            for (int u = c % 2; u < (int)(sizeof units / sizeof *units); u += 2) {
+                double sums[4];
+                for (askew = 0; askew < 4; askew++)
+                    sums[askew] = exercise(counts[c], units[u], FAR[(c + u) % 4], 1 + askew);
+                if (memcmp(sums, sums + 1, 3 * sizeof(double))) return 5;
+            }
+        askew = 1; /* enough for several threads */
+        const double one = exercise(140000, 300, 1, 1), three = exercise(140000, 300, 1, 3);
+        if (memcmp(&one, &three, sizeof one)) return 6;
+    }
+    printf("%ld calls\n", calls);
+    return 0;
+}
