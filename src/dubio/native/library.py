@@ -48,7 +48,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     ),
     "dubio_sample_backward": (
         c_int32, *_NOISE, c_int64, c_void_p, c_void_p, c_void_p, c_float, c_float, c_float,
-        c_void_p, c_void_p, c_void_p, c_int,
+        c_void_p, c_void_p, c_void_p, c_void_p, c_int,
     ),
     "dubio_local": (*_NOISE, c_void_p, c_void_p, c_void_p, c_int),
     "dubio_local_backward": (*_NOISE, c_void_p, c_void_p, c_void_p, c_int),

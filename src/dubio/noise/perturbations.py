@@ -12,6 +12,7 @@ from torch import Tensor
 
 from dubio.native.dropping import drop
 from dubio.native.stream import usable
+from dubio.native.weights import spread
 from dubio.noise.coordinates import uniform_by_coordinates
 from dubio.noise.layout import Layout
 from dubio.noise.protocols import RandomNumbers
@@ -125,3 +126,32 @@ class Draw:
             case "normal":
                 normal: Tensor = torch.special.ndtri(uniform.clamp(min=2.0**-54))
                 return normal.to(x.dtype)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Gaussian numbers μ + σε, for ``x`` that holds μ and σ: weights of a draw.
+
+    Attributes:
+        site: The site.
+        call: Which of its noises.
+        start: Where in the noise, a row, these numbers begin.
+        count: How long that row is.
+        layout: The shape of μ.
+    """
+
+    site: int
+    call: int
+    start: int
+    count: int
+    layout: Layout
+
+    def __call__(self, numbers: RandomNumbers, x: Tensor) -> Tensor:  # (2, …) -> (S, …)
+        """The numbers of every draw."""
+        place, (mean, deviation) = (self.site, self.call), x
+        stream = numbers.stream(place) if usable(x) and not is_followed(x) else None
+        if stream is not None and x.is_contiguous():
+            return spread(stream, self.start, mean, deviation)
+        row = numbers.normal(place, torch.Size([self.count]), x)
+        own = row[:, self.start : self.start + mean.numel()]
+        return torch.addcmul(mean, deviation, own.reshape(-1, *mean.shape))

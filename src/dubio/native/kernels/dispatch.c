@@ -162,14 +162,16 @@ API int dubio_sample(int32_t kind, uint64_t key, int64_t draw, int64_t draws, in
     return 0;
 }
 
+/* Gradients of μ and ρ, from those of what was made of them (or NULL), of μ itself (or NULL) and,
+ * `factor`, of the divergence. `of_mean` may be NULL. */
 API int dubio_sample_backward(int32_t kind, uint64_t key, int64_t draw, int64_t start, int64_t count,
                               const float *mean, const float *rho, const float *centers,
                               float center, float prior, float factor, const float *g,
-                              float *of_mean, float *of_rho, int threads) {
+                              const float *through, float *of_mean, float *of_rho, int threads) {
     const weights_job job = {.from = {key, draw, 1, count}, .start = start, .kind = kind,
                              .mean = mean, .rho = rho, .centers = centers, .center = center,
-                             .prior = prior, .factor = factor, .g = g, .of_mean = of_mean,
-                             .of_rho = of_rho};
+                             .prior = prior, .factor = factor, .g = g, .through = through,
+                             .of_mean = of_mean, .of_rho = of_rho};
     divide(table->sample_backward, &job, runs_of(start + count) - start / RUN, WORTH / 2, threads);
     return 0;
 }

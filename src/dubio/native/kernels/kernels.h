@@ -45,12 +45,14 @@ typedef struct {
 
 /* Weights with mean μ and deviation σ = softplus(ρ), entries `start` and on of a noise.
  *
- * kind: what is made of them: w = μ + σε, the deviations' part σε alone, or σ².
+ * kind: what is made of them: w = μ + σε, the deviations' part σε alone, σ², or w with σ itself given
+ * in the place of ρ.
  * center, prior: means, or one for all if NULL, and the deviation of the Gaussian prior; 0 for none.
  * parts: the divergence, by run.
  * factor: of the divergence in the gradients.
+ * through: a gradient of μ that came another way, to be added.
  */
-enum { SAMPLE = 0, CHANGE = 1, SQUARE = 2 };
+enum { SAMPLE = 0, CHANGE = 1, SQUARE = 2, GIVEN = 3 };
 
 typedef struct {
     noise from;
@@ -60,7 +62,7 @@ typedef struct {
     float center, prior, factor;
     float *out;                         /* forward */
     double *parts;                      /* forward */
-    const float *g;                     /* backward: gradient of out */
+    const float *g, *through;           /* backward: gradient of out */
     float *of_mean, *of_rho;            /* backward */
 } weights_job;
 
