@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, Self, get_args
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
@@ -14,7 +15,6 @@ from dubio.layers.row_noise import Flipout, LocalNoise, RowNoise, has_rows, is_l
 from dubio.layers.substitution import call_with
 from dubio.layers.wrapping import Wrapping
 from dubio.native.stream import Stream
-from dubio.noise.layout import Layout
 from dubio.noise.perturbations import Spread
 from dubio.noise.requests import Request
 from dubio.noise.run import Pass, current_pass
@@ -161,7 +161,7 @@ class Bayesian(Wrapping):
         means = list(self._means().values())
         rho: Any = self._parameters["rho"]
         count = sum([mean.numel() for mean in means])
-        if count != rho.shape[0]:
+        if count != rho.numel():
             raise RuntimeError(
                 f"layer: expected the {len(rho)} weights that it had when it became Bayesian, "
                 f"got {count}; change its shape first and wrap it then."
@@ -220,17 +220,17 @@ class Bayesian(Wrapping):
         return sample.weights
 
     def _recorded(self, running: Pass, posterior: Posterior) -> list[Tensor] | None:
-        """The weights of this draw in a pass that is recorded, to be made for many draws at once."""
-        if running.plain or not posterior.streamable(self._centered_prior()):
+        """The weights of this draw in a pass that is recorded, to be made for many at once."""
+        lasting = all(isinstance(mean, nn.Parameter) for mean in posterior.means)
+        if running.plain or not lasting or not posterior.streamable(self._centered_prior()):
             return None
         rho = posterior.rho
         place = running.own_place(self, _request(rho), rho, self.site_rate, self)
         if place is None or running.numbers.stream(place) is None:
             return None
-        weights, start = [], 0
-        for mean, sigma in zip(posterior.means, posterior.deviation(), strict=True):
-            spread = Spread(*place, start, len(rho), Layout(mean.shape))
-            weights.append(running.perturb(spread, torch.stack([mean, sigma])))
+        sigma, weights, start = F.softplus(rho), [], 0
+        for mean in posterior.means:
+            weights.append(running.perturb(Spread(*place, start, mean), sigma))
             start += mean.numel()
         return weights
 

@@ -25,12 +25,10 @@ NO_STREAM = Stream(0, 0, 1)
 def streamable(prior: CenteredPrior, tensors: Sequence[Tensor]) -> bool:
     """Whether the kernels know the prior, and can read the parameters."""
     own, center = prior
-    if not isinstance(own, Gaussian) or torch.compiler.is_compiling() or torch.jit.is_tracing():
+    if type(own) is not Gaussian or _is_traced():
         return False
-    for x in tensors:
-        if not kernels.readable(x) or is_followed(x):
-            return False
-    return not isinstance(center, Tensor) or kernels.readable(center)
+    center_fits = not isinstance(center, Tensor) or kernels.readable(center)
+    return center_fits and all(kernels.readable(x) and not is_followed(x) for x in tensors)
 
 
 def draw(
@@ -101,7 +99,7 @@ class _Weights(Derivative):
         if centered is None:
             return None, *made
         through = [mean.view_as(mean) for mean in means] if kind in (CHANGE, SQUARE) else []
-        return torch.tensor(total, dtype=torch.float32, device="cpu"), *through, *made
+        return torch.full((), total, dtype=torch.float32, device="cpu"), *through, *made
 
     @staticmethod
     def backward(ctx: Any, of_total: Tensor | None, *of_made: Tensor | None) -> Any:
@@ -177,16 +175,22 @@ class _Local(Derivative):
         return None, g, g * slope * (variance > smallest)
 
 
+def _is_traced() -> bool:
+    """Whether torch takes down what is computed."""
+    traced: bool = torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
+    return traced
+
+
 def _tensors(rhos: Sequence[Tensor], means: Sequence[Tensor]) -> Iterator[Weights]:
     """Every tensor of weights, with its place in the row of its layer and in the noise."""
     layers = iter(rhos)
     rho, at, start = next(layers), 0, 0
     for mean in means:
-        if at == len(rho):
+        if at == rho.numel():
             rho, at = next(layers, rho), 0
         yield Weights(mean, rho, at, start)
-        at += mean.numel()
-        start += mean.numel()
+        count = mean.numel()
+        at, start = at + count, start + count
 
 
 def _known(centered: CenteredPrior | None) -> GaussianPrior:

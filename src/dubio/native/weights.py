@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from dubio.native.library import LOADED
 from dubio.native.stream import Stream
 
-# What is made of μ, ρ and ε: w = μ + σε, the change σε, σ², or w with σ in the place of ρ.
-SAMPLE, CHANGE, SQUARE, GIVEN = range(4)
+SAMPLE, CHANGE, SQUARE = range(3)  # what is made of μ, ρ and ε: w = μ + σε, the change σε, or σ²
 
 
 @final
@@ -65,12 +64,12 @@ def readable(x: Tensor) -> bool:
 def sample(
     kind: int, stream: Stream, of: Weights, prior: GaussianPrior, out: Tensor | None
 ) -> float:
-    """Fill ``out`` (S, …) if it is there; the divergence from the prior if there is one."""
+    """Fill ``out`` if it is there; the divergence from the prior if there is one."""
     assert LOADED is not None
     divergence = c_double()
     failed = LOADED.dubio_sample(
-        kind, stream.key, stream.first, stream.draws, of.start, of.mean.numel(),
-        of.mean.data_ptr(), _at(of.rho, of.at), _at(prior.means, of.at), prior.mean,
+        kind, stream.key, stream.first, of.start, of.mean.numel(), of.mean.data_ptr(),
+        _at(of.rho, of.at), _at(prior.means, of.at), prior.mean,
         prior.deviation, _at(out), divergence, torch.get_num_threads(),
     )  # fmt: skip
     if failed:
@@ -109,9 +108,16 @@ def write_slopes(
 
 
 def spread(stream: Stream, start: int, mean: Tensor, deviation: Tensor) -> Tensor:  # (S, …)
-    """μ + σε of some draws."""
+    """μ + σε of some draws, for entries ``start`` and on of the noise.
+
+    The deviations are in a row, with those of all entries of the noise.
+    """
+    assert LOADED is not None
     made = torch.empty((stream.draws, *mean.shape), dtype=torch.float32)
-    sample(GIVEN, stream, Weights(mean, deviation, 0, start), NO_PRIOR, made)
+    LOADED.dubio_spread(
+        stream.key, stream.first, stream.draws, start, mean.numel(), mean.data_ptr(),
+        _at(deviation, start), made.data_ptr(), torch.get_num_threads(),
+    )  # fmt: skip
     return made
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dubio.native.dropping import drop
 from dubio.native.stream import usable
-from dubio.native.weights import spread
+from dubio.native.weights import readable, spread
 from dubio.noise.coordinates import uniform_by_coordinates
 from dubio.noise.layout import Layout
 from dubio.noise.protocols import RandomNumbers
@@ -128,30 +128,35 @@ class Draw:
                 return normal.to(x.dtype)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Spread:
-    """Gaussian numbers μ + σε, for ``x`` that holds μ and σ: weights of a draw.
+    """Gaussian numbers μ + σε: weights of a draw.
+
+    ``x`` holds σ of all numbers of the noise, in a row.
 
     Attributes:
         site: The site.
         call: Which of its noises.
-        start: Where in the noise, a row, these numbers begin.
-        count: How long that row is.
-        layout: The shape of μ.
+        start: Where in that row these numbers begin.
+        mean: μ: a parameter, whose values at the time count.
     """
 
     site: int
     call: int
     start: int
-    count: int
-    layout: Layout
+    mean: Tensor
 
-    def __call__(self, numbers: RandomNumbers, x: Tensor) -> Tensor:  # (2, …) -> (S, …)
+    @property
+    def layout(self) -> Layout:
+        """The shape of μ."""
+        return Layout(self.mean.shape)
+
+    def __call__(self, numbers: RandomNumbers, x: Tensor) -> Tensor:  # (weights,) -> (S, …)
         """The numbers of every draw."""
-        place, (mean, deviation) = (self.site, self.call), x
-        stream = numbers.stream(place) if usable(x) and not is_followed(x) else None
-        if stream is not None and x.is_contiguous():
-            return spread(stream, self.start, mean, deviation)
-        row = numbers.normal(place, torch.Size([self.count]), x)
-        own = row[:, self.start : self.start + mean.numel()]
-        return torch.addcmul(mean, deviation, own.reshape(-1, *mean.shape))
+        place, mean = (self.site, self.call), self.mean.detach()
+        stream = numbers.stream(place) if readable(x) and readable(mean) else None
+        if stream is not None:
+            return spread(stream, self.start, mean, x)
+        part = slice(self.start, self.start + mean.numel())
+        own = numbers.normal(place, x.shape, x)[:, part]
+        return torch.addcmul(mean, x[part].view(mean.shape), own.reshape(-1, *mean.shape))

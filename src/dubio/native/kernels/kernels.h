@@ -45,14 +45,13 @@ typedef struct {
 
 /* Weights with mean μ and deviation σ = softplus(ρ), entries `start` and on of a noise.
  *
- * kind: what is made of them: w = μ + σε, the deviations' part σε alone, σ², or w with σ itself given
- * in the place of ρ.
+ * kind: what is made of them: w = μ + σε, the deviations' part σε alone, or σ².
  * center, prior: means, or one for all if NULL, and the deviation of the Gaussian prior; 0 for none.
  * parts: the divergence, by run.
  * factor: of the divergence in the gradients.
  * through: a gradient of μ that came another way, to be added.
  */
-enum { SAMPLE = 0, CHANGE = 1, SQUARE = 2, GIVEN = 3 };
+enum { SAMPLE = 0, CHANGE = 1, SQUARE = 2 };
 
 typedef struct {
     noise from;
@@ -80,6 +79,7 @@ typedef struct {
     void (*backward)(const void *job, int64_t first, int64_t last);
     void (*fill)(const void *job, int64_t first, int64_t last);
     void (*sample)(const void *job, int64_t first, int64_t last);
+    void (*spread)(const void *job, int64_t first, int64_t last);
     void (*sample_backward)(const void *job, int64_t first, int64_t last);
     void (*local)(const void *job, int64_t first, int64_t last);
     void (*local_backward)(const void *job, int64_t first, int64_t last);

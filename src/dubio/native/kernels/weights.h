@@ -77,8 +77,7 @@ INLINE f32v offset_of(const weights_job *job, int64_t at, int64_t count) {
 INLINE void spread_of(const weights_job *job, int64_t at, int64_t count, float *sigma, f32v *squares,
                       logs *sum) {
     const f32v rho = load_some(job->rho + at, count);
-    f32v e, top, deviation = rho;
-    if (job->kind != GIVEN) deviation = softplus(rho, &e, &top);
+    f32v e, top, deviation = softplus(rho, &e, &top);
     store(sigma, deviation);
     if (!(job->prior > 0.0f)) return;
     f32v offset = offset_of(job, at, count);
@@ -118,21 +117,35 @@ static void sample(const void *given, int64_t first, int64_t last) {
         const double divergence = spread_of_run(job, place, count, sigma);
         if (job->prior > 0.0f) job->parts[run - before] = divergence;
         if (!job->out) continue;
-        for (int64_t s = 0; s < job->from.draws; s++) {
-            float *restrict out = job->out + s * job->from.count + place;
-            if (job->kind == SQUARE) {
-                for (int64_t i = 0; i < count; i++) out[i] = sigma[i] * sigma[i];
-                continue;
-            }
-            const stream from = {job->from.key, (uint32_t)(job->from.draw + s)};
-            fill_normal(from, run, end - run * RUN, eps);
-            const float *restrict own = eps + (begin - run * RUN);
-            const float *restrict mean = job->mean + place;
-            if (job->kind == CHANGE)
-                for (int64_t i = 0; i < count; i++) out[i] = sigma[i] * own[i];
-            else
-                for (int64_t i = 0; i < count; i++) out[i] = mean[i] + sigma[i] * own[i];
+        float *restrict out = job->out + place;
+        if (job->kind == SQUARE) {
+            for (int64_t i = 0; i < count; i++) out[i] = sigma[i] * sigma[i];
+            continue;
         }
+        fill_normal((stream){job->from.key, (uint32_t)job->from.draw}, run, end - run * RUN, eps);
+        const float *restrict own = eps + (begin - run * RUN);
+        const float *restrict mean = job->mean + place;
+        if (job->kind == CHANGE)
+            for (int64_t i = 0; i < count; i++) out[i] = sigma[i] * own[i];
+        else
+            for (int64_t i = 0; i < count; i++) out[i] = mean[i] + sigma[i] * own[i];
+    }
+}
+
+/* w = μ + σε of several draws, with σ in the place of ρ. */
+static void spread(const void *given, int64_t first, int64_t last) {
+    const weights_job *job = given;
+    float eps[RUN] ALIGNED;
+    const int64_t before = job->start / RUN;
+    const int64_t runs = (job->start + job->from.count + RUN - 1) / RUN - before;
+    for (int64_t index = first; index < last; index++) {
+        const int64_t s = index / runs, run = before + index % runs;
+        EACH_RUN(job, run)
+        fill_normal((stream){job->from.key, (uint32_t)(job->from.draw + s)}, run, end - run * RUN, eps);
+        const float *restrict own = eps + (begin - run * RUN);
+        const float *restrict mean = job->mean + place, *restrict sigma = job->rho + place;
+        float *restrict out = job->out + s * job->from.count + place;
+        for (int64_t i = 0; i < count; i++) out[i] = mean[i] + sigma[i] * own[i];
     }
 }
 
