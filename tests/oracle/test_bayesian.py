@@ -298,19 +298,6 @@ class TestGradients:
 
         assert torch.autograd.gradcheck(loss, tuple(net.parameters()))
 
-    @pytest.mark.parametrize("blocks", [1, 3])
-    def test_do_not_depend_on_blocks(self, blocks: int, monkeypatch: pytest.MonkeyPatch) -> None:
-        from dubio.layers import posterior
-
-        net, x = build("linear")
-        losses = []
-        for size in (2**15, 18 // blocks + 1):
-            monkeypatch.setattr(posterior, "BLOCK", size)
-            elbo = dubio.ELBO(net, dubio.likelihoods.Gaussian(1.0), 6, generator=seeded())
-            loss = elbo(x, torch.zeros(6, 3))
-            losses.append([loss, *torch.autograd.grad(loss, list(net.parameters()))])
-        torch.testing.assert_close(*losses)
-
     @pytest.mark.parametrize(("name", "sampler"), SAMPLERS)
     def test_reach_every_parameter(self, name: str, sampler: Any) -> None:
         net, x = build(name, sampler=sampler)

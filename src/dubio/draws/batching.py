@@ -164,6 +164,9 @@ def _pointwise(operation: Operation, values: Values) -> Any:
     return operation.function(*args, **kwargs)
 
 
+_FEW_UNITS = 32  # below, products of all draws are done at once
+
+
 @_rule(F.linear, condition=lambda arguments: not arguments.deep)
 def _linear(operation: Operation, values: Values) -> Any:
     """Weights that differ among draws: one product for all of them, or one for each draw."""
@@ -173,15 +176,19 @@ def _linear(operation: Operation, values: Values) -> Any:
     shape = operation.shapes[0]
     if 1 not in stacked or len(shape) < 2:
         raise RuleDoesNotFitError
-    draws = len(weight)
-    if 0 in stacked:  # (S, B, …, D) · (S, K, D)
-        product = torch.bmm(x.flatten(1, -2), weight.mT)
-    else:  # (B, …, D) · (S·K, D): the same inputs for all draws
+    draws, units, _ = weight.shape
+    if 0 not in stacked and units < _FEW_UNITS:  # (B, …, D) · (S·K, D)
         product = torch.mm(x.flatten(0, -2), weight.flatten(0, 1).t())
-        product = product.view(-1, draws, weight.shape[1]).transpose(0, 1)
-    if bias is not None:
-        product = product + (bias.unsqueeze(1) if bias.dim() == 2 else bias)
-    return product.reshape(draws, *shape)
+        product = product.view(-1, draws, units).transpose(0, 1)
+        if bias is not None:
+            product = product + (bias.unsqueeze(1) if bias.dim() == 2 else bias)
+        return product.reshape(draws, *shape)
+    rows = x.flatten(1, -2) if 0 in stacked else x.flatten(0, -2).expand(draws, -1, -1)
+    if bias is None:  # (S, B, …, D) · (S, K, D)
+        product = torch.bmm(rows, weight.mT)
+    else:
+        product = torch.baddbmm(bias.view(-1, 1, units), rows, weight.mT)
+    return product.view(draws, *shape)
 
 
 @_rule(rearranged)

@@ -5,16 +5,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, Self, get_args
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from dubio.layers.posterior import CenteredPrior, Posterior, Sample, sample_together
+from dubio.layers.centered_prior import CenteredPrior
+from dubio.layers.posterior import Posterior, Sample, sample_together
 from dubio.layers.row_noise import Flipout, LocalNoise, RowNoise, has_rows, is_linear
 from dubio.layers.substitution import call_with
 from dubio.layers.wrapping import Wrapping
+from dubio.native.stream import Stream
+from dubio.noise.perturbations import Spread
 from dubio.noise.requests import Request
 from dubio.noise.run import Pass, current_pass
-from dubio.noise.stochastic import Stochastic, check_apart, own_noise
+from dubio.noise.stochastic import Stochastic, check_apart, own_noise, own_stream
 from dubio.noise.vectorised import is_vectorised
 from dubio.priors import Gaussian, Prior
 from dubio.priors.prior import positive
@@ -101,8 +105,10 @@ class Bayesian(Wrapping):
         shared = running is not None and running.shared
         if self.sampler != "weights" and not shared and has_rows(layer, args):
             assert self.row_noise is not None
-            noise = self._noise() if self.row_noise.needs_weights else None
-            return self.row_noise(self, layer, self.posterior(), noise, *args, **kwargs)
+            posterior = self.posterior()
+            noise = self._stream_or_noise(posterior) if self.row_noise.needs_weights else None
+            known = None if running is None else self._moments(running, posterior, noise)
+            return self.row_noise(self, layer, posterior, noise, known, *args, **kwargs)
         weights = self._weights(running)
         if weights is None:
             return layer(*args, **kwargs)
@@ -114,11 +120,11 @@ class Bayesian(Wrapping):
         In closed form, or where there is none as ``log q(w) − log p(w)`` at weights w of a draw:
         those of the pass if `dubio.ELBO` asks, else of another draw.
         """
-        running = current_pass()
-        sample = None if running is None else running.memory.get(self)
-        if sample is not None and sample.divergence is not None:
-            divergence: Tensor = sample.divergence
-            return divergence
+        memory = {} if (running := current_pass()) is None else running.memory
+        for module in (self, self.row_noise):
+            sample: Sample | None = None if module is None else memory.get(module)
+            if sample is not None and sample.divergence is not None:
+                return sample.divergence
         noise = None
         if not self.prior.exact:
             noise = self._noise()
@@ -139,8 +145,12 @@ class Bayesian(Wrapping):
             if len(group) > 1 and not is_vectorised(group[0].rho):
                 posteriors = [module.posterior() for module in group]
                 count = torch.Size([sum([len(posterior.rho) for posterior in posteriors])])
-                noise = running.numbers.normal((_TOGETHER, number), count, posteriors[0].rho)[0]
-                centered = group[0]._centered_prior()
+                centered, place = group[0]._centered_prior(), (_TOGETHER, number)
+                noise: Tensor | Stream | None = None
+                if all(posterior.streamable(centered) for posterior in posteriors):
+                    noise = running.numbers.stream(place)
+                if noise is None:
+                    noise = running.numbers.normal(place, count, posteriors[0].rho)[0]
                 weights, total = sample_together(posteriors, noise, centered)
                 for member, own in zip(group, weights, strict=True):
                     running.memory[member] = Sample(own, total, torch.is_grad_enabled())
@@ -151,7 +161,7 @@ class Bayesian(Wrapping):
         means = list(self._means().values())
         rho: Any = self._parameters["rho"]
         count = sum([mean.numel() for mean in means])
-        if count != rho.shape[0]:
+        if count != rho.numel():
             raise RuntimeError(
                 f"layer: expected the {len(rho)} weights that it had when it became Bayesian, "
                 f"got {count}; change its shape first and wrap it then."
@@ -194,23 +204,66 @@ class Bayesian(Wrapping):
             if known.graph or not torch.is_grad_enabled():
                 return known.weights
         with torch._C.DisableTorchFunction():  # nothing in here is for an interceptor to see
-            noise = self._noise()
             posterior = self.posterior()
-            if noise is None:
+            learning = torch.is_grad_enabled()
+            weights = None if running is None or learning else self._recorded(running, posterior)
+            if weights is not None:
+                sample = Sample(weights, None, graph=False)
+            elif (noise := self._stream_or_noise(posterior)) is None:
                 return None if posterior.kept is None else posterior.mean()
-            if running is not None and running.learning and torch.is_grad_enabled():
+            elif running is not None and running.learning and learning:
                 sample = posterior.sample_with_divergence(noise, self._centered_prior())
             else:
-                sample = Sample(posterior.sample(noise), None, torch.is_grad_enabled())
+                sample = Sample(posterior.sample(noise), None, learning)
         if running is not None:
             running.memory[self] = sample
         return sample.weights
+
+    def _recorded(self, running: Pass, posterior: Posterior) -> list[Tensor] | None:
+        """The weights of this draw in a pass that is recorded, to be made for many at once."""
+        lasting = all(isinstance(mean, nn.Parameter) for mean in posterior.means)
+        if running.plain or not lasting or not posterior.streamable(self._centered_prior()):
+            return None
+        rho = posterior.rho
+        place = running.own_place(self, _request(rho), rho, self.site_rate, self)
+        if place is None or running.numbers.stream(place) is None:
+            return None
+        sigma, weights, start = F.softplus(rho), [], 0
+        for mean in posterior.means:
+            weights.append(running.perturb(Spread(*place, start, mean), sigma))
+            start += mean.numel()
+        return weights
+
+    def _moments(
+        self, running: Pass, posterior: Posterior, noise: Tensor | Stream | None
+    ) -> Sample | None:
+        """Means with changes or variances, made with the divergence where it will be asked for."""
+        assert self.row_noise is not None
+        known: Sample | None = running.memory.get(self.row_noise)
+        if known is not None:
+            return known
+        wanted = running.learning and torch.is_grad_enabled() and not isinstance(noise, Tensor)
+        prior = self._centered_prior()
+        missing = noise is None and self.row_noise.needs_weights
+        if missing or not wanted or not posterior.streamable(prior):
+            return None
+        with torch._C.DisableTorchFunction():
+            known = running.memory[self.row_noise] = posterior.moments(noise, prior)
+        return known
+
+    def _stream_or_noise(self, posterior: Posterior) -> Tensor | Stream | None:
+        """ε of all weights, drawn only where the kernels cannot do without."""
+        stream = None
+        if posterior.streamable(self._centered_prior()):
+            with torch._C.DisableTorchFunction():
+                stream = own_stream(self, _request(posterior.rho), posterior.rho)
+        return self._noise() if stream is None else stream
 
     def _noise(self) -> Tensor | None:
         """ε of all weights, the same in all calls of a pass; None for the mean."""
         rho: Any = self._parameters["rho"]
         with torch._C.DisableTorchFunction():
-            noises = own_noise(self, (Request("normal", rho.shape, None, 0),), rho)
+            noises = own_noise(self, (_request(rho),), rho)
             return None if noises is None else noises[0]
 
     def _means(self) -> dict[str, Tensor]:
@@ -264,6 +317,11 @@ def bayesian_layers(model: nn.Module) -> dict[str, Bayesian]:
         )
     check_apart(found.values())
     return found
+
+
+def _request(rho: Tensor) -> Request:
+    """One normal number for each weight."""
+    return Request("normal", rho.shape, None, 0)
 
 
 def _row_noise(sampler: Sampler) -> RowNoise | None:

@@ -1,12 +1,13 @@
 """Gaussian weights: their sample, their divergence from the prior, and the gradients of both.
 
-A weight is w = μ + σε with σ = softplus(ρ) and ε ~ N(0, 1) (Clark et al. 2022, eq. 8). All work is
-elementwise, so it is done in blocks that stay in a processor's cache, forwards and backwards, and
-for a sample and its divergence at once, as they share σ. Automatic differentiation would write
-every intermediate result to memory.
+A weight is w = μ + σε with σ = softplus(ρ) and ε ~ N(0, 1) (Clark et al. 2022, eq. 8). The noise ε
+is a tensor, or a `Stream` of numbers that are not drawn yet: then `dubio.layers.streamed` does the
+work, in one pass over the weights. Here it is done by torch, for all priors, types and devices; for
+a sample and its divergence at once, as they share σ. Automatic differentiation would write every
+intermediate result to memory.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,13 +15,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from dubio.layers import streamed
+from dubio.layers.centered_prior import CenteredPrior
+from dubio.native.stream import Stream
+from dubio.native.weights import CHANGE, SAMPLE, SQUARE
 from dubio.noise.derivative import Derivative
-from dubio.noise.vectorised import is_vectorised
-from dubio.priors.prior import Prior
-
-# Entries of a block for every thread: the few tensors of a block stay in a processor's cache, and
-# there are not so many blocks that the calls themselves cost.
-BLOCK = 2**18
+from dubio.noise.vectorised import is_followed, is_vectorised
 
 
 class Sample(NamedTuple):
@@ -30,18 +30,13 @@ class Sample(NamedTuple):
         weights: The weights.
         divergence: The divergence.
         graph: Whether gradients were on when they were drawn.
+        changes: Where the weights are means: their changes σε, or the variances σ².
     """
 
     weights: list[Tensor]
     divergence: Tensor | None
     graph: bool = True
-
-
-class CenteredPrior(NamedTuple):
-    """A prior, and its mean for each weight or for all."""
-
-    prior: Prior
-    center: Tensor | float  # (weights,)
+    changes: Sequence[Tensor] = ()
 
 
 @dataclass(frozen=True)
@@ -74,25 +69,55 @@ class Posterior:
         sigma = F.softplus(self.rho)
         return self.split(sigma if self.kept is None else sigma * self.kept)
 
-    def sample(self, noise: Tensor) -> list[Tensor]:
+    def sample(self, noise: Tensor | Stream) -> list[Tensor]:
         """The weights of a draw."""
+        if isinstance(noise, Stream):
+            return streamed.draw(SAMPLE, noise, None, [self.rho], self.means)[1]
         if torch.is_grad_enabled():
             return self._apply(noise, None, weights=True).weights
         parts = zip(self.mean(), self.deviation(), self.split(noise), strict=True)
         return [torch.addcmul(mean, sigma, eps).to(mean.dtype) for mean, sigma, eps in parts]
 
-    def sample_with_divergence(self, noise: Tensor, prior: CenteredPrior) -> Sample:
+    def sample_with_divergence(self, noise: Tensor | Stream, prior: CenteredPrior) -> Sample:
         """The weights of a draw and their KL from the prior, or its estimate at these weights."""
+        if isinstance(noise, Stream):
+            total, weights = streamed.draw(SAMPLE, noise, prior, [self.rho], self.means)
+            return Sample(weights, total)
         return self._apply(noise, prior, weights=True)
+
+    def changes(self, noise: Tensor | Stream) -> list[Tensor]:
+        """σε, by which weights of a draw differ from their means."""
+        if isinstance(noise, Stream):
+            return streamed.draw(CHANGE, noise, None, [self.rho], self.means)[1]
+        parts = zip(self.deviation(), self.split(noise), self.means, strict=True)
+        return [(sigma * eps).to(mean.dtype) for sigma, eps, mean in parts]
+
+    def variances(self) -> list[Tensor]:
+        """σ²."""
+        return [sigma.square() for sigma in self.deviation()]
+
+    def moments(self, noise: Stream | None, prior: CenteredPrior) -> Sample:
+        """Means with the changes σε, or without noise with σ², and the KL from the prior."""
+        kind = SQUARE if noise is None else CHANGE
+        stream = streamed.NO_STREAM if noise is None else noise
+        total, made = streamed.draw(kind, stream, prior, [self.rho], self.means)
+        count = len(self.means)
+        return Sample(made[:count], total, torch.is_grad_enabled(), made[count:])
 
     def divergence(self, noise: Tensor | None, prior: CenteredPrior) -> Tensor:
         """KL from the prior, or its estimate at the weights of a draw."""
+        if self.streamable(prior):
+            return streamed.divergence(prior, self.rho, self.means)
         total = self._apply(noise, prior, weights=False).divergence
         assert total is not None
         return total
 
+    def streamable(self, prior: CenteredPrior) -> bool:
+        """Whether its noise need not be drawn: the kernels can do all there is to do."""
+        return self.kept is None and streamed.streamable(prior, [self.rho, *self.means])
+
     def _apply(self, noise: Tensor | None, prior: CenteredPrior | None, *, weights: bool) -> Sample:
-        if is_vectorised(self.rho) or torch.compiler.is_dynamo_compiling():
+        if is_followed(self.rho) or torch.compiler.is_dynamo_compiling():
             return self._differentiated(noise, prior, weights=weights)
         total, *sampled = _Gaussian.apply(
             prior, weights, self.kept, noise, 1, self.rho, *self.means
@@ -117,17 +142,21 @@ class Posterior:
             sampled = _shaped(row if self.kept is None else row * self.kept, self.means)
         if prior is None:
             return Sample(sampled, None)
-        terms = _those(self.kept, _offset(mean, prior.center), sigma, noise)
+        terms = _those(self.kept, prior.offset(mean), sigma, noise)
         return Sample(sampled, prior.prior.kl(*terms))
 
 
 def sample_together(
-    posteriors: Sequence[Posterior], noise: Tensor, prior: CenteredPrior
+    posteriors: Sequence[Posterior], noise: Tensor | Stream, prior: CenteredPrior
 ) -> tuple[list[list[Tensor]], Tensor]:
     """Weights of several layers with one prior, all of whose weights there are, and their KL."""
     rhos = [posterior.rho for posterior in posteriors]
     means = [mean for posterior in posteriors for mean in posterior.means]
-    total, *sampled = _Gaussian.apply(prior, True, None, noise, len(rhos), *rhos, *means)
+    if isinstance(noise, Stream):
+        total, sampled = streamed.draw(SAMPLE, noise, prior, rhos, means)
+    else:
+        total, *sampled = _Gaussian.apply(prior, True, None, noise, len(rhos), *rhos, *means)
+    assert total is not None
     weights = iter(sampled)
     return [[next(weights) for _ in posterior.means] for posterior in posteriors], total
 
@@ -152,25 +181,20 @@ class _Gaussian(Derivative):
         layers: int,
         *parameters: Tensor,
     ) -> tuple[Tensor | None, ...]:
-        prior, center = (None, None) if centered is None else centered
         rhos, means = parameters[:layers], parameters[layers:]
         rho = rhos[0] if layers == 1 else torch.cat(rhos)
         mean = _in_a_row(means, rho)
-        deviation = F.softplus(rho)
-        row = torch.empty_like(rho) if sampling else None
-        totals = []
-        for sigma, eps, there, middle, mu, w in _blocks(deviation, noise, kept, center, mean, row):
-            if w is not None:
-                torch.addcmul(mu, sigma, eps, out=w)
-                if there is not None:
-                    w.mul_(there)
-            if prior is not None:
-                totals.append(prior.kl(*_those(there, _offset(mu, middle), sigma, eps)))
-        total = None if prior is None else totals[0] if len(totals) == 1 else sum(totals)
-        weights = [None] * len(means) if row is None else _shaped(row, means)
+        sigma = F.softplus(rho)
+        total, weights = None, [None] * len(means)
+        if sampling:
+            row = torch.addcmul(mean, sigma, noise)
+            weights = _shaped(row if kept is None else row.mul_(kept), means)
+        if centered is not None:
+            terms = _those(kept, centered.offset(mean), sigma, noise)
+            total = centered.prior.kl(*terms)
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(noise, kept, *parameters)
-        ctx.mean, ctx.deviation, ctx.prior, ctx.center = mean, deviation, prior, center
+        ctx.mean, ctx.deviation, ctx.centered = mean, sigma, centered
         ctx.layers, ctx.rho = layers, rho if layers > 1 else None
         return total, *weights
 
@@ -187,11 +211,10 @@ class _Gaussian(Derivative):
             of_mean = _in_a_row(of_weights, rho, means, own=True)
             of_deviation = of_mean * noise
         if of_total is not None:
-            factor = of_total.item()
-            for by_mean, by_sigma, mu, sigma, eps, middle in _blocks(
-                of_mean, of_deviation, ctx.mean, ctx.deviation, noise, ctx.center
-            ):
-                ctx.prior.add_slopes(by_mean, by_sigma, _offset(mu, middle), sigma, eps, factor)
+            offset, factor = ctx.centered.offset(ctx.mean), of_total.item()
+            ctx.centered.prior.add_slopes(
+                of_mean, of_deviation, offset, ctx.deviation, noise, factor
+            )
         of_rho = torch.ops.aten.softplus_backward(of_deviation, rho, 1, 20)
         if kept is not None:
             of_mean.mul_(kept)
@@ -210,8 +233,8 @@ class _Gaussian(Derivative):
         sigma, mean = F.softplus(rho), _in_a_row(means, rho)
         outputs: list[tuple[Tensor, Tensor]] = []
         if of_total is not None:
-            terms = _those(kept, _offset(mean, ctx.center), sigma, noise)
-            outputs.append((ctx.prior.kl(*terms), of_total))
+            terms = _those(kept, ctx.centered.offset(mean), sigma, noise)
+            outputs.append((ctx.centered.prior.kl(*terms), of_total))
         if any(g is not None for g in of_weights):
             row = torch.addcmul(mean, sigma, noise)
             weights = _shaped(row if kept is None else row * kept, means)
@@ -258,24 +281,6 @@ def _shaped(row: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
         part.view(mean.shape) if mean.dtype == row.dtype else part.view(mean.shape).to(mean.dtype)
         for part, mean in zip(parts, like, strict=True)
     ]
-
-
-def _blocks(*rows: Tensor | float | None) -> Iterator[tuple[Any, ...]]:
-    """Blocks of some rows, side by side; what is no row goes with all of them."""
-    first = rows[0]
-    assert isinstance(first, Tensor)
-    size = len(first)
-    step = BLOCK * torch.get_num_threads() if first.device.type == "cpu" else size
-    if size <= step:
-        yield rows
-        return
-    for start in range(0, size, step):
-        yield tuple(r[start : start + step] if isinstance(r, Tensor) else r for r in rows)
-
-
-def _offset(mean: Tensor, center: Tensor | float) -> Tensor:
-    """The distance of means from those of the prior."""
-    return mean if isinstance(center, float) and center == 0 else mean - center
 
 
 def _those(there: Tensor | None, *values: Tensor | None) -> list[Any]:

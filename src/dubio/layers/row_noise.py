@@ -12,10 +12,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
-from dubio.layers.posterior import Posterior
+from dubio.layers.posterior import Posterior, Sample
+from dubio.layers.streamed import add_local
 from dubio.layers.substitution import substitute
+from dubio.native.stream import Stream
+from dubio.native.weights import readable
 from dubio.noise.requests import Request
-from dubio.noise.stochastic import Noisy, own_noise
+from dubio.noise.stochastic import Noisy, own_noise, own_stream
 
 Linear = nn.Linear | _ConvNd
 _KINDS = (
@@ -41,12 +44,24 @@ class RowNoise(Noisy, ABC):
         owner: Noisy,
         layer: Linear,
         posterior: Posterior,
-        noise_of_weights: Tensor | None,
+        noise_of_weights: Tensor | Stream | None,
+        known: Sample | None,
         x: Tensor,
         *args: Any,
         **kwargs: Any,
     ) -> Tensor:
-        """The outputs: those of the mean weights if there is no noise around."""
+        """The outputs: those of the mean weights if there is no noise around.
+
+        Args:
+            owner: The `dubio.Bayesian` around the layer.
+            layer: The layer.
+            posterior: The distribution of its weights.
+            noise_of_weights: That of all rows, if it needs weights; None for the mean.
+            known: Means and changes or variances of weights, if they are known already.
+            x: The input, rows first.
+            *args: Further arguments of the layer.
+            **kwargs: By name.
+        """
 
 
 @final
@@ -63,22 +78,33 @@ class LocalNoise(RowNoise):
         owner: Noisy,
         layer: Linear,
         posterior: Posterior,
-        noise_of_weights: Tensor | None,
+        noise_of_weights: Tensor | Stream | None,
+        known: Sample | None,
         x: Tensor,
         *args: Any,
         **kwargs: Any,
     ) -> Tensor:
         """γ + √δ·ζ."""
-        mean: Tensor = _with(layer, posterior.mean())(x, *args, **kwargs)
+        means = posterior.mean() if known is None else known.weights
+        mean: Tensor = _with(layer, means)(x, *args, **kwargs)
+        request = Request("normal", mean.shape, 0, 1)
+        stream, noises = None, None
         with torch._C.DisableTorchFunction():
-            noises = own_noise(self, (Request("normal", mean.shape, 0, 1),), mean, owner)
-        if noises is None:
+            if torch.is_grad_enabled() and readable(mean):
+                stream = own_stream(self, request, mean, owner)
+            if stream is None:
+                noises = own_noise(self, (request,), mean, owner)
+        if stream is None and noises is None:
             return mean
-        (noise,) = noises
-        squared = [sigma.square() for sigma in posterior.deviation()]
+        variances = posterior.variances() if known is None else known.changes
         # squares leave the range of half precision, the deviations in it do not
-        precise = x.to(torch.promote_types(x.dtype, squared[0].dtype))
-        variance: Tensor = _with(layer, squared)(precise.square(), *args, **kwargs).to(noise.dtype)
+        precise = x.to(torch.promote_types(x.dtype, variances[0].dtype))
+        variance: Tensor = _with(layer, variances)(precise.square(), *args, **kwargs)
+        if stream is not None:
+            return add_local(stream, mean, variance)
+        assert noises is not None
+        (noise,) = noises
+        variance = variance.to(noise.dtype)
         # where all inputs are zero the root has no slope; the paper adds 1e-32 to all variances
         smallest = torch.finfo(variance.dtype).tiny
         return mean + (variance.clamp(min=smallest).sqrt() * noise).to(mean.dtype)
@@ -100,13 +126,15 @@ class Flipout(RowNoise):
         owner: Noisy,
         layer: Linear,
         posterior: Posterior,
-        noise_of_weights: Tensor | None,
+        noise_of_weights: Tensor | Stream | None,
+        known: Sample | None,
         x: Tensor,
         *args: Any,
         **kwargs: Any,
     ) -> Tensor:
         """Wx + b + r ∘ (ΔW(s ∘ x) + Δb)."""
-        mean: Tensor = _with(layer, posterior.mean())(x, *args, **kwargs)
+        means = posterior.mean() if known is None else known.weights
+        mean: Tensor = _with(layer, means)(x, *args, **kwargs)
         axis = _unit_axis(layer)
         ins, outs = x.shape[axis], mean.shape[axis]
         with torch._C.DisableTorchFunction():
@@ -114,8 +142,7 @@ class Flipout(RowNoise):
             coins = own_noise(self, (request,), x, owner)
             if noise_of_weights is None:
                 return mean
-            parts = zip(posterior.deviation(), posterior.split(noise_of_weights), strict=True)
-            change = [(sigma * eps).to(layer.weight.dtype) for sigma, eps in parts]
+            change = posterior.changes(noise_of_weights) if known is None else known.changes
         if coins is None:
             unflipped: Tensor = mean + _with(layer, change)(x, *args, **kwargs)
             return unflipped

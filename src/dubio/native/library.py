@@ -43,12 +43,13 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
         POINTER(MaskDescription), *_NOISE, c_void_p, c_void_p, c_void_p, c_void_p, c_int,
     ),
     "dubio_sample": (
-        c_int32, *_NOISE, c_int64, c_int64, c_void_p, c_void_p, c_void_p, c_float, c_float,
-        c_void_p, POINTER(c_double), c_int,
+        c_int32, *_NOISE, c_int64, c_void_p, c_void_p, c_void_p, c_float, c_float, c_void_p,
+        POINTER(c_double), c_int,
     ),
+    "dubio_spread": (*_NOISE, c_int64, c_int64, c_void_p, c_void_p, c_void_p, c_int),
     "dubio_sample_backward": (
         c_int32, *_NOISE, c_int64, c_void_p, c_void_p, c_void_p, c_float, c_float, c_float,
-        c_void_p, c_void_p, c_void_p, c_int,
+        c_void_p, c_void_p, c_void_p, c_void_p, c_int,
     ),
     "dubio_activate": (
         POINTER(MaskDescription), *_NOISE, c_int64, c_void_p, c_int64, c_int32, c_void_p, c_int,

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from dubio.native.dropping import drop
 from dubio.native.stream import usable
+from dubio.native.weights import readable, spread
 from dubio.noise.coordinates import uniform_by_coordinates
 from dubio.noise.layout import Layout
 from dubio.noise.protocols import RandomNumbers
@@ -125,3 +126,37 @@ class Draw:
             case "normal":
                 normal: Tensor = torch.special.ndtri(uniform.clamp(min=2.0**-54))
                 return normal.to(x.dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """Gaussian numbers μ + σε: weights of a draw.
+
+    ``x`` holds σ of all numbers of the noise, in a row.
+
+    Attributes:
+        site: The site.
+        call: Which of its noises.
+        start: Where in that row these numbers begin.
+        mean: μ: a parameter, whose values at the time count.
+    """
+
+    site: int
+    call: int
+    start: int
+    mean: Tensor
+
+    @property
+    def layout(self) -> Layout:
+        """The shape of μ."""
+        return Layout(self.mean.shape)
+
+    def __call__(self, numbers: RandomNumbers, x: Tensor) -> Tensor:  # (weights,) -> (S, …)
+        """The numbers of every draw."""
+        place, mean = (self.site, self.call), self.mean.detach()
+        stream = numbers.stream(place) if readable(x) and readable(mean) else None
+        if stream is not None:
+            return spread(stream, self.start, mean, x)
+        part = slice(self.start, self.start + mean.numel())
+        own = numbers.normal(place, x.shape, x)[:, part]
+        return torch.addcmul(mean, x[part].view(mean.shape), own.reshape(-1, *mean.shape))

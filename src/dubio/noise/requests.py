@@ -25,11 +25,19 @@ class Request(NamedTuple):
 
 
 class OwnSite(NamedTuple):
-    """The name of a module with noise of its own, what it asked for and what it was given."""
+    """The name of a module with noise of its own, what it asked for and what it was given.
+
+    Attributes:
+        name: Its name.
+        requests: What it asked for.
+        noises: What it was given; nothing if it draws by itself.
+        place: Then the site, and which of its noises it is.
+    """
 
     name: str
     requests: tuple[Request, ...]
     noises: tuple[Tensor, ...]
+    place: tuple[int, int] | None = None
 
 
 def for_half(request: Request) -> Request:

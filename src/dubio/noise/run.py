@@ -11,6 +11,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map
 
+from dubio.native.stream import Stream
 from dubio.noise.eager import without_compilation
 from dubio.noise.expectation import Expectation
 from dubio.noise.finding import follow_rows
@@ -198,6 +199,11 @@ class Pass:
         """Whether all rows of a batch share the noise."""
         return self._numbers.shared
 
+    @property
+    def plain(self) -> bool:
+        """Whether functions are carried out for this draw alone, and not recorded for others."""
+        return isinstance(self._executor, Plainly)
+
     @contextmanager
     def recalled(self) -> Iterator[None]:
         """Let modules ask for the noise of this pass again, after it; nothing is intercepted."""
@@ -341,7 +347,8 @@ class Pass:
         if known is not None:
             self.check_checkpoint(known.name)
             self._check_same_shape(known, requests)
-            return tuple(map(_for_gradients, known.noises))
+            if known.place is None or known.noises:
+                return tuple(map(_for_gradients, known.noises))
         if index < 0:
             return None
         precise = x if x.dtype.itemsize >= 4 else x.float()  # rates are not to be rounded
@@ -349,16 +356,67 @@ class Pass:
         for distribution, shape, rows, _ in requests:
             if rows is not None and self._numbers.shared:
                 shape = torch.Size([*shape[:rows], 1, *shape[rows + 1 :]])
-            call = self._own_calls.get(owner, 0)
-            self._own_calls[owner] = call + 1
+            if known is not None and known.place is not None:
+                call = known.place[1]
+            else:
+                call = self._next_call(owner)
             if self._unseen and distribution != "bernoulli":
                 draw = getattr(self._numbers, distribution)
                 noises.append(draw((index, call), shape, precise)[0])
             else:
                 noises.append(self.perturb(Draw(index, call, distribution, Layout(shape)), precise))
         name = type(owner).__name__ if self._unseen else self.sites[index].name
-        known = self.own[module] = OwnSite(name, requests, tuple(noises))
+        place = None if known is None else known.place
+        known = self.own[module] = OwnSite(name, requests, tuple(noises), place)
         return known.noises
+
+    def own_place(
+        self,
+        module: nn.Module,
+        request: Request,
+        x: Tensor,
+        rate: Callable[[], float | None],
+        owner: nn.Module,
+    ) -> tuple[int, int] | None:
+        """Where the one noise of a module is, for a module that does not need it as a tensor.
+
+        None if it was left out, or is a tensor already. `own_noise` draws it from the same place.
+        """
+        if self.check is not None:
+            self.check()
+        index = self._own_sites.get(owner)
+        if index is None:
+            index = self._own_sites[owner] = self._reach_own(owner, x, rate)
+        known = self.own.get(module)
+        if known is None:
+            if index < 0:
+                return None
+            name = type(owner).__name__ if self._unseen else self.sites[index].name
+            place = index, self._next_call(owner)
+            known = self.own[module] = OwnSite(name, (request,), (), place)
+        else:
+            self.check_checkpoint(known.name)
+            self._check_same_shape(known, (request,))
+        return None if known.noises else known.place
+
+    def stream(self, place: tuple[int, int], request: Request) -> Stream | None:
+        """The random numbers at a place, not drawn yet; None where they must be drawn.
+
+        That is so where they do not come from a seed, where functions are recorded, and where rows
+        have them in common.
+        """
+        if not self.plain:
+            return None
+        if request.rows is not None:
+            seen = type(self._executor) is not Plainly or torch._C._len_torch_dispatch_stack() > 0
+            if seen or self._twice or self._numbers.shared:
+                return None
+        return self._numbers.stream(place)
+
+    def _next_call(self, owner: nn.Module) -> int:
+        call = self._own_calls.get(owner, 0)
+        self._own_calls[owner] = call + 1
+        return call
 
     def _reach_own(self, owner: nn.Module, x: Tensor, rate: Callable[[], float | None]) -> int:
         """The number of a module's own site; negative if it was not chosen to be noisy."""

@@ -7,6 +7,7 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor, nn
 
+from dubio.native.stream import Stream
 from dubio.noise.requests import Request
 from dubio.noise.run import Pass, current_pass
 
@@ -109,6 +110,21 @@ def own_noise(
         owner = module if owner is None else owner
         return running.own_noise(module, requests, x, owner.site_rate, owner)
     return tuple(_fresh(request, x) for request in requests) if module.training else None
+
+
+def own_stream(
+    module: Noisy, request: Request, x: Tensor, owner: Noisy | None = None
+) -> Stream | None:
+    """The noise of a module as numbers that are not drawn yet.
+
+    None where they must be drawn, by `own_noise`, or where there is no noise.
+    """
+    running = current_pass()
+    if running is None:
+        return None
+    owner = module if owner is None else owner
+    place = running.own_place(module, request, x, owner.site_rate, owner)
+    return None if place is None else running.stream(place, request)
 
 
 def _fresh(request: Request, x: Tensor) -> Tensor:

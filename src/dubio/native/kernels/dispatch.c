@@ -142,13 +142,13 @@ API int dubio_masked_backward(const mask *of, uint64_t key, int64_t draw, int64_
     return 0;
 }
 
-/* Weights of some draws, entries `start` and on of the noise, and their divergence from the prior.
+/* Weights of a draw, entries `start` and on of the noise, and their divergence from the prior.
  *
  * `out` may be NULL for the divergence alone, and `prior` 0 for none. */
-API int dubio_sample(int32_t kind, uint64_t key, int64_t draw, int64_t draws, int64_t start,
-                     int64_t count, const float *mean, const float *rho, const float *centers,
+API int dubio_sample(int32_t kind, uint64_t key, int64_t draw, int64_t start, int64_t count,
+                     const float *mean, const float *rho, const float *centers,
                      float center, float prior, float *out, double *divergence, int threads) {
-    weights_job job = {.from = {key, draw, draws, count}, .start = start, .kind = kind,
+    weights_job job = {.from = {key, draw, 1, count}, .start = start, .kind = kind,
                        .mean = mean, .rho = rho, .centers = centers, .center = center,
                        .prior = prior, .out = out};
     const int64_t first = start / RUN, runs = runs_of(start + count) - first;
@@ -163,14 +163,25 @@ API int dubio_sample(int32_t kind, uint64_t key, int64_t draw, int64_t draws, in
     return 0;
 }
 
+/* out (draws, count) = μ + σε, entries `start` and on of the noise. */
+API int dubio_spread(uint64_t key, int64_t draw, int64_t draws, int64_t start, int64_t count,
+                     const float *mean, const float *sigma, float *out, int threads) {
+    const weights_job job = {.from = {key, draw, draws, count}, .start = start, .mean = mean,
+                             .rho = sigma, .out = out};
+    divide(table->spread, &job, draws * (runs_of(start + count) - start / RUN), WORTH, threads);
+    return 0;
+}
+
+/* Gradients of μ and ρ, from those of what was made of them (or NULL), of μ itself (or NULL) and,
+ * `factor`, of the divergence. `of_mean` may be NULL. */
 API int dubio_sample_backward(int32_t kind, uint64_t key, int64_t draw, int64_t start, int64_t count,
                               const float *mean, const float *rho, const float *centers,
                               float center, float prior, float factor, const float *g,
-                              float *of_mean, float *of_rho, int threads) {
+                              const float *through, float *of_mean, float *of_rho, int threads) {
     const weights_job job = {.from = {key, draw, 1, count}, .start = start, .kind = kind,
                              .mean = mean, .rho = rho, .centers = centers, .center = center,
-                             .prior = prior, .factor = factor, .g = g, .of_mean = of_mean,
-                             .of_rho = of_rho};
+                             .prior = prior, .factor = factor, .g = g, .through = through,
+                             .of_mean = of_mean, .of_rho = of_rho};
     divide(table->sample_backward, &job, runs_of(start + count) - start / RUN, WORTH / 2, threads);
     return 0;
 }

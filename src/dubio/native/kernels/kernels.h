@@ -82,6 +82,7 @@ typedef struct {
  * center, prior: means, or one for all if NULL, and the deviation of the Gaussian prior; 0 for none.
  * parts: the divergence, by run.
  * factor: of the divergence in the gradients.
+ * through: a gradient of μ that came another way, to be added.
  */
 enum { SAMPLE = 0, CHANGE = 1, SQUARE = 2 };
 
@@ -93,7 +94,7 @@ typedef struct {
     float center, prior, factor;
     float *out;                         /* forward */
     double *parts;                      /* forward */
-    const float *g;                     /* backward: gradient of out */
+    const float *g, *through;           /* backward: gradient of out */
     float *of_mean, *of_rho;            /* backward */
 } weights_job;
 
@@ -134,6 +135,7 @@ typedef struct {
     void (*backward)(const void *job, int64_t first, int64_t last);
     void (*fill)(const void *job, int64_t first, int64_t last);
     void (*sample)(const void *job, int64_t first, int64_t last);
+    void (*spread)(const void *job, int64_t first, int64_t last);
     void (*sample_backward)(const void *job, int64_t first, int64_t last);
     void (*local)(const void *job, int64_t first, int64_t last);
     void (*local_backward)(const void *job, int64_t first, int64_t last);

@@ -94,6 +94,6 @@ static void backward(const void *given, int64_t first, int64_t last) {
 #define NAME_OF(level) kernels_##level
 #define TABLE(level) NAME_OF(level)
 const kernels TABLE(LEVEL) = {
-    philox_block, prepare, forward,        backward, fill, sample, sample_backward,
-    local,        local_backward, activate, cut,
+    philox_block, prepare, forward, backward, fill, sample, spread, sample_backward, local,
+    local_backward, activate, cut,
 };
