@@ -11,6 +11,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map
 
+from dubio.native.masked import serves
 from dubio.noise.eager import without_compilation
 from dubio.noise.expectation import Expectation
 from dubio.noise.finding import follow_rows
@@ -34,6 +35,7 @@ from dubio.noise.sites import (
     outermost_call,
 )
 from dubio.noise.tracking import RowTracker
+from dubio.noise.undrawn import Undrawn, drawn
 from dubio.noise.upkeep import Upkeep
 
 _Result = TypeVar("_Result")
@@ -96,6 +98,7 @@ class Pass:
         learning: Whether divergences at the noise of this pass will be asked for after it.
         trains: Whether it is a pass of an objective, after which weights are trained.
         gate: How learnable masks make zeros and ones of their noise; None for their own way.
+        at_masks: What is called when the first learnable mask is met, if there is a gate.
         again: A pass whose own noise this one has, too.
         twice: Whether the batch holds all rows twice, which have the same noise both times.
 
@@ -125,6 +128,7 @@ class Pass:
         learning: bool = False,
         trains: bool = False,
         gate: Any = None,
+        at_masks: Callable[[], None] | None = None,
         again: Self | None = None,
         twice: bool = False,
     ) -> None:
@@ -134,6 +138,7 @@ class Pass:
         self.trains = trains
         self.gate = gate
         self.first_input: Tensor | None = None
+        self._at_masks = at_masks
         self.sites = Sites()
         self.places: list[tuple[torch.Size, Placement]] = []
         self.own: dict[nn.Module, OwnSite] = {} if again is None else again.own
@@ -319,6 +324,18 @@ class Pass:
 
         All noises of an owner are one site.
         """
+        found = self.undrawn_noise(module, requests, x, rate, owner)
+        return None if found is None else tuple(map(drawn, found))
+
+    def undrawn_noise(
+        self,
+        module: nn.Module,
+        requests: tuple[Request, ...],
+        x: Tensor,
+        rate: Callable[[], float | None],
+        owner: nn.Module,
+    ) -> tuple[Tensor | Undrawn, ...] | None:
+        """The same, not drawn yet where nobody has to see the numbers."""
         if self.check is not None:
             self.check()
         if self._twice:
@@ -333,7 +350,7 @@ class Pass:
         x: Tensor,
         rate: Callable[[], float | None],
         owner: nn.Module,
-    ) -> tuple[Tensor, ...] | None:
+    ) -> tuple[Tensor | Undrawn, ...] | None:
         index = self._own_sites.get(owner)
         if index is None:  # also in a pass that has its noise from another
             index = self._own_sites[owner] = self._reach_own(owner, x, rate)
@@ -345,20 +362,28 @@ class Pass:
         if index < 0:
             return None
         precise = x if x.dtype.itemsize >= 4 else x.float()  # rates are not to be rounded
-        noises = []
+        unrecorded = isinstance(self._executor, Plainly) and self._tracker is None and serves(x)
+        noises: list[Tensor | Undrawn] = []
         for distribution, shape, rows, _ in requests:
             if rows is not None and self._numbers.shared:
                 shape = torch.Size([*shape[:rows], 1, *shape[rows + 1 :]])
             call = self._own_calls.get(owner, 0)
             self._own_calls[owner] = call + 1
-            if self._unseen and distribution != "bernoulli":
-                draw = getattr(self._numbers, distribution)
-                noises.append(draw((index, call), shape, precise)[0])
+            stream = self._numbers.stream((index, call)) if unrecorded else None
+            if stream is not None:
+                noises.append(Undrawn(stream, distribution, shape))
             else:
                 noises.append(self.perturb(Draw(index, call, distribution, Layout(shape)), precise))
         name = type(owner).__name__ if self._unseen else self.sites[index].name
         known = self.own[module] = OwnSite(name, requests, tuple(noises))
         return known.noises
+
+    def meet_mask(self, x: Tensor) -> None:
+        """Take note that a learnable mask is called with x."""
+        if self.first_input is None:
+            self.first_input = x
+            if self._at_masks is not None:
+                self._at_masks()
 
     def _reach_own(self, owner: nn.Module, x: Tensor, rate: Callable[[], float | None]) -> int:
         """The number of a module's own site; negative if it was not chosen to be noisy."""
@@ -485,8 +510,10 @@ def run_pass(
         return network()
 
 
-def _for_gradients(noise: Tensor) -> Tensor:
+def _for_gradients(noise: Tensor | Undrawn) -> Tensor | Undrawn:
     """The noise, as a tensor that gradients can go through if it was drawn in inference mode."""
+    if isinstance(noise, Undrawn):
+        return noise
     if noise.is_inference() and not torch.is_inference_mode_enabled():
         return noise.clone()
     return noise
