@@ -14,7 +14,7 @@ from dubio.masks.mask import (
     learned_bernoulli_slopes,
 )
 from dubio.masks.natively import multiply_natively
-from dubio.native.masked import BERNOULLI, Rule
+from dubio.native.masked import BERNOULLI, Rule, serves
 from dubio.noise.derivative import Derivative
 from dubio.noise.run import current_pass
 from dubio.noise.undrawn import Undrawn, drawn
@@ -51,6 +51,19 @@ class LearnableBernoulli(LearnedRate):
     def multiplier(self, axis: int, *noises: Tensor) -> Tensor:
         """The binary mask over its rate of keeping."""
         return self.multiply([torch.ones_like(noises[0])], axis, *noises)[0]
+
+    def only_scales(self, x: Tensor) -> bool:
+        """Whether z/keep, for this x, has a gradient through its scale and no other."""
+        running = current_pass()
+        return (
+            running is not None
+            and isinstance(running.gate, BinaryGate)
+            and not running.gate.trapezoid
+            and torch.is_grad_enabled()
+            and self.own_logit.requires_grad
+            and not x.requires_grad
+            and serves(x)
+        )
 
     def multiply(self, xs: list[Tensor], axis: int, *noises: Tensor | Undrawn) -> list[Tensor]:
         """x·z/keep, in one step of the automatic differentiation."""
