@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
-from dubio.native.masked import Masking, Rule, multiplier, multiply, serves
+from dubio.native.masked import Masking, Rule, multiply, serves
 from dubio.noise.undrawn import Undrawn
 
 
@@ -39,7 +39,4 @@ def multiply_natively(
     elif len(rules) > 1:
         return None
     masking = Masking(noise.stream, rules, by_torch)
-    if len(xs) == 1 and xs[0].shape == noise.shape:
-        return [multiply(xs[0], logit, rates, masking)]
-    mask = multiplier(noise.shape, logit, rates, masking)
-    return [x * mask for x in xs]
+    return [multiply(x, noise.shape, logit, rates, masking) for x in xs]

@@ -1,7 +1,8 @@
 """Masks whose noise is not stored: the backward pass computes them again.
 
 `kernels/masks.h` has the formulas. Here they become functions with derivatives, by two calls of the
-kernels for each tensor: x·m on the way there, and g·m with Σ g·x·dm/dφ on the way back.
+kernels for each tensor: x·m on the way there, and g·m with Σ g·x·dm/dφ on the way back. A mask that
+is laid over more entries than its own is made by itself first, and made again on the way back.
 """
 
 from collections.abc import Callable
@@ -64,27 +65,22 @@ def serves(x: Tensor) -> bool:
     )
 
 
-def multiply(x: Tensor, logit: Tensor, rates: Tensor, masking: Masking) -> Tensor:
-    """Multiply x by a mask, entry by entry.
+def multiply(
+    x: Tensor, shape: torch.Size, logit: Tensor, rates: Tensor, masking: Masking
+) -> Tensor:
+    """Multiply x by a mask.
 
     Args:
-        x: What is multiplied, as many entries as the mask has, units last.
+        x: What is multiplied.
+        shape: That of the mask, units last; it is laid over x.
         logit: By what the mask is differentiated, by unit.
         rates: What the rules ask for, by unit, without a graph.
         masking: The mask.
     """
     if torch.is_grad_enabled() and (x.requires_grad or logit.requires_grad):
-        masked: Tensor = _Masked.apply(x, logit, rates, masking)  # type: ignore[no-untyped-call]
+        masked: Tensor = _Masked.apply(x, logit, rates, masking, shape)  # type: ignore[no-untyped-call]
         return masked
-    return _forward(x, x.shape, rates, masking)
-
-
-def multiplier(shape: torch.Size, logit: Tensor, rates: Tensor, masking: Masking) -> Tensor:
-    """A mask of some shape by itself, with the arguments of `multiply`."""
-    if torch.is_grad_enabled() and logit.requires_grad:
-        made: Tensor = _Multiplier.apply(shape, logit, rates, masking)  # type: ignore[no-untyped-call]
-        return made
-    return _forward(None, shape, rates, masking)
+    return _product(x, shape, rates, masking)
 
 
 @final
@@ -92,43 +88,30 @@ class _Masked(torch.autograd.Function):
     """(x, φ) ↦ x·m, with the gradients g·m and Σ_rows g·x·dm/dφ."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, logit: Tensor, rates: Tensor, masking: Masking) -> Tensor:
-        ctx.masking = masking
+    def forward(
+        ctx: Any, x: Tensor, logit: Tensor, rates: Tensor, masking: Masking, shape: torch.Size
+    ) -> Tensor:
+        ctx.masking, ctx.shape = masking, shape
         ctx.save_for_backward(x if ctx.needs_input_grad[1] else None, logit, rates)
-        return _forward(x, x.shape, rates, masking)
+        return _product(x, shape, rates, masking)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> tuple[Tensor | None, ...]:
         x, logit, rates = ctx.saved_tensors
         (g,) = gradients
-        for_x, for_logit = ctx.needs_input_grad[:2]
-        if x is None and (torch.is_grad_enabled() or not serves(g)):
-            return ctx.masking.by_torch(g, logit), None, None, None
+        masking, shape, wanted = ctx.masking, ctx.shape, ctx.needs_input_grad[:2]
         if torch.is_grad_enabled() or not serves(g):
-            return *_by_torch(ctx.masking, x, logit, g, (for_x, for_logit)), None, None
-        return *_backward(x, g, rates, ctx.masking, (for_x, for_logit)), None, None
-
-
-@final
-class _Multiplier(torch.autograd.Function):
-    """φ ↦ m."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, shape: torch.Size, logit: Tensor, rates: Tensor, masking: Masking
-    ) -> Tensor:
-        ctx.masking, ctx.shape = masking, shape
-        ctx.save_for_backward(logit, rates)
-        return _forward(None, shape, rates, masking)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> tuple[Tensor | None, ...]:
-        logit, rates = ctx.saved_tensors
-        (g,) = gradients
-        if torch.is_grad_enabled() or not serves(g):
-            ones = torch.ones(ctx.shape)
-            return None, _by_torch(ctx.masking, ones, logit, g, (False, True))[1], None, None
-        return None, _backward(None, g, rates, ctx.masking, (False, True))[1], None, None
+            if x is None:
+                return masking.by_torch(g, logit), None, None, None, None
+            return *_by_torch(masking, x, logit, g, wanted), None, None, None
+        if g.shape == shape:
+            return *_backward(x, g, rates, masking, wanted), None, None, None
+        of_x = _product(g, shape, rates, masking) if wanted[0] else None
+        of_logit = None
+        if wanted[1]:
+            of_mask = (g * x).sum_to_size(shape)
+            of_logit = _backward(None, of_mask, rates, masking, (False, True))[1]
+        return of_x, of_logit, None, None, None
 
 
 def _by_torch(
@@ -142,6 +125,12 @@ def _by_torch(
     found = iter(torch.autograd.grad(y, inputs, g, create_graph=further))
     of_x, of_logit = (next(found) if asked else None for asked in wanted)
     return of_x, of_logit
+
+
+def _product(x: Tensor, shape: torch.Size, rates: Tensor, masking: Masking) -> Tensor:
+    if x.shape == shape:
+        return _forward(x, shape, rates, masking)
+    return x * _forward(None, shape, rates, masking)
 
 
 def _forward(x: Tensor | None, shape: torch.Size, rates: Tensor, masking: Masking) -> Tensor:

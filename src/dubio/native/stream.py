@@ -102,7 +102,13 @@ class Stream:
 
 def usable(x: Tensor) -> bool:
     """Whether the kernels can read a tensor: plain numbers of the CPU, in float32."""
-    return LOADED is not None and x.is_cpu and x.dtype == torch.float32 and type(x) is Tensor
+    return (
+        LOADED is not None
+        and x.is_cpu
+        and x.dtype == torch.float32
+        and type(x) is Tensor
+        and not torch._C._functorch.is_legacy_batchedtensor(x)  # many gradients at once
+    )
 
 
 def _rounded(made: Tensor, dtype: torch.dtype, kind: int) -> Tensor:
