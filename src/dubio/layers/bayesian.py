@@ -242,10 +242,10 @@ class Bayesian(Wrapping):
         known: Sample | None = running.memory.get(self.row_noise)
         if known is not None:
             return known
-        wanted = running.learning and torch.is_grad_enabled() and not isinstance(noise, Tensor)
+        wanted = running.learning and torch.is_grad_enabled()
         prior = self._centered_prior()
         missing = noise is None and self.row_noise.needs_weights
-        if missing or not wanted or not posterior.streamable(prior):
+        if isinstance(noise, Tensor) or missing or not wanted or not posterior.streamable(prior):
             return None
         with torch._C.DisableTorchFunction():
             known = running.memory[self.row_noise] = posterior.moments(noise, prior)
@@ -256,7 +256,8 @@ class Bayesian(Wrapping):
         stream = None
         if posterior.streamable(self._centered_prior()):
             with torch._C.DisableTorchFunction():
-                stream = own_stream(self, _request(posterior.rho), posterior.rho)
+                rho = posterior.rho.detach()  # a plain tensor
+                stream = own_stream(self, _request(rho), rho)
         return self._noise() if stream is None else stream
 
     def _noise(self) -> Tensor | None:

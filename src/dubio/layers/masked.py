@@ -7,8 +7,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
+from dubio.layers.substitution import call_with
 from dubio.layers.wrapping import Wrapping
+from dubio.masks.learnable import LearnableBernoulli
 from dubio.masks.mask import LearnedRate, Mask
+from dubio.noise.derivative import Derivative
 from dubio.noise.stochastic import KnownSlopes
 
 
@@ -66,6 +69,13 @@ class Masked(Wrapping):
         mask: Any = self._modules["mask"]
         axis = -1 - len(layer.kernel_size) if isinstance(layer, _ConvNd) else -1
         hooked = mask._forward_hooks or mask._forward_pre_hooks
+        learnable = type(layer) is nn.Linear and isinstance(mask, LearnableBernoulli)
+        if learnable and not hooked and mask.only_scales(input):
+            with torch.no_grad():
+                masked = mask.forward(input)
+            weight, bias = layer._parameters["weight"], layer._parameters["bias"]
+            carrying = {"weight": _Carrying.apply(weight, mask.own_logit), "bias": bias}
+            return call_with(layer, carrying, (masked, *args), kwargs)
         masked = mask(input, axis=axis) if hooked else mask.forward(input, axis=axis)
         return layer(masked, *args, **kwargs)
 
@@ -113,6 +123,31 @@ class Masked(Wrapping):
             slopes_of_all = [*by_weights, *by_logits]
             known.append(KnownSlopes(group, found.value, [*weights, *logits], slopes_of_all))
         return known
+
+
+class _Carrying(Derivative):
+    """Weights W that carry the derivative of a mask's scale 1/keep to the logits φ.
+
+    W·(x·z/keep) is (W·keep₀/keep)·(x·z/keep₀) for any keep₀, so that the gradient of φ through the
+    scale is −drop·Σ W∘∂ℓ/∂W, by feature. That takes no gradient of the inputs, which nobody else
+    asks for in the first layer of a network.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, logit: Tensor) -> Tensor:
+        ctx.save_for_backward(weight, logit)
+        return weight.view_as(weight)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> tuple[Tensor | None, Tensor]:
+        weight, logit = ctx.saved_tensors
+        (g,) = gradients
+        keep = torch.sigmoid(logit)
+        if torch.is_grad_enabled():  # to be differentiated once more
+            g = g * (keep.detach() / keep)
+        products = (weight * g).sum(0)  # (features,)
+        of_logit = products.sum_to_size(logit.shape) * (keep - 1)
+        return g, of_logit.to(logit.dtype)
 
 
 def check_mask(mask: object) -> None:

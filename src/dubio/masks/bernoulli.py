@@ -6,6 +6,9 @@ import torch
 from torch import Tensor
 
 from dubio.masks.mask import Mask, along, bernoulli_kl
+from dubio.masks.natively import multiply_natively
+from dubio.native.masked import BERNOULLI, Rule
+from dubio.noise.undrawn import Undrawn, drawn
 
 
 @final
@@ -28,9 +31,23 @@ class Bernoulli(Mask):
     def multiplier(self, axis: int, *noises: Tensor) -> Tensor:
         """1[u < keep]/keep."""
         (u,) = noises
-        keep = along(self._keep, u, axis)
-        return (u < keep) / keep
+        return _factor(along(self._keep, u, axis), u)
+
+    def multiply(self, xs: list[Tensor], axis: int, *noises: Tensor | Undrawn) -> list[Tensor]:
+        """Multiply tensors by the mask that the noise makes."""
+        (noise,) = noises
+
+        def by_torch(x: Tensor, keep: Tensor) -> Tensor:
+            return x * _factor(along(keep, drawn(noise), axis), drawn(noise))
+
+        keep = self._keep
+        known = multiply_natively(xs, axis, noise, (Rule(BERNOULLI),), keep, keep, by_torch)
+        return super().multiply(xs, axis, noise) if known is None else known
 
     def kl(self, weights: Tensor, length_scale: float) -> Tensor:
         """Σ_k ℓ²‖W_k‖²/(2·keep): the entropy of a fixed rate is a constant and left out."""
         return bernoulli_kl(weights, self._keep, length_scale)
+
+
+def _factor(keep: Tensor, u: Tensor) -> Tensor:
+    return (u < keep) / keep

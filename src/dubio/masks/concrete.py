@@ -5,15 +5,12 @@ from typing import SupportsFloat, final
 import torch
 from torch import Tensor
 
-from dubio.masks.mask import (
-    LearnedRate,
-    learned_bernoulli_kl,
-    learned_bernoulli_slopes,
-)
+from dubio.masks.mask import Smooth, learned_bernoulli_kl, learned_bernoulli_slopes
+from dubio.native.masked import CONCRETE, Rule
 
 
 @final
-class Concrete(LearnedRate):
+class Concrete(Smooth):
     """Concrete dropout: σ((φ + logit u)/t)/keep, u ~ U(0, 1) (Gal et al. 2017, eq. 5, for keeping).
 
     Differentiable in φ, at the price of a bias: at t = 0.1 the mask's second moment is 1.22 where
@@ -35,12 +32,15 @@ class Concrete(LearnedRate):
             )
         self.temperature = temperature
 
-    def multiplier(self, axis: int, *noises: Tensor) -> Tensor:
+    @property
+    def rule(self) -> Rule:
+        """The kernels' name for it."""
+        return Rule(CONCRETE, float(self.temperature))
+
+    def factor(self, logit: Tensor, noise: Tensor) -> Tensor:
         """The relaxed mask over its rate of keeping."""
-        (u,) = noises
-        logit = self.logit_along(u, axis)
-        tiny = torch.finfo(u.dtype).eps
-        soft = torch.sigmoid((logit + u.clamp(tiny, 1 - tiny).logit()) / self.temperature)
+        tiny = torch.finfo(noise.dtype).eps
+        soft = torch.sigmoid((logit + noise.clamp(tiny, 1 - tiny).logit()) / self.temperature)
         return soft * torch.sigmoid(logit).reciprocal()
 
     def kl(self, weights: Tensor, length_scale: float) -> Tensor:

@@ -7,18 +7,23 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dubio.masks.mask import NORMAL, LearnedRate, bernoulli_kl
+from dubio.masks.mask import NORMAL, Smooth, bernoulli_kl
+from dubio.native.masked import GAUSSIAN, Rule
 
 
-class _OfNormalNoise(LearnedRate, ABC):
+class _OfNormalNoise(Smooth, ABC):
     """Multiplicative N(1, α) noise, log α = −logit keep."""
 
     noises = (NORMAL,)
 
-    def multiplier(self, axis: int, *noises: Tensor) -> Tensor:
+    @property
+    def rule(self) -> Rule:
+        """The kernels' name for it."""
+        return Rule(GAUSSIAN)
+
+    def factor(self, logit: Tensor, noise: Tensor) -> Tensor:
         """1 + √α·ε."""
-        (epsilon,) = noises
-        return 1 + (-0.5 * self.logit_along(epsilon, axis)).exp() * epsilon
+        return 1 + (-0.5 * logit).exp() * noise
 
 
 @final

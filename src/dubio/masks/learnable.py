@@ -1,6 +1,7 @@
 """Learnable Bernoulli masks: truly binary, with learned rates."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias, final
 
 import torch
@@ -8,11 +9,15 @@ from torch import Tensor
 
 from dubio.masks.mask import (
     LearnedRate,
+    along,
     learned_bernoulli_kl,
     learned_bernoulli_slopes,
 )
+from dubio.masks.natively import multiply_natively
+from dubio.native.masked import BERNOULLI, Rule, serves
 from dubio.noise.derivative import Derivative
 from dubio.noise.run import current_pass
+from dubio.noise.undrawn import Undrawn, drawn
 
 
 class Gated(NamedTuple):
@@ -47,23 +52,48 @@ class LearnableBernoulli(LearnedRate):
         """The binary mask over its rate of keeping."""
         return self.multiply([torch.ones_like(noises[0])], axis, *noises)[0]
 
-    def multiply(self, xs: list[Tensor], axis: int, *noises: Tensor) -> list[Tensor]:
+    def only_scales(self, x: Tensor) -> bool:
+        """Whether z/keep, for this x, has a gradient through its scale and no other."""
+        running = current_pass()
+        return (
+            running is not None
+            and isinstance(running.gate, BinaryGate)
+            and not running.gate.trapezoid
+            and torch.is_grad_enabled()
+            and self.own_logit.requires_grad
+            and not x.requires_grad
+            and serves(x)
+        )
+
+    def multiply(self, xs: list[Tensor], axis: int, *noises: Tensor | Undrawn) -> list[Tensor]:
         """x·z/keep, in one step of the automatic differentiation."""
-        (u,) = noises
+        (noise,) = noises
         running = current_pass()
         gate: Gate = trapezoid_gate
         if running is not None and running.gate is not None:
             gate = running.gate
-        logit = self.logit_along(u, axis)
+            running.meet_mask(xs[0])
+        if isinstance(noise, Undrawn) and (rules := _rules(gate)):
+
+            def by_torch(x: Tensor, logit: Tensor) -> Tensor:
+                return self._multiply([x], logit, gate, drawn(noise), axis)[0]
+
+            logit = self.own_logit
+            keep = torch.sigmoid(logit.detach())
+            known = multiply_natively(xs, axis, noise, rules, logit, keep, by_torch)
+            if known is not None:
+                return known
+        return self._multiply(xs, self.own_logit, gate, drawn(noise), axis)
+
+    def _multiply(
+        self, xs: list[Tensor], logit: Tensor, gate: Gate, u: Tensor, axis: int
+    ) -> list[Tensor]:
+        logit = along(logit, u, axis)
         keep = torch.sigmoid(logit.detach())
         gated = gate(self, keep, u, axis)
         if torch.is_grad_enabled():
-            masked = [_MaskOver.apply(x, logit, keep, *gated) for x in xs]
-        else:
-            masked = [_MaskOver.forward(x, logit, keep, *gated) for x in xs]
-        if running is not None and running.gate is not None and running.first_input is None:
-            running.first_input = xs[0]
-        return masked
+            return [_MaskOver.apply(x, logit, keep, *gated) for x in xs]
+        return [_MaskOver.forward(x, logit, keep, *gated) for x in xs]
 
     def kl(self, weights: Tensor, length_scale: float) -> Tensor:
         """Σ_k ℓ²‖W_k‖²/(2·keep_k) − H(keep_k).
@@ -73,20 +103,66 @@ class LearnableBernoulli(LearnedRate):
         return learned_bernoulli_kl(weights, self.logit, length_scale)
 
 
-def trapezoid_gate(mask: LearnableBernoulli, keep: Tensor, noise: Tensor, axis: int) -> Gated:
-    """The mask z = 1[u < keep] with the gradient of the trapezoid rule, from one pass.
+@final
+@dataclass(frozen=True)
+class BinaryGate:
+    """The gate z = 1[u < keep], which the kernels know as well.
 
-    For one unit, all others held fixed, the exact gradient of E[ℓ(z)] is
-    keep·drop·(ℓ(1) − ℓ(0)). With g = ∂ℓ/∂z, which backpropagation yields at the sampled z,
-    ℓ(1) − ℓ(0) ≈ ½(g(0) + g(1)): the trapezoid rule, exact if ℓ is quadratic in the mask. Since
-    z = 1 comes with probability keep, weighting g(z) by
-
-        dz/dφ := ½·drop if z = 1, ½·keep if z = 0
-
-    has just that expectation: keep·½·drop·g(1) + drop·½·keep·g(0). The bias is of third order in
-    the mask.
+    Attributes:
+        reflected: Whether it takes the noise 1 − u in place of u.
+        trapezoid: Whether it has the gradient of the trapezoid rule, see `trapezoid_gate`, or none.
     """
-    return Gated(noise < keep, "trapezoid")
+
+    reflected: bool = False
+    trapezoid: bool = False
+
+    def __call__(self, mask: LearnableBernoulli, keep: Tensor, noise: Tensor, axis: int) -> Gated:
+        """The zeros and ones."""
+        u = reflect(noise) if self.reflected else noise
+        return Gated(u < keep, "trapezoid" if self.trapezoid else None)
+
+
+@final
+@dataclass(frozen=True)
+class HalvesGate:
+    """One gate for the first half of the rows, another for the second, from the same noise."""
+
+    one: Gate
+    other: Gate
+
+    def __call__(self, mask: LearnableBernoulli, keep: Tensor, noise: Tensor, axis: int) -> Gated:
+        """The zeros and ones of both."""
+        half = noise[: noise.shape[0] // 2]
+        one, other = (gate(mask, keep, half, axis) for gate in (self.one, self.other))
+        return Gated(torch.cat([one.z, other.z]), one.derivative)
+
+
+def reflect(u: Tensor) -> Tensor:
+    """1 − u as uniform numbers in [0, 1) again: all bits of u the other way round."""
+    return (1 - (2.0**-32 if u.dtype == torch.float64 else 2.0**-24)) - u
+
+
+def _rules(gate: Gate) -> tuple[Rule, ...]:
+    """What a gate is to the kernels; nothing if they do not know it."""
+    match gate:
+        case BinaryGate():
+            return (Rule(BERNOULLI, reflected=gate.reflected, trapezoid=gate.trapezoid),)
+        case HalvesGate(BinaryGate() as one, BinaryGate() as other):
+            return _rules(one) + _rules(other)
+        case _:
+            return ()
+
+
+# For one unit, all others held fixed, the exact gradient of E[ℓ(z)] is keep·drop·(ℓ(1) − ℓ(0)).
+# With g = ∂ℓ/∂z, which backpropagation yields at the sampled z, ℓ(1) − ℓ(0) ≈ ½(g(0) + g(1)): the
+# trapezoid rule, exact if ℓ is quadratic in the mask. Since z = 1 comes with probability keep,
+# weighting g(z) by
+#
+#     dz/dφ := ½·drop if z = 1, ½·keep if z = 0
+#
+# has just that expectation: keep·½·drop·g(1) + drop·½·keep·g(0). The bias is of third order in the
+# mask.
+trapezoid_gate = BinaryGate(trapezoid=True)
 
 
 def trapezoid_weight(z: Tensor, keep: Tensor) -> Tensor:

@@ -3,16 +3,19 @@
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, NamedTuple, Self, SupportsFloat
+from typing import Any, ClassVar, NamedTuple, Self, SupportsFloat, final
 
 import torch
 from torch import Tensor, nn
 
+from dubio.masks.natively import multiply_natively
+from dubio.native.masked import Rule
 from dubio.noise.derivative import Derivative
 from dubio.noise.protocols import Distribution
 from dubio.noise.requests import Request
 from dubio.noise.run import current_pass
-from dubio.noise.stochastic import Noisy, own_noise
+from dubio.noise.stochastic import Noisy, fresh_noise
+from dubio.noise.undrawn import Undrawn, drawn
 
 
 class MaskNoise(NamedTuple):
@@ -122,12 +125,7 @@ class Mask(Noisy, ABC):
                     for each in self.noises
                 ]
             )
-            noises = (
-                own_noise(self, requests, x)
-                if running is None
-                else running.own_noise(self, requests, x, self.site_rate, self)
-            )
-            return [x, *others] if noises is None else self.multiply([x, *others], axis, *noises)
+            return self._perturb([x, *others], axis, requests)
 
     def perturb_weights(self, weights: Tensor) -> Tensor:  # (weights,)
         """Perturb a list of weights, each a unit of its own, by the same mask for all rows."""
@@ -135,12 +133,22 @@ class Mask(Noisy, ABC):
             requests = tuple(
                 Request(each.distribution, weights.shape, None, 0) for each in self.noises
             )
-            noises = own_noise(self, requests, weights)
-            return weights if noises is None else self.multiply([weights], 0, *noises)[0]
+            return self._perturb([weights], 0, requests)[0]
 
-    def multiply(self, xs: list[Tensor], axis: int, *noises: Tensor) -> list[Tensor]:
+    def _perturb(self, xs: list[Tensor], axis: int, requests: tuple[Request, ...]) -> list[Tensor]:
+        running = current_pass()
+        noises: tuple[Tensor | Undrawn, ...] | None
+        if running is not None:
+            noises = running.undrawn_noise(self, requests, xs[0], self.site_rate, self)
+        else:
+            noises = (
+                tuple([fresh_noise(each, xs[0]) for each in requests]) if self.training else None
+            )
+        return xs if noises is None else self.multiply(xs, axis, *noises)
+
+    def multiply(self, xs: list[Tensor], axis: int, *noises: Tensor | Undrawn) -> list[Tensor]:
         """Multiply tensors by the mask that the noises make."""
-        multiplier = self.multiplier(axis, *noises)
+        multiplier = self.multiplier(axis, *map(drawn, noises))
         return [x * multiplier.to(x.dtype) for x in xs]
 
     def _check(self, x: Tensor, axis: int, rows: int) -> None:
@@ -196,10 +204,47 @@ class LearnedRate(Mask, ABC):
         """Probability of keeping, by unit: (units,)."""
         return torch.sigmoid(self.logit)
 
+    @property
+    def own_logit(self) -> Tensor:
+        """The logits, found faster than as an attribute."""
+        found: Tensor | None = self._parameters.get("logit", self._buffers.get("logit"))
+        assert found is not None
+        return found
+
     def logit_along(self, noise: Tensor, axis: int) -> Tensor:
         """The logits laid out along the axis of the units."""
-        logit: Any = self._parameters.get("logit", self._buffers.get("logit"))
-        return along(logit, noise, axis)
+        return along(self.own_logit, noise, axis)
+
+
+class Smooth(LearnedRate, ABC):
+    """A mask that is a differentiable function of its logits and of one noise."""
+
+    @property
+    @abstractmethod
+    def rule(self) -> Rule:
+        """The same function as the kernels know it."""
+
+    @abstractmethod
+    def factor(self, logit: Tensor, noise: Tensor) -> Tensor:
+        """The mask, from logits laid out along the noise."""
+
+    @final
+    def multiplier(self, axis: int, *noises: Tensor) -> Tensor:
+        """The mask, from its noise, with the units on ``axis``."""
+        (noise,) = noises
+        return self.factor(self.logit_along(noise, axis), noise)
+
+    @final
+    def multiply(self, xs: list[Tensor], axis: int, *noises: Tensor | Undrawn) -> list[Tensor]:
+        """Multiply tensors by the mask that the noise makes."""
+        (noise,) = noises
+
+        def by_torch(x: Tensor, logit: Tensor) -> Tensor:
+            return x * self.factor(along(logit, drawn(noise), axis), drawn(noise))
+
+        logit = self.own_logit
+        known = multiply_natively(xs, axis, noise, (self.rule,), logit, logit.detach(), by_torch)
+        return super().multiply(xs, axis, noise) if known is None else known
 
 
 def along(values: Tensor, noise: Tensor, axis: int) -> Tensor:

@@ -108,7 +108,9 @@ def usable(x: Tensor) -> bool:
 
 def _has_memory(x: Tensor) -> bool:
     """Whether a tensor is itself, and not one that a transform or a tracer has put in its place."""
-    return type(x) is Tensor and not torch._C._functorch.is_functorch_wrapped_tensor(x)
+    wrapped = torch._C._functorch.is_functorch_wrapped_tensor(x)
+    many = torch._C._functorch.is_legacy_batchedtensor(x)  # gradients, several at once
+    return type(x) is Tensor and not wrapped and not many
 
 
 def _rounded(made: Tensor, dtype: torch.dtype, kind: int) -> Tensor:

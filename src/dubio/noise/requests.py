@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from dubio.noise.protocols import Distribution
+from dubio.noise.undrawn import Undrawn
 
 
 class Request(NamedTuple):
@@ -36,7 +37,7 @@ class OwnSite(NamedTuple):
 
     name: str
     requests: tuple[Request, ...]
-    noises: tuple[Tensor, ...]
+    noises: tuple[Tensor | Undrawn, ...]
     place: tuple[int, int] | None = None
 
 
@@ -49,7 +50,9 @@ def for_half(request: Request) -> Request:
     return request._replace(shape=torch.Size(shape))
 
 
-def doubled(noise: Tensor, request: Request) -> Tensor:
+def doubled(noise: Tensor | Undrawn, request: Request) -> Tensor | Undrawn:
     """The noise of half of the rows, for both halves."""
     rows = request.rows
-    return noise if rows is None or noise.shape[rows] == 1 else torch.cat([noise, noise], rows)
+    if rows is None or noise.shape[rows] == 1:
+        return noise
+    return noise.doubled(rows) if isinstance(noise, Undrawn) else torch.cat([noise, noise], rows)

@@ -11,7 +11,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map
 
-from dubio.native.stream import Stream
+from dubio.native.masked import serves
 from dubio.noise.eager import without_compilation
 from dubio.noise.expectation import Expectation
 from dubio.noise.finding import follow_rows
@@ -35,6 +35,7 @@ from dubio.noise.sites import (
     outermost_call,
 )
 from dubio.noise.tracking import RowTracker
+from dubio.noise.undrawn import Undrawn, drawn
 from dubio.noise.upkeep import Upkeep
 
 _Result = TypeVar("_Result")
@@ -97,6 +98,7 @@ class Pass:
         learning: Whether divergences at the noise of this pass will be asked for after it.
         trains: Whether it is a pass of an objective, after which weights are trained.
         gate: How learnable masks make zeros and ones of their noise; None for their own way.
+        at_masks: What is called when the first learnable mask is met, if there is a gate.
         again: A pass whose own noise this one has, too.
         twice: Whether the batch holds all rows twice, which have the same noise both times.
 
@@ -126,6 +128,7 @@ class Pass:
         learning: bool = False,
         trains: bool = False,
         gate: Any = None,
+        at_masks: Callable[[], None] | None = None,
         again: Self | None = None,
         twice: bool = False,
     ) -> None:
@@ -135,6 +138,7 @@ class Pass:
         self.trains = trains
         self.gate = gate
         self.first_input: Tensor | None = None
+        self._at_masks = at_masks
         self.sites = Sites()
         self.places: list[tuple[torch.Size, Placement]] = []
         self.own: dict[nn.Module, OwnSite] = {} if again is None else again.own
@@ -203,6 +207,16 @@ class Pass:
     def plain(self) -> bool:
         """Whether functions are carried out for this draw alone, and not recorded for others."""
         return isinstance(self._executor, Plainly)
+
+    def draws_late(self, request: Request) -> bool:
+        """Whether nobody has to see numbers before a kernel makes them, an entry for each of x.
+
+        That is not so where functions are recorded, and where rows have numbers in common.
+        """
+        if not self.plain or request.rows is None:
+            return self.plain
+        seen = type(self._executor) is not Plainly or torch._C._len_torch_dispatch_stack() > 0
+        return not (seen or self._twice or self._numbers.shared)
 
     @contextmanager
     def recalled(self) -> Iterator[None]:
@@ -325,6 +339,18 @@ class Pass:
 
         All noises of an owner are one site.
         """
+        found = self.undrawn_noise(module, requests, x, rate, owner)
+        return None if found is None else tuple(map(drawn, found))
+
+    def undrawn_noise(
+        self,
+        module: nn.Module,
+        requests: tuple[Request, ...],
+        x: Tensor,
+        rate: Callable[[], float | None],
+        owner: nn.Module,
+    ) -> tuple[Tensor | Undrawn, ...] | None:
+        """The same, not drawn yet where nobody has to see the numbers."""
         if self.check is not None:
             self.check()
         if self._twice:
@@ -339,7 +365,7 @@ class Pass:
         x: Tensor,
         rate: Callable[[], float | None],
         owner: nn.Module,
-    ) -> tuple[Tensor, ...] | None:
+    ) -> tuple[Tensor | Undrawn, ...] | None:
         index = self._own_sites.get(owner)
         if index is None:  # also in a pass that has its noise from another
             index = self._own_sites[owner] = self._reach_own(owner, x, rate)
@@ -352,7 +378,8 @@ class Pass:
         if index < 0:
             return None
         precise = x if x.dtype.itemsize >= 4 else x.float()  # rates are not to be rounded
-        noises = []
+        unrecorded = isinstance(self._executor, Plainly) and self._tracker is None and serves(x)
+        noises: list[Tensor | Undrawn] = []
         for distribution, shape, rows, _ in requests:
             if rows is not None and self._numbers.shared:
                 shape = torch.Size([*shape[:rows], 1, *shape[rows + 1 :]])
@@ -360,9 +387,9 @@ class Pass:
                 call = known.place[1]
             else:
                 call = self._next_call(owner)
-            if self._unseen and distribution != "bernoulli":
-                draw = getattr(self._numbers, distribution)
-                noises.append(draw((index, call), shape, precise)[0])
+            stream = self._numbers.stream((index, call)) if unrecorded else None
+            if stream is not None:
+                noises.append(Undrawn(stream, distribution, shape))
             else:
                 noises.append(self.perturb(Draw(index, call, distribution, Layout(shape)), precise))
         name = type(owner).__name__ if self._unseen else self.sites[index].name
@@ -378,9 +405,9 @@ class Pass:
         rate: Callable[[], float | None],
         owner: nn.Module,
     ) -> tuple[int, int] | None:
-        """Where the one noise of a module is, for a module that does not need it as a tensor.
+        """Where the one noise of a module is, for a module that does not need it by itself.
 
-        None if it was left out, or is a tensor already. `own_noise` draws it from the same place.
+        None if it was left out, or is there already. `own_noise` takes it from the same place.
         """
         if self.check is not None:
             self.check()
@@ -399,24 +426,17 @@ class Pass:
             self._check_same_shape(known, (request,))
         return None if known.noises else known.place
 
-    def stream(self, place: tuple[int, int], request: Request) -> Stream | None:
-        """The random numbers at a place, not drawn yet; None where they must be drawn.
-
-        That is so where they do not come from a seed, where functions are recorded, and where rows
-        have them in common.
-        """
-        if not self.plain:
-            return None
-        if request.rows is not None:
-            seen = type(self._executor) is not Plainly or torch._C._len_torch_dispatch_stack() > 0
-            if seen or self._twice or self._numbers.shared:
-                return None
-        return self._numbers.stream(place)
-
     def _next_call(self, owner: nn.Module) -> int:
         call = self._own_calls.get(owner, 0)
         self._own_calls[owner] = call + 1
         return call
+
+    def meet_mask(self, x: Tensor) -> None:
+        """Take note that a learnable mask is called with x."""
+        if self.first_input is None:
+            self.first_input = x
+            if self._at_masks is not None:
+                self._at_masks()
 
     def _reach_own(self, owner: nn.Module, x: Tensor, rate: Callable[[], float | None]) -> int:
         """The number of a module's own site; negative if it was not chosen to be noisy."""
@@ -543,8 +563,10 @@ def run_pass(
         return network()
 
 
-def _for_gradients(noise: Tensor) -> Tensor:
+def _for_gradients(noise: Tensor | Undrawn) -> Tensor | Undrawn:
     """The noise, as a tensor that gradients can go through if it was drawn in inference mode."""
+    if isinstance(noise, Undrawn):
+        return noise
     if noise.is_inference() and not torch.is_inference_mode_enabled():
         return noise.clone()
     return noise

@@ -7,9 +7,11 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor, nn
 
+from dubio.native.masked import serves
 from dubio.native.stream import Stream
 from dubio.noise.requests import Request
 from dubio.noise.run import Pass, current_pass
+from dubio.noise.undrawn import Undrawn, drawn
 
 
 class Noisy(nn.Module):
@@ -109,7 +111,9 @@ def own_noise(
     if running is not None:
         owner = module if owner is None else owner
         return running.own_noise(module, requests, x, owner.site_rate, owner)
-    return tuple(_fresh(request, x) for request in requests) if module.training else None
+    return (
+        tuple([drawn(fresh_noise(request, x)) for request in requests]) if module.training else None
+    )
 
 
 def own_stream(
@@ -120,14 +124,20 @@ def own_stream(
     None where they must be drawn, by `own_noise`, or where there is no noise.
     """
     running = current_pass()
-    if running is None:
+    if running is None or not running.draws_late(request):
         return None
     owner = module if owner is None else owner
-    place = running.own_place(module, request, x, owner.site_rate, owner)
-    return None if place is None else running.stream(place, request)
+    noises = running.undrawn_noise(module, (request,), x, owner.site_rate, owner)
+    if noises is None or not isinstance(noises[0], Undrawn):
+        return None
+    return noises[0].stream
 
 
-def _fresh(request: Request, x: Tensor) -> Tensor:
+def fresh_noise(request: Request, x: Tensor) -> Tensor | Undrawn:
+    """Noise of its own for a call, from torch's global generators."""
+    if serves(x):
+        key = torch.empty((), dtype=torch.int64).random_(-(2**63), None).item()
+        return Undrawn(Stream(int(key) % 2**64, 0, 1), request.distribution, request.shape)
     dtype = torch.promote_types(x.dtype, torch.float32)
     noise = torch.empty(request.shape, dtype=dtype, device=x.device)
     match request.distribution:

@@ -13,13 +13,16 @@ import torch
 from torch import Tensor
 
 from dubio.masks.learnable import (
+    BinaryGate,
     Gate,
     Gated,
     LearnableBernoulli,
+    reflect,
     trapezoid_gate,
     trapezoid_weight,
 )
 from dubio.noise.derivative import Derivative
+from dubio.noise.undrawn import drawn
 from dubio.objectives.passes import Passes
 
 Estimator = Literal[
@@ -34,13 +37,13 @@ def trapezoid_once(passes: Passes) -> Tensor:
 
 def trapezoid(passes: Passes) -> Tensor:
     """The trapezoid rule, averaged over the antithetic pair u, 1 − u. Both train the weights."""
-    one, other = passes.pair(trapezoid_gate, _trapezoid_reflected, learn=True)
+    one, other = passes.pair(trapezoid_gate, _TRAPEZOID_REFLECTED, learn=True)
     return 0.5 * (one.mean() + other.mean())
 
 
 def arm(passes: Passes) -> Tensor:
     """(ℓ(z(1−u)) − ℓ(z(u)))·(u − ½): Boluki et al. 2020, eq. 7. Unbiased."""
-    losses, others = passes.pair(_bits, _bits_reflected, learn=False)
+    losses, others = passes.pair(_BITS, _BITS_REFLECTED, learn=False)
     difference = (losses.detach() - others) / losses.shape[0]
     return _with_gradients(
         losses.mean(),
@@ -98,29 +101,18 @@ ESTIMATORS: dict[str, Callable[[Passes], Tensor]] = {
 assert tuple(ESTIMATORS) == get_args(Estimator)
 
 
-def _bits(mask: LearnableBernoulli, keep: Tensor, noise: Tensor, axis: int) -> Gated:
-    """The mask z = 1[u < keep] as bits, without a derivative."""
-    return Gated(noise < keep)
-
-
-def _bits_reflected(mask: LearnableBernoulli, keep: Tensor, noise: Tensor, axis: int) -> Gated:
-    """The same for the noise 1 − u."""
-    return Gated(noise > 1 - keep)
+_BITS, _BITS_REFLECTED = BinaryGate(), BinaryGate(reflected=True)
+_TRAPEZOID_REFLECTED = BinaryGate(reflected=True, trapezoid=True)
 
 
 def _binary(mask: LearnableBernoulli, keep: Tensor, noise: Tensor, axis: int) -> Gated:
-    """The same in numbers to reckon with."""
+    """The mask z = 1[u < keep] in numbers to reckon with, without a derivative."""
     return Gated((noise < keep).to(noise.dtype))
 
 
 def _binary_reflected(mask: LearnableBernoulli, keep: Tensor, noise: Tensor, axis: int) -> Gated:
-    """The same for the noise 1 − u: 1 − u < keep where u > drop."""
-    return Gated((noise > 1 - keep).to(noise.dtype))
-
-
-def _trapezoid_reflected(mask: LearnableBernoulli, keep: Tensor, noise: Tensor, axis: int) -> Gated:
-    """The gate of the trapezoid rule for the noise 1 − u."""
-    return Gated(noise > 1 - keep, "trapezoid")
+    """The same for the noise 1 − u."""
+    return Gated((reflect(noise) < keep).to(noise.dtype))
 
 
 def _noted(gate: Gate, zs: dict[LearnableBernoulli, Tensor]) -> Gate:
@@ -159,7 +151,7 @@ def _with_gradients(
     weights = []
     with torch.no_grad():
         for mask, site in passes.sites.items():
-            (request,), (noise,) = site.requests, site.noises
+            (request,), (noise,) = site.requests, map(drawn, site.noises)
             keep = torch.sigmoid(mask.logit_along(noise, request.units))
             weights.append(weigh(mask, noise, keep).sum_to_size(keep.shape).view(-1))
     joined: Tensor = _Joined.apply(loss, weights, *(mask.logit for mask in masks))
@@ -215,7 +207,7 @@ def _midpoint(passes: Passes, *, share: float, baseline: bool) -> Tensor:
     def sampled(mask: LearnableBernoulli, keep: Tensor, noise: Tensor, axis: int) -> Gated:
         if mask not in signs:
             zs[mask] = (noise < keep).to(noise.dtype)
-            signs[mask] = zs[mask] - (1 - noise < keep).to(noise.dtype)
+            signs[mask] = zs[mask] - (reflect(noise) < keep).to(noise.dtype)
             if share < 1:
                 shape = [size if i == axis else 1 for i, size in enumerate(noise.shape)]
                 signs[mask] *= passes.uniform(torch.Size(shape), noise) < share

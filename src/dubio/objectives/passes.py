@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from dubio.masks.learnable import Gate, Gated, LearnableBernoulli, trapezoid_gate
+from dubio.masks.learnable import Gate, Gated, HalvesGate, LearnableBernoulli, trapezoid_gate
 from dubio.noise import generators, inputs
 from dubio.noise.eager import without_compilation
 from dubio.noise.gates import Gates
@@ -25,7 +25,7 @@ from dubio.noise.vectorised import is_vectorised
 from dubio.objectives.kept import Kept
 from dubio.objectives.meeting import Meetings
 from dubio.objectives.record import Record, recording
-from dubio.objectives.trunk import TrunkMemory, TrunkReplay, ending
+from dubio.objectives.trunk import TrunkMemory, TrunkReplay
 
 _SMALL = 2**13  # numbers of a batch
 
@@ -164,7 +164,7 @@ class Passes:
         if self._batch.apart and small and self._batch.rows > 1:
             self._twice = True
             try:
-                one, another = self._run(_of_halves(gate, other), None).chunk(2)
+                one, another = self._run(HalvesGate(gate, other), None).chunk(2)
             except (TypeError, ValueError):  # which is to be told of the rows that there are
                 self._twice, self._first = False, None
                 self._run(gate, None)
@@ -232,8 +232,6 @@ class Passes:
 
     def _pass(self, gate: Gate | None, executor: TrunkMemory | TrunkReplay | None) -> Tensor:
         batch = self._batch
-        if executor is not None and gate is not None:
-            gate = ending(executor, gate)
         given, y, weight = inputs.copied(batch.x), batch.y, batch.weight
         if self._twice:
             assert isinstance(given, Tensor)
@@ -252,6 +250,7 @@ class Passes:
             learning=self._learning and self._first is None,
             trains=True,
             gate=gate,
+            at_masks=None if executor is None else executor.end_of_trunk,
             again=self._first,
             twice=self._twice,
         )
@@ -302,17 +301,6 @@ def _begun(record: Record, running: Pass, rows: int) -> Gate:
         return gated
 
     return noted
-
-
-def _of_halves(gate: Gate, other: Gate) -> Gate:
-    """One rule for the first half of the rows, another for the second, from the same noise."""
-
-    def both(mask: LearnableBernoulli, keep: Tensor, noise: Tensor, axis: int) -> Gated:
-        half = noise[: noise.shape[0] // 2]
-        one, another = (each(mask, keep, half, axis) for each in (gate, other))
-        return Gated(torch.cat([one.z, another.z]), one.derivative)
-
-    return both
 
 
 def _lies_apart(tensor: Tensor | None, given: Inputs) -> bool:

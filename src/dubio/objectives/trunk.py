@@ -11,7 +11,6 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from dubio.draws.trunk import MEMORY
-from dubio.masks.learnable import Gate, Gated, LearnableBernoulli
 from dubio.noise.perturbations import Draw
 from dubio.noise.plainly import Plainly
 from dubio.noise.protocols import Perturbation, RandomNumbers
@@ -131,13 +130,3 @@ class TrunkReplay(Plainly):
             return (result,)
         self.end_of_trunk()
         return None
-
-
-def ending(executor: TrunkMemory | TrunkReplay, gate: Gate) -> Gate:
-    """The same gate, with a word to the executor that the trunk ends there."""
-
-    def at_a_mask(mask: LearnableBernoulli, keep: Tensor, noise: Tensor, axis: int) -> Gated:
-        executor.end_of_trunk()
-        return gate(mask, keep, noise, axis)
-
-    return at_a_mask

@@ -1,7 +1,7 @@
 /* What stands between the matrix products of a network, in one pass over their results. */
 #pragma once
 
-#include "kernels.h"
+#include "masks.h"
 
 /* x ← max(x + bias, 0)·m in place; what is not a number stays none. */
 static void activate(const void *given, int64_t first, int64_t last) {

@@ -1,0 +1,42 @@
+"""Masks by the kernels: no noise is stored, and none for the backward pass."""
+
+from collections.abc import Callable, Sequence
+
+from torch import Tensor
+
+from dubio.native.masked import Masking, Rule, multiply, serves
+from dubio.noise.undrawn import Undrawn
+
+
+def multiply_natively(
+    xs: Sequence[Tensor],
+    axis: int,
+    noise: Tensor | Undrawn,
+    rules: tuple[Rule, ...],
+    logit: Tensor,
+    rates: Tensor,
+    by_torch: Callable[[Tensor, Tensor], Tensor],
+) -> list[Tensor] | None:
+    """Multiply tensors by a mask; None where torch has to do it.
+
+    Args:
+        xs: The tensors.
+        axis: The axis of the units.
+        noise: The noise of the mask.
+        rules: What the mask makes of it: one for all rows, or one for each half of them.
+        logit: By what the mask is differentiated, by unit.
+        rates: What the rules ask for, by unit.
+        by_torch: x times the mask by operations of torch, from x and the logits.
+    """
+    if not isinstance(noise, Undrawn) or not all(map(serves, (*xs, rates))):
+        return None
+    if len(rates) > 1 and noise.shape[axis + 1 :].numel() > 1:  # units are not the last
+        return None
+    if noise.twice_on is not None:
+        if noise.shape[: noise.twice_on].numel() > 1:  # halves do not lie one behind the other
+            return None
+        rules = rules if len(rules) == 2 else rules * 2
+    elif len(rules) > 1:
+        return None
+    masking = Masking(noise.stream, rules, by_torch)
+    return [multiply(x, noise.shape, logit, rates, masking) for x in xs]
