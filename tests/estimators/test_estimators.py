@@ -284,7 +284,9 @@ class TestModules:
     @pytest.mark.parametrize("method", METHODS)
     def test_any_network(self, method: Any) -> None:
         X, y = linear(noise=3.0)
-        model = DropoutRegressor(**SMALL | {"max_iter": 30}, method=method, module=own_modules)
+        # a learned rate falls to .005: of 8 units none is dropped in 2000 draws with P = e⁻⁸⁰
+        settings = SMALL | {"max_iter": 30, "draws": 2000}
+        model = DropoutRegressor(**settings, method=method, module=own_modules)
         assert model.fit(X, y).score(X, y) > 0.4
         assert (model.predictive(X).epistemic > 0).all()
 

@@ -173,7 +173,9 @@ def test_particles_keep_their_masks(masks: MaskName) -> None:
             with torch.no_grad(), noise[0]:
                 y = elbo.model(x)
             own = own + y * changes.std(0, correction=0) + changes.mean(0)
-            torch.testing.assert_close(states[t, m], own, rtol=1e-4, atol=1e-4)
+            # states grow without bounds, and with them what rounding has left in all of them
+            rounding = 1e-5 * max(1.0, float(own.abs().max()))
+            torch.testing.assert_close(states[t, m], own, rtol=0, atol=rounding)
     gains = functions.gains[1]
     assert not torch.equal(gains[0, 0], gains[0, 1])
     assert not torch.equal(gains[0], gains[1])
