@@ -19,17 +19,25 @@ int dubio_masked(const mask *of, uint64_t key, int64_t draw, int64_t draws, int6
                  const float *x, int64_t stride, float *out, int threads);
 int dubio_masked_backward(const mask *of, uint64_t key, int64_t draw, int64_t count, const float *x,
                           const float *g, float *of_x, float *of_rates, int threads);
-int dubio_sample(int32_t kind, uint64_t key, int64_t draw, int64_t draws, int64_t start,
-                 int64_t count, const float *mean, const float *rho, const float *centers,
-                 float center, float prior, float *out, double *divergence, int threads);
+int dubio_sample(int32_t kind, uint64_t key, int64_t draw, int64_t start, int64_t count,
+                 const float *mean, const float *rho, const float *centers, float center,
+                 float prior, float *out, double *divergence, int threads);
+int dubio_spread(uint64_t key, int64_t draw, int64_t draws, int64_t start, int64_t count,
+                 const float *mean, const float *sigma, float *out, int threads);
 int dubio_sample_backward(int32_t kind, uint64_t key, int64_t draw, int64_t start, int64_t count,
                           const float *mean, const float *rho, const float *centers, float center,
-                          float prior, float factor, const float *g, float *of_mean, float *of_rho,
-                          int threads);
+                          float prior, float factor, const float *g, const float *through,
+                          float *of_mean, float *of_rho, int threads);
 int dubio_local(uint64_t key, int64_t draw, int64_t count, const float *mean, const float *variance,
                 float *out, int threads);
 int dubio_local_backward(uint64_t key, int64_t draw, int64_t count, const float *variance,
                          const float *g, float *of_variance, int threads);
+
+int dubio_activate(const mask *of, uint64_t key, int64_t draw, int64_t draws, int64_t count,
+                   const float *bias, int64_t units, int32_t relu, float *x, int threads);
+int dubio_cut(const float *from, int64_t stride, int64_t rows, int64_t columns,
+              const float *kept_rows, const float *kept_columns, float scale, float *out,
+              int64_t out_stride, int threads);
 
 static const uint64_t KEY = 0xFEDCBA9876543210;
 static const int64_t FAR[] = {0, 0x7FFFFFFF, 0xFFFFFFFF, (int64_t)1 << 40};
@@ -87,10 +95,12 @@ static double exercise(int64_t count, int64_t units, int64_t draw, int threads) 
         const int kind = form % 3;
         const float *centers = form % 2 ? g : 0, *mean = kind == SAMPLE || form < 16 ? x : 0;
         const float prior = mean ? (float)(form / 8) : 0.0f;
-        check(dubio_sample(kind, KEY, draw, draws, start, count, mean, g, centers, 0.1f, prior,
+        check(dubio_sample(kind, KEY, draw, start, count, mean, g, centers, 0.1f, prior,
                            form % 5 ? out : 0, &divergence, threads));
         check(dubio_sample_backward(kind, KEY, draw, start, count, mean, g, centers, 0.1f, prior,
-                                    0.5f, form % 7 ? x + count : 0, other, positive, threads));
+                                    0.5f, form % 7 ? x + count : 0, form % 4 ? x : 0,
+                                    form % 6 ? other : 0, positive, threads));
+        check(dubio_spread(KEY, draw, draws, start, count, x, g, out, threads));
         total += sum_of(out, draws * count) + sum_of(other, count) + sum_of(positive, count);
         total += divergence;
     }
@@ -98,7 +108,24 @@ static double exercise(int64_t count, int64_t units, int64_t draw, int threads) 
     check(dubio_local(KEY, draw, count, x, positive, out, threads));
     check(dubio_local_backward(KEY, draw, count, positive, g, other, threads));
     total += sum_of(out, count) + sum_of(other, count);
-    done(x), done(out), done(g), done(other), done(positive), done(rates), done(of_rates);
+    const mask dropout = {.keep = 0.3, .scale = 1.0 / 0.3, .units = 1};
+    for (int form = 0; form < 4; form++) {
+        check(dubio_activate(form % 2 ? &dropout : 0, KEY, draw, draws, count, form / 2 ? rates : 0,
+                             units, form % 3, x, threads));
+        total += sum_of(x, draws * count);
+    }
+    const int64_t rows = count / units, room = rows * (units + 16);
+    float *cut = array(room);
+    for (int form = 0; form < 4; form++) {
+        for (int64_t i = 0; i < count; i++) positive[i] = (float)((i + form) % 3 > 0);
+        for (int64_t i = 0; i < units; i++) of_rates[i] = (float)(i % 4 > 0);
+        for (int64_t i = 0; i < room; i++) cut[i] = 0.0f;
+        check(dubio_cut(g, units, rows, units, form % 2 ? positive : 0, form / 2 ? of_rates : 0, 2.0f,
+                        cut, units + 16, threads));
+        const int64_t width = form / 2 ? units - (units + 3) / 4 : units;
+        for (int64_t i = 0; i < rows; i++) total += sum_of(cut + i * (units + 16), width);
+    }
+    done(cut), done(x), done(out), done(g), done(other), done(positive), done(rates), done(of_rates);
     return total;
 }
 

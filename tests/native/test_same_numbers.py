@@ -210,12 +210,12 @@ def test_training_does_not_depend_on_threads(level: str) -> None:
             made += [of_x, of_rates]
         out, divergence = torch.empty(size), ctypes.c_double()
         loaded.dubio_sample(
-            0, 5, 0, 1, 77, size, address(x), address(g), None, 0.0, 1.0, address(out),
+            0, 5, 0, 77, size, address(x), address(g), None, 0.0, 1.0, address(out),
             divergence, threads,
         )  # fmt: skip
         of_mean, of_rho = torch.empty(size), torch.empty(size)
         loaded.dubio_sample_backward(
-            0, 5, 0, 77, size, address(x), address(g), None, 0.0, 1.0, 0.5, address(x),
+            0, 5, 0, 77, size, address(x), address(g), None, 0.0, 1.0, 0.5, address(x), None,
             address(of_mean), address(of_rho), threads,
         )  # fmt: skip
         local = torch.empty(size)
