@@ -101,9 +101,8 @@ class FromStream:
             place: NoisePlace, distribution: Continuous, shape: torch.Size, like: Tensor
         ) -> Tensor:
             if place not in seen:
-                numbers = np.empty(shape.numel(), dtype=np.float64)
-                self._stream.fill(distribution, numbers)
-                seen[place] = torch.from_numpy(numbers).view(shape)
+                seen[place] = torch.empty(shape, dtype=torch.float64)
+                self._stream.fill(distribution, seen[place])
             return seen[place]
 
         return Origin(source)

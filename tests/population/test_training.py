@@ -167,9 +167,9 @@ def test_mc_dropout_by_hand() -> None:
         adam = torch.optim.Adam([w1, b1, w2, b2], lr=1e-2)
         for _ in range(STEPS):
             rows = stream.rows(BATCH, np.arange(N))
-            u = np.empty(BATCH * (4 + 8), dtype=np.float64)
+            u = torch.empty(BATCH * (4 + 8), dtype=torch.float64)
             stream.fill("uniform", u)
-            u1, u2 = (torch.from_numpy(part) for part in np.split(u, [BATCH * 4]))
+            u1, u2 = u.split([BATCH * 4, BATCH * 8])
             inputs = x[rows] * (u1.view(BATCH, 4) < keep) / keep
             hidden = (inputs @ w1.T + b1).relu() * (u2.view(BATCH, 8) < keep) / keep
             errors = (y[rows] - hidden @ w2.T - b2).square().sum(1)

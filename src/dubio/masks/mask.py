@@ -238,6 +238,8 @@ class Smooth(LearnedRate, ABC):
     def multiply(self, xs: list[Tensor], axis: int, *noises: Tensor | Undrawn) -> list[Tensor]:
         """Multiply tensors by the mask that the noise makes."""
         (noise,) = noises
+        if not isinstance(noise, Undrawn):
+            return super().multiply(xs, axis, noise)
 
         def by_torch(x: Tensor, logit: Tensor) -> Tensor:
             return x * self.factor(along(logit, drawn(noise), axis), drawn(noise))

@@ -1,21 +1,20 @@
 """The random numbers of members: each has streams of its own, whoever is trained beside it."""
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from enum import IntEnum
-from typing import Any, Literal, Self, final
+from typing import Any, Self, final
 
 import numpy as np
 import torch
 from numpy.random import SFC64, Generator, SeedSequence
 from torch import Tensor
 
+from dubio.native import stream as native
 from dubio.population.given import Continuous
 
 _DISTRIBUTIONS: tuple[Continuous, ...] = ("uniform", "normal")
-_STREAMS: tuple[Literal["order"] | Continuous, ...] = ("order", *_DISTRIBUTIONS)
 _ROWS_AHEAD = 2048  # of a data order, drawn at a time
-_WORTH_THREADS = 2**16  # numbers
+_BLOCK = 1024  # numbers of a draw
 
 
 class Use(IntEnum):
@@ -51,57 +50,74 @@ class Stream:
     """The random numbers of one member: its data order, uniform numbers and normal ones.
 
     They are three streams, so that how much of one is drawn at a time changes nothing in the
-    others, nor in itself: numpy makes one number after the other. They are made when they are
-    first needed.
+    others, nor in itself. Uniform and normal numbers are those of a `dubio.native` stream, block
+    after block as draw after draw, and all there is to remember is how many were taken.
     """
 
     def __init__(self, *seeds: int) -> None:
         self._seeds = seeds
-        self._generators: dict[str, Generator] = {}
+        self._generator: Generator | None = None
+        self._keys: dict[Continuous, int] = {}
+        self._taken: dict[Continuous, int] = dict.fromkeys(_DISTRIBUTIONS, 0)
         self._ahead = np.empty(0, dtype=np.int64)
 
-    def _generator(self, name: Literal["order"] | Continuous) -> Generator:
-        """The generator of a stream; its seed is a child of the stream's."""
-        if name not in self._generators:
-            child = SeedSequence(self._seeds, spawn_key=(_STREAMS.index(name),))
-            self._generators[name] = Generator(SFC64(child))
-        return self._generators[name]
+    @property
+    def _order(self) -> Generator:
+        """The generator of data orders, made when it is first needed."""
+        if self._generator is None:
+            self._generator = Generator(SFC64(SeedSequence(self._seeds, spawn_key=(0,))))
+        return self._generator
 
     def rows(self, count: int, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """The next rows of an endless sequence: one permutation of the rows after the other."""
         if len(self._ahead) < count:
             missing = max(count, _ROWS_AHEAD) - len(self._ahead)
-            order = self._generator("order")
-            more = [order.permutation(rows) for _ in range(-(-missing // len(rows)))]
+            more = [self._order.permutation(rows) for _ in range(-(-missing // len(rows)))]
             self._ahead = np.concatenate([self._ahead, *more])
         taken, self._ahead = self._ahead[:count], self._ahead[count:]
         return taken
 
     def state_dict(self) -> dict[str, Tensor]:
         """Where the streams are."""
-        words = [_words(self._generator(name)) for name in _STREAMS]
-        return {"generators": torch.stack(words), "ahead": torch.from_numpy(self._ahead.copy())}
+        return {
+            "order": _words(self._order),
+            "ahead": torch.from_numpy(self._ahead.copy()),
+            "taken": torch.tensor([self._taken[name] for name in _DISTRIBUTIONS]),
+        }
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Go on from there."""
-        generators = map(self._generator, _STREAMS)
-        for generator, words in zip(generators, state["generators"], strict=True):
-            *numbers, half, has_half = words.numpy().view(np.uint64).tolist()
-            generator.bit_generator.state = {
-                "bit_generator": "SFC64",
-                "state": {"state": np.array(numbers, dtype=np.uint64)},
-                "has_uint32": has_half,
-                "uinteger": half,
-            }
+        if "taken" not in state:
+            raise ValueError(
+                "state: expected how many random numbers every member has taken, got the "
+                "generators of an earlier version of dubio; train again from the start."
+            )
+        *numbers, half, has_half = state["order"].numpy().view(np.uint64).tolist()
+        self._order.bit_generator.state = {
+            "bit_generator": "SFC64",
+            "state": {"state": np.array(numbers, dtype=np.uint64)},
+            "has_uint32": has_half,
+            "uinteger": half,
+        }
         self._ahead = state["ahead"].numpy().copy()
+        self._taken = dict(zip(_DISTRIBUTIONS, state["taken"].tolist(), strict=True))
 
-    def fill(self, distribution: Continuous, out: np.ndarray[Any, Any]) -> None:
-        """Write the next numbers of a distribution over an array."""
-        generator = self._generator(distribution)
-        if distribution == "uniform":
-            generator.random(dtype=out.dtype, out=out)
-        else:
-            generator.standard_normal(dtype=out.dtype, out=out)
+    def fill(self, distribution: Continuous, out: Tensor) -> None:
+        """Write the next numbers of a distribution over a tensor."""
+        start, size = self._taken[distribution], out.numel()
+        self._taken[distribution] += size
+        first, skipped = divmod(start, _BLOCK)
+        blocks = native.Stream(self._key(distribution), first, -(-(skipped + size) // _BLOCK))
+        draw = blocks.uniform if distribution == "uniform" else blocks.normal
+        numbers = draw(torch.Size([_BLOCK]), out).view(-1)
+        out.copy_(numbers[skipped : skipped + size].view(out.shape))
+
+    def _key(self, distribution: Continuous) -> int:
+        if distribution not in self._keys:
+            which = 1 + _DISTRIBUTIONS.index(distribution)
+            (key,) = SeedSequence(self._seeds, spawn_key=(which,)).generate_state(1, np.uint64)
+            self._keys[distribution] = int(key)
+        return self._keys[distribution]
 
 
 def _words(generator: Generator) -> Tensor:
@@ -150,20 +166,7 @@ class Streams:
         for distribution in _DISTRIBUTIONS:
             if size := sizes.get(distribution, 0):
                 numbers = torch.empty((len(self), times, size), dtype=dtype)
-                self._fill(distribution, numbers.numpy())
+                for stream, own in zip(self._streams, numbers, strict=True):
+                    stream.fill(distribution, own)
                 made[distribution] = numbers.to(like.device)
         return made
-
-    def _fill(self, distribution: Continuous, out: np.ndarray[Any, Any]) -> None:
-        def fill(part: range) -> None:
-            for member in part:
-                self._streams[member].fill(distribution, out[member])
-
-        threads = torch.get_num_threads() if out.size > _WORTH_THREADS else 1
-        if threads == 1:
-            fill(range(len(self)))
-            return
-        step = -(-len(self) // threads)
-        with ThreadPoolExecutor(threads) as pool:
-            starts = range(0, len(self), step)
-            list(pool.map(fill, (range(i, min(i + step, len(self))) for i in starts)))
