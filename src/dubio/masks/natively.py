@@ -11,7 +11,7 @@ from dubio.noise.undrawn import Undrawn
 def multiply_natively(
     xs: Sequence[Tensor],
     axis: int,
-    noise: Tensor | Undrawn,
+    noise: Undrawn,
     rules: tuple[Rule, ...],
     logit: Tensor,
     rates: Tensor,
@@ -28,7 +28,7 @@ def multiply_natively(
         rates: What the rules ask for, by unit.
         by_torch: x times the mask by operations of torch, from x and the logits.
     """
-    if not isinstance(noise, Undrawn) or not all(map(serves, (*xs, rates))):
+    if not all(map(serves, (*xs, rates))):
         return None
     if len(rates) > 1 and noise.shape[axis + 1 :].numel() > 1:  # units are not the last
         return None

@@ -358,7 +358,7 @@ class Pass:
         if known is not None:
             self.check_checkpoint(known.name)
             self._check_same_shape(known, requests)
-            return tuple(map(_for_gradients, known.noises))
+            return tuple(map(_for_gradients, known.given))
         if index < 0:
             return None
         precise = x if x.dtype.itemsize >= 4 else x.float()  # rates are not to be rounded
@@ -376,7 +376,7 @@ class Pass:
                 noises.append(self.perturb(Draw(index, call, distribution, Layout(shape)), precise))
         name = type(owner).__name__ if self._unseen else self.sites[index].name
         known = self.own[module] = OwnSite(name, requests, tuple(noises))
-        return known.noises
+        return known.given
 
     def meet_mask(self, x: Tensor) -> None:
         """Take note that a learnable mask is called with x."""

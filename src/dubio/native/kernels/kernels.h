@@ -71,6 +71,15 @@ typedef struct {
     float *out;
 } local_job;
 
+/* out[k] = Σ_r a[r, k]·b[r, k], by blocks of columns. */
+enum { COLUMNS = 256 };
+
+typedef struct {
+    int64_t rows, columns;
+    const float *a, *b;
+    float *out;
+} columns_job;
+
 typedef struct {
     void (*philox)(const uint32_t counter[4], uint64_t key, uint32_t out[4]);
     void (*prepare)(const mask *of, by_unit to);
@@ -81,6 +90,7 @@ typedef struct {
     void (*sample_backward)(const void *job, int64_t first, int64_t last);
     void (*local)(const void *job, int64_t first, int64_t last);
     void (*local_backward)(const void *job, int64_t first, int64_t last);
+    void (*column_products)(const void *job, int64_t first, int64_t last);
 } kernels;
 
 extern const kernels kernels_plain, kernels_avx2, kernels_avx512;

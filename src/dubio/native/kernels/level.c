@@ -1,4 +1,5 @@
 /* All kernels at one level of instructions: compiled once for each, with LEVEL as its name. */
+#include "columns.h"
 #include "weights.h"
 
 static void philox_block(const uint32_t counter[4], uint64_t key, uint32_t out[4]) {
@@ -89,4 +90,4 @@ static void backward(const void *given, int64_t first, int64_t last) {
 #define NAME_OF(level) kernels_##level
 #define TABLE(level) NAME_OF(level)
 const kernels TABLE(LEVEL) = {philox_block, prepare, forward,         backward, fill,
-                              sample,       sample_backward, local, local_backward};
+                              sample,       sample_backward, local, local_backward, column_products};
