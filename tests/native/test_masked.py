@@ -13,6 +13,7 @@ from dubio.likelihoods import Categorical
 from dubio.masks import Bernoulli, Concrete, Gaussian, LearnableBernoulli, LearnableGaussian, Mask
 from dubio.masks.learnable import BinaryGate, HalvesGate, reflect
 from dubio.native import library, masked, stream
+from dubio.native.columns import column_products
 from dubio.native.masked import BERNOULLI, CONCRETE, GAUSSIAN, Masking, Rule, multiply
 from dubio.native.stream import Stream
 from dubio.noise import run
@@ -408,3 +409,31 @@ def test_the_scale_of_the_first_mask_has_the_gradient_of_torch(
         found.append([*first, *second])
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3)
+
+
+@needs_kernels
+@pytest.mark.parametrize("shape", [(5, 3), (3000, 7), (70, 257), (100, 1025), (1, 20000)], ids=str)
+def test_products_are_summed_over_rows(shape: tuple[int, int], level: str) -> None:
+    torch.manual_seed(0)
+    a, b = torch.randn(shape), torch.randn(shape)
+    with torch.no_grad():
+        found = column_products(a, b)
+    torch.testing.assert_close(
+        found.double(), (a.double() * b.double()).sum(0), rtol=1e-5, atol=1e-5
+    )
+
+
+@needs_kernels
+def test_products_are_summed_the_same_by_any_number_of_threads() -> None:
+    torch.manual_seed(0)
+    a, b = torch.randn(700, 1500), torch.randn(700, 1500)
+    before, found = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            with torch.no_grad():
+                found.append(column_products(a, b))
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[0], found[2])

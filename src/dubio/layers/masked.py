@@ -11,6 +11,7 @@ from dubio.layers.substitution import call_with
 from dubio.layers.wrapping import Wrapping
 from dubio.masks.learnable import LearnableBernoulli
 from dubio.masks.mask import LearnedRate, Mask
+from dubio.native.columns import column_products
 from dubio.noise.derivative import Derivative
 from dubio.noise.stochastic import KnownSlopes
 
@@ -145,7 +146,7 @@ class _Carrying(Derivative):
         keep = torch.sigmoid(logit)
         if torch.is_grad_enabled():  # to be differentiated once more
             g = g * (keep.detach() / keep)
-        products = (weight * g).sum(0)  # (features,)
+        products = column_products(weight, g)  # (features,)
         of_logit = products.sum_to_size(logit.shape) * (keep - 1)
         return g, of_logit.to(logit.dtype)
 

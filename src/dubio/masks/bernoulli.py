@@ -8,7 +8,7 @@ from torch import Tensor
 from dubio.masks.mask import Mask, along, bernoulli_kl
 from dubio.masks.natively import multiply_natively
 from dubio.native.masked import BERNOULLI, Rule
-from dubio.noise.undrawn import Undrawn, drawn
+from dubio.noise.undrawn import Undrawn
 
 
 @final
@@ -36,9 +36,12 @@ class Bernoulli(Mask):
     def multiply(self, xs: list[Tensor], axis: int, *noises: Tensor | Undrawn) -> list[Tensor]:
         """Multiply tensors by the mask that the noise makes."""
         (noise,) = noises
+        if not isinstance(noise, Undrawn):
+            return super().multiply(xs, axis, noise)
 
         def by_torch(x: Tensor, keep: Tensor) -> Tensor:
-            return x * _factor(along(keep, drawn(noise), axis), drawn(noise))
+            u = noise.tensor()
+            return x * _factor(along(keep, u, axis), u)
 
         keep = self._keep
         known = multiply_natively(xs, axis, noise, (Rule(BERNOULLI),), keep, keep, by_torch)

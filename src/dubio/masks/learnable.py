@@ -14,7 +14,7 @@ from dubio.masks.mask import (
     learned_bernoulli_slopes,
 )
 from dubio.masks.natively import multiply_natively
-from dubio.native.masked import BERNOULLI, Rule, serves
+from dubio.native.masked import BERNOULLI, Rule
 from dubio.noise.derivative import Derivative
 from dubio.noise.run import current_pass
 from dubio.noise.undrawn import Undrawn, drawn
@@ -61,8 +61,7 @@ class LearnableBernoulli(LearnedRate):
             and not running.gate.trapezoid
             and torch.is_grad_enabled()
             and self.own_logit.requires_grad
-            and not x.requires_grad
-            and serves(x)
+            and not (x.requires_grad or torch._C._are_functorch_transforms_active())
         )
 
     def multiply(self, xs: list[Tensor], axis: int, *noises: Tensor | Undrawn) -> list[Tensor]:

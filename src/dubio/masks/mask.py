@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from dubio.masks.natively import multiply_natively
+from dubio.native.columns import column_products
 from dubio.native.masked import Rule
 from dubio.noise.derivative import Derivative
 from dubio.noise.protocols import Distribution
@@ -207,9 +208,9 @@ class LearnedRate(Mask, ABC):
     @property
     def own_logit(self) -> Tensor:
         """The logits, found faster than as an attribute."""
-        found: Tensor | None = self._parameters.get("logit", self._buffers.get("logit"))
-        assert found is not None
-        return found
+        logit = self._parameters.get("logit", self._buffers.get("logit"))
+        assert logit is not None
+        return logit
 
     def logit_along(self, noise: Tensor, axis: int) -> Tensor:
         """The logits laid out along the axis of the units."""
@@ -242,7 +243,8 @@ class Smooth(LearnedRate, ABC):
             return super().multiply(xs, axis, noise)
 
         def by_torch(x: Tensor, logit: Tensor) -> Tensor:
-            return x * self.factor(along(logit, drawn(noise), axis), drawn(noise))
+            u = noise.tensor()
+            return x * self.factor(along(logit, u, axis), u)
 
         logit = self.own_logit
         known = multiply_natively(xs, axis, noise, (self.rule,), logit, logit.detach(), by_torch)
@@ -289,7 +291,7 @@ def learned_bernoulli_slopes(
         logits: Those of each mask: one for each feature, or a single one of a single layer.
         length_scale: The prior's length scale, ℓ.
     """
-    norms = [(weight * weight).sum(0) for weight in weights]  # (features,)
+    norms = [column_products(weight, weight) for weight in weights]  # (features,)
     times = weights[0].shape[1] // logits[0].shape[0]
     if times > 1:
         norms = [norms[0].sum(0, keepdim=True)]

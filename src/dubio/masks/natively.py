@@ -5,13 +5,14 @@ from collections.abc import Callable, Sequence
 from torch import Tensor
 
 from dubio.native.masked import Masking, Rule, multiply, serves
+from dubio.native.stream import usable
 from dubio.noise.undrawn import Undrawn
 
 
 def multiply_natively(
     xs: Sequence[Tensor],
     axis: int,
-    noise: Tensor | Undrawn,
+    noise: Undrawn,
     rules: tuple[Rule, ...],
     logit: Tensor,
     rates: Tensor,
@@ -28,7 +29,7 @@ def multiply_natively(
         rates: What the rules ask for, by unit.
         by_torch: x times the mask by operations of torch, from x and the logits.
     """
-    if not isinstance(noise, Undrawn) or not all(map(serves, (*xs, rates))):
+    if not (serves(xs[0]) and all(map(usable, (*xs[1:], rates)))):
         return None
     if len(rates) > 1 and noise.shape[axis + 1 :].numel() > 1:  # units are not the last
         return None

@@ -57,6 +57,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "dubio_cut": (
         c_void_p, c_int64, c_int64, c_int64, c_void_p, c_void_p, c_float, c_void_p, c_int64, c_int,
     ),
+    "dubio_column_products": (c_int64, c_int64, c_void_p, c_void_p, c_void_p, c_int),
     "dubio_local": (*_NOISE, c_void_p, c_void_p, c_void_p, c_int),
     "dubio_local_backward": (*_NOISE, c_void_p, c_void_p, c_void_p, c_int),
 }  # fmt: skip

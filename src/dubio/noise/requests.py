@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from dubio.noise.protocols import Distribution
-from dubio.noise.undrawn import Undrawn
+from dubio.noise.undrawn import Undrawn, drawn
 
 
 class Request(NamedTuple):
@@ -37,8 +37,13 @@ class OwnSite(NamedTuple):
 
     name: str
     requests: tuple[Request, ...]
-    noises: tuple[Tensor | Undrawn, ...]
+    given: tuple[Tensor | Undrawn, ...]
     place: tuple[int, int] | None = None
+
+    @property
+    def noises(self) -> tuple[Tensor, ...]:
+        """What it was given, drawn."""
+        return tuple(map(drawn, self.given))
 
 
 def for_half(request: Request) -> Request:

@@ -373,8 +373,8 @@ class Pass:
         if known is not None:
             self.check_checkpoint(known.name)
             self._check_same_shape(known, requests)
-            if known.place is None or known.noises:
-                return tuple(map(_for_gradients, known.noises))
+            if known.place is None or known.given:
+                return tuple(map(_for_gradients, known.given))
         if index < 0:
             return None
         precise = x if x.dtype.itemsize >= 4 else x.float()  # rates are not to be rounded
@@ -395,7 +395,7 @@ class Pass:
         name = type(owner).__name__ if self._unseen else self.sites[index].name
         place = None if known is None else known.place
         known = self.own[module] = OwnSite(name, requests, tuple(noises), place)
-        return known.noises
+        return known.given
 
     def own_place(
         self,
@@ -424,7 +424,7 @@ class Pass:
         else:
             self.check_checkpoint(known.name)
             self._check_same_shape(known, (request,))
-        return None if known.noises else known.place
+        return None if known.given else known.place
 
     def _next_call(self, owner: nn.Module) -> int:
         call = self._own_calls.get(owner, 0)

@@ -22,7 +22,6 @@ from dubio.masks.learnable import (
     trapezoid_weight,
 )
 from dubio.noise.derivative import Derivative
-from dubio.noise.undrawn import drawn
 from dubio.objectives.passes import Passes
 
 Estimator = Literal[
@@ -151,7 +150,7 @@ def _with_gradients(
     weights = []
     with torch.no_grad():
         for mask, site in passes.sites.items():
-            (request,), (noise,) = site.requests, map(drawn, site.noises)
+            (request,), (noise,) = site.requests, site.noises
             keep = torch.sigmoid(mask.logit_along(noise, request.units))
             weights.append(weigh(mask, noise, keep).sum_to_size(keep.shape).view(-1))
     joined: Tensor = _Joined.apply(loss, weights, *(mask.logit for mask in masks))

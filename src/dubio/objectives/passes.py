@@ -224,7 +224,7 @@ class Passes:
         An axis as long as the batch need not be the batch's: it may be that of time. And where
         rows meet, as in batch normalisation, a mask acts on the losses of other rows as well.
         """
-        (noise,), rows = self.sites[mask].noises, self._request(mask).rows
+        (noise,), rows = self.sites[mask].given, self._request(mask).rows
         return self._apart and rows is not None and noise.shape[rows] == self._batch.rows
 
     def _run(self, gate: Gate | None, executor: TrunkMemory | TrunkReplay | None) -> Tensor:

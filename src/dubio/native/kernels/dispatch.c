@@ -243,3 +243,13 @@ API int dubio_cut(const float *from, int64_t stride, int64_t rows, int64_t colum
     free(chosen);
     return 0;
 }
+
+/* out (columns) = Σ over rows of a·b, entry by entry. */
+API int dubio_column_products(int64_t rows, int64_t columns, const float *a, const float *b,
+                              float *out, int threads) {
+    const columns_job job = {rows, columns, a, b, out};
+    const int64_t blocks = (columns + COLUMNS - 1) / COLUMNS;
+    const int64_t worth = rows > 0 ? (WORTH * RUN / COLUMNS + rows - 1) / rows : 1;
+    divide(table->column_products, &job, blocks, worth, threads);
+    return 0;
+}

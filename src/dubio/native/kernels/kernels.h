@@ -128,6 +128,15 @@ typedef struct {
     int64_t out_stride;
 } cut_job;
 
+/* out[k] = Σ_r a[r, k]·b[r, k], by blocks of columns. */
+enum { COLUMNS = 256 };
+
+typedef struct {
+    int64_t rows, columns;
+    const float *a, *b;
+    float *out;
+} columns_job;
+
 typedef struct {
     void (*philox)(const uint32_t counter[4], uint64_t key, uint32_t out[4]);
     void (*prepare)(const mask *of, by_unit to);
@@ -141,6 +150,7 @@ typedef struct {
     void (*local_backward)(const void *job, int64_t first, int64_t last);
     void (*activate)(const void *job, int64_t first, int64_t last);
     void (*cut)(const void *job, int64_t first, int64_t last);
+    void (*column_products)(const void *job, int64_t first, int64_t last);
 } kernels;
 
 extern const kernels kernels_plain, kernels_avx2, kernels_avx512;

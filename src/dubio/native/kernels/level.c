@@ -1,4 +1,5 @@
 /* All kernels at one level of instructions: compiled once for each, with LEVEL as its name. */
+#include "columns.h"
 #include "layers.h"
 #include "weights.h"
 
@@ -95,5 +96,5 @@ static void backward(const void *given, int64_t first, int64_t last) {
 #define TABLE(level) NAME_OF(level)
 const kernels TABLE(LEVEL) = {
     philox_block, prepare, forward, backward, fill, sample, spread, sample_backward, local,
-    local_backward, activate, cut,
+    local_backward, activate, cut, column_products,
 };
