@@ -31,7 +31,7 @@ class OwnSite(NamedTuple):
     Attributes:
         name: Its name.
         requests: What it asked for.
-        noises: What it was given; nothing if it draws by itself.
+        given: What it was given; nothing if it draws by itself.
         place: Then the site, and which of its noises it is.
     """
 
