@@ -153,8 +153,10 @@ class Spread:
 
     def __call__(self, numbers: RandomNumbers, x: Tensor) -> Tensor:  # (weights,) -> (S, …)
         """The numbers of every draw."""
-        place, mean = (self.site, self.call), self.mean.detach()
-        stream = numbers.stream(place) if readable(x) and readable(mean) else None
+        place, mean = (self.site, self.call), self.mean
+        learning = torch.is_grad_enabled() and (x.requires_grad or mean.requires_grad)
+        simple = not learning and readable(x) and readable(mean) and not is_followed(x)
+        stream = numbers.stream(place) if simple else None
         if stream is not None:
             return spread(stream, self.start, mean, x)
         part = slice(self.start, self.start + mean.numel())
