@@ -38,6 +38,8 @@ int dubio_activate(const mask *of, uint64_t key, int64_t draw, int64_t draws, in
 int dubio_cut(const float *from, int64_t stride, int64_t rows, int64_t columns,
               const float *kept_rows, const float *kept_columns, float scale, float *out,
               int64_t out_stride, int threads);
+int dubio_column_products(int64_t rows, int64_t columns, const float *a, const float *b, float *out,
+                          int threads);
 
 static const uint64_t KEY = 0xFEDCBA9876543210;
 static const int64_t FAR[] = {0, 0x7FFFFFFF, 0xFFFFFFFF, (int64_t)1 << 40};
@@ -125,6 +127,8 @@ static double exercise(int64_t count, int64_t units, int64_t draw, int threads) 
         const int64_t width = form / 2 ? units - (units + 3) / 4 : units;
         for (int64_t i = 0; i < rows; i++) total += sum_of(cut + i * (units + 16), width);
     }
+    check(dubio_column_products(rows, units, x, g, of_rates, threads));
+    total += sum_of(of_rates, units);
     done(cut), done(x), done(out), done(g), done(other), done(positive), done(rates), done(of_rates);
     return total;
 }
