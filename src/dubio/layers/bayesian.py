@@ -242,10 +242,11 @@ class Bayesian(Wrapping):
         known: Sample | None = running.memory.get(self.row_noise)
         if known is not None:
             return known
-        wanted = running.learning and torch.is_grad_enabled() and not isinstance(noise, Tensor)
         prior = self._centered_prior()
         missing = noise is None and self.row_noise.needs_weights
-        if missing or not wanted or not posterior.streamable(prior):
+        if missing or isinstance(noise, Tensor) or not posterior.streamable(prior):
+            return None
+        if not (running.learning and torch.is_grad_enabled()):
             return None
         with torch._C.DisableTorchFunction():
             known = running.memory[self.row_noise] = posterior.moments(noise, prior)

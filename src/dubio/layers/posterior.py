@@ -185,8 +185,10 @@ class _Gaussian(Derivative):
         rho = rhos[0] if layers == 1 else torch.cat(rhos)
         mean = _in_a_row(means, rho)
         sigma = F.softplus(rho)
-        total, weights = None, [None] * len(means)
+        total: Tensor | None = None
+        weights: Sequence[Tensor | None] = [None] * len(means)
         if sampling:
+            assert noise is not None
             row = torch.addcmul(mean, sigma, noise)
             weights = _shaped(row if kept is None else row.mul_(kept), means)
         if centered is not None:
