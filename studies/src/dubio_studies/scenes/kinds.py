@@ -6,6 +6,7 @@ import dubio
 from dubio.conversion.rules import MaskMaker
 from dubio.masks import Bernoulli, Concrete, LearnableBernoulli, LearnableGaussian, Mask
 from dubio_studies.scenes.names import Kind
+from dubio_studies.scenes.pairs import PairedConcrete
 
 _MASKS: dict[Kind, MaskMaker] = {
     "fixed": Bernoulli,
@@ -15,7 +16,9 @@ _MASKS: dict[Kind, MaskMaker] = {
 }
 
 
-def with_dropout(network: nn.Module, kind: Kind, drop: float, length_scale: float) -> nn.Module:
+def with_dropout(
+    network: nn.Module, kind: Kind, drop: float, length_scale: float, *, paired: bool = False
+) -> nn.Module:
     """A copy of a network, in which the convolutions of its middle block drop input channels.
 
     All channels that feed a convolution have one rate.
@@ -25,12 +28,13 @@ def with_dropout(network: nn.Module, kind: Kind, drop: float, length_scale: floa
         kind: What multiplies the channels.
         drop: The rate, or that to start from.
         length_scale: Length scale ℓ of the prior on the weights of these convolutions.
+        paired: Whether every scene is in a batch twice, for gradients of Concrete rates with less
+            noise.
     """
     if kind == "none":
         return network
-    rule = dubio.rules.mask_inputs(
-        _MASKS[kind], where="middle.*", drop=drop, length_scale=length_scale
-    )
+    mask = PairedConcrete if paired and kind == "concrete" else _MASKS[kind]
+    rule = dubio.rules.mask_inputs(mask, where="middle.*", drop=drop, length_scale=length_scale)
     return dubio.convert(network, rule)
 
 

@@ -149,7 +149,8 @@ class Forks:
             network = self.built() if start is None else copy.deepcopy(start)
             if isinstance(network, TiramisuLite) and start is not None:
                 network.freeze_trunk()
-            noisy = with_dropout(network, kind, drop, self.length_scale)
+            paired = training.copies == 2
+            noisy = with_dropout(network, kind, drop, self.length_scale, paired=paired)
             return self._objective(noisy, scenes)
 
         return trained(make, key, scenes, training)

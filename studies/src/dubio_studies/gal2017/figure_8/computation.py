@@ -19,10 +19,13 @@ class Config(Forks):
     Attributes:
         starts: Rates that learning starts from.
         drop_momentum: Share of the former steps in a step of the logits of rates.
+        pairs: Whether forks see half as many scenes in a step, each under two masks; gradients of
+            rates then come from what the two differ by.
     """
 
     starts: tuple[float, ...] = (0.05, 0.1, 0.2, 0.35, 0.5)
     drop_momentum: float = 0.9
+    pairs: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what cannot be computed."""
@@ -35,7 +38,10 @@ class Config(Forks):
 
     def fork_training(self) -> Training:
         """How forks learn: with rates that average more of the noise of their gradients."""
-        return replace(super().fork_training(), drop_momentum=self.drop_momentum)
+        usual = replace(super().fork_training(), drop_momentum=self.drop_momentum)
+        if not self.pairs:
+            return usual
+        return replace(usual, batch_size=self.batch_size // 2, copies=2)  # as many rows
 
 
 def pieces(config: Config) -> list[Piece]:
