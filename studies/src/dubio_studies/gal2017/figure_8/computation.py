@@ -35,6 +35,11 @@ class Config(Forks):
         for start in self.starts:
             checks.rates(starts=start)
         checks.rates(drop_momentum=self.drop_momentum)
+        if self.pairs and self.batch_size % 2:
+            raise ValueError(
+                f"batch_size: expected an even number with pairs, got {self.batch_size}; half of "
+                "the rows are another mask of the same scene."
+            )
 
     def fork_training(self) -> Training:
         """How forks learn: with rates that average more of the noise of their gradients."""
@@ -64,8 +69,8 @@ COMPUTATION = Computation(
     "fork each; the rates of the 15 layers are noted after every epoch. Claims and rules were "
     "written before the run.",
     scales={
-        "smoke": scale(SMOKE, starts=(0.1, 0.4)),
-        "small": scale(SMALL, drop_learning_rate=0.2, drop_momentum=0.98),
+        "smoke": scale(SMOKE, starts=(0.1, 0.4), pairs=True),
+        "small": scale(SMALL, drop_learning_rate=0.2, pairs=True),
         "paper": scale(PAPER),
     },
     pieces=pieces,
@@ -76,7 +81,13 @@ COMPUTATION = Computation(
         "the 15 layers of the middle block have dropout, and first, second and so on are theirs.",
         "By Adam a logit moves no further in a step than its learning rate. Logits have one of "
         "their own, large enough to get from any start to any end: four times that of the other "
-        "studies of CamVid, and a momentum of 0.98. Both were raised after a first run, whose "
-        "rates had not forgotten their starts.",
+        "studies of CamVid. It was raised after a first run, whose rates had not forgotten their "
+        "starts.",
+        "A second run had forgotten them, but single layers wandered: the gradient of a rate is "
+        "mostly noise. At the small scale a batch therefore has two scenes, each under two masks, "
+        "in place of four. What both passes of a scene say alike cancels in the gradient of a "
+        "rate; what it is on average stays the same. In a trial on a network that had learned for "
+        "three epochs its standard deviation fell from 73 to 40 at rates of 0.3, and from 27 to 8 "
+        "at 0.05, means over layers. Four epochs have twice as many steps, 736.",
     ),
 )
