@@ -54,6 +54,10 @@ class TestClassTable:
         with pytest.raises(ValueError, match=message):
             class_table({"net": scores}, ["a", "b"])
 
+    def test_no_method(self) -> None:
+        with pytest.raises(ValueError, match="scores: expected one method or more, got none"):
+            class_table({}, ["a"])
+
 
 class TestRates:
     RATES: dict[str, list[float]] = {"concrete": [0.1, 0.2, NAN], "learned": [0.3, 0.25, 0.05]}  # noqa: RUF012

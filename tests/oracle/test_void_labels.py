@@ -1,5 +1,6 @@
 """Labels that do not count: the same numbers as without their rows or pixels."""
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -156,3 +157,47 @@ def test_what_is_refused() -> None:
         decide.Deferral("entropy").fit_error_rate(own, labels, 0.9)
     with pytest.raises(ValueError, match="expected labels that count, got none"):
         TemperatureScaling().fit(own, torch.full_like(labels, -100))
+
+
+@pytest.mark.parametrize("void", [300, -212])  # both are 44 modulo 256
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int32])
+def test_bytes_are_not_compared_modulo_256(void: int, dtype: torch.dtype) -> None:
+    source = torch.Generator().manual_seed(1)
+    logits = torch.randn(1, 3, 60, 4, 5, generator=source, dtype=torch.float64)
+    y = torch.randint(60, (3, 4, 5), generator=source)
+    assert bool((y == 44).any())
+    likelihood = Categorical(dim=1, void=void)
+    assert torch.equal(likelihood.log_prob(logits, y.to(dtype)), likelihood.log_prob(logits, y))
+    p = Predictive(likelihood, StoredDraws(logits))
+    for found in (metrics.nll(p, y.to(dtype)), metrics.nll(p.mean, y.to(dtype), void=void)):
+        assert found == metrics.nll(p.mean, y)
+    loss = dubio.ELBO(nn.Flatten(0, 1), likelihood, num_data=3)(logits, y.to(dtype))
+    torch.testing.assert_close(loss, -likelihood.log_prob(logits, y).mean())
+
+
+def test_bytes_have_labels_below_the_number_of_classes() -> None:
+    """Of 1000 classes, which are 232 modulo 256, label 240 is one."""
+    p = torch.full((1, 1000), 1e-3)
+    assert metrics.nll(p, torch.tensor([240], dtype=torch.uint8)) == pytest.approx(6.907755)
+
+
+def test_a_void_label_of_numpy() -> None:
+    likelihood = Categorical(void=np.int64(11))  # type: ignore[arg-type]
+    assert likelihood == Categorical(void=11)
+    assert type(likelihood.void) is int
+
+
+def test_data_without_any_label_are_refused() -> None:
+    x = torch.randn(6, 3, 4, 5)
+    elbo = dubio.ELBO(nn.Conv2d(3, 4, 1), Categorical(dim=1, void=11), num_data=6)
+    with pytest.raises(ValueError, match=r"y: expected labels that count, got none; .*void=11"):
+        dubio.fit(elbo, (x, torch.full((6, 4, 5), 11)), epochs=1, progress=False)
+
+
+def test_maps_in_the_wrong_place_are_told_where_to_go() -> None:
+    logits, y = maps(11)
+    probabilities = logits[0].softmax(1)
+    with pytest.raises(ValueError, match=r"p\.movedim\(1, -1\) if classes are along dimension 1"):
+        TemperatureScaling().fit(probabilities, y)
+    with pytest.raises(ValueError, match=r"got whole numbers, .*pass prediction\.long\(\)"):
+        metrics.mean_iou(2.0 * torch.ones(2, 3, 4), torch.zeros(2, 3, 4).long(), 4)

@@ -9,7 +9,13 @@ from torch import nn
 
 from dubio_studies.framework.rows import Rows
 from dubio_studies.networks.airbench import Airbench
-from dubio_studies.uncertainty.cifar_accuracy.computation import Config, pieces, probabilities
+from dubio_studies.uncertainty.cifar_accuracy.computation import (
+    COMPUTATION,
+    Config,
+    photographs,
+    pieces,
+    probabilities,
+)
 from dubio_studies.uncertainty.cifar_accuracy.learning import (
     Augmented,
     Training,
@@ -190,3 +196,10 @@ def rows_with(**changes: float) -> Rows:
 def test_rules(changes: dict[str, float], agree: list[bool]) -> None:
     rows = rows_with(**changes)
     assert [claim.judge(rows).agrees for claim in CLAIMS] == agree
+
+
+def test_rows_say_which_copy_was_read() -> None:
+    """A network of lossy photographs is not taken for one of the original pixels."""
+    *tensors, copy = photographs(COMPUTATION.scales["smoke"], "train")
+    assert copy == "made up"
+    assert [len(each) for each in tensors] == [200, 200]

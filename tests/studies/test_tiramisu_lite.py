@@ -89,3 +89,9 @@ def test_images_that_are_none() -> None:
         small()(torch.zeros(3, 32, 32))
     with pytest.raises(ValueError, match=r"images: expected shape \(B, 3, H, W\)"):
         small()(torch.zeros(1, 1, 32, 32))
+
+
+@pytest.mark.parametrize(("classes", "up"), [(0, (7, 5, 4)), (11, (7, 5)), (11, (7, 0, 4))])
+def test_what_cannot_be_built_is_refused(classes: int, up: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="classes, middle, up, growth: expected whole numbers"):
+        TiramisuLite(classes, up=up)  # type: ignore[arg-type]

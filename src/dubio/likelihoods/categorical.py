@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import final
+from operator import index
+from typing import SupportsIndex, final
 
 import torch
 from torch import Tensor
@@ -41,10 +42,13 @@ class Categorical(Discrete):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.void is not None and (
-            isinstance(self.void, bool) or not isinstance(self.void, int)
-        ):
-            raise ValueError(f"void: expected an integer label or None, got {self.void!r}")
+        if self.void is not None:
+            if isinstance(self.void, bool) or not isinstance(self.void, SupportsIndex):
+                raise ValueError(
+                    f"void: expected an integer label or None, got {self.void!r}; pass the label "
+                    "of what does not count, such as -100"
+                )
+            object.__setattr__(self, "void", index(self.void))  # of NumPy, too
         if self.class_weights is not None:
             weights = as_weights(self.class_weights, "class_weights")
             object.__setattr__(self, "class_weights", weights)
@@ -55,7 +59,9 @@ class Categorical(Discrete):
 
     def known(self, y: Tensor) -> Tensor | None:
         """Where labels are not void; soft labels never are."""
-        return None if self.void is None or y.is_floating_point() else y != self.void
+        if self.void is None or y.is_floating_point():
+            return None
+        return y.long() != self.void  # a byte would be compared with the void label modulo 256
 
     def check(self, outputs: Tensor) -> None:
         """Also checks the class dimension and the probabilities, if they are."""
@@ -151,7 +157,7 @@ class Categorical(Discrete):
         if is_vectorised(y):  # labels of many networks at once are taken on trust
             return
         known = self.known(y)
-        labels = y if known is None else y.where(known, 0)
+        labels = y.long() if known is None else y.long().where(known, 0)
         low, high = map(int, labels.aminmax())
         if low < 0 or high >= classes:
             raise ValueError(

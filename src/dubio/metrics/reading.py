@@ -121,6 +121,7 @@ def check_labels(labels: Tensor, classes: int, void: int | None, name: str = "ta
             f"{name}: expected integer class labels, got {labels.dtype}; pass {name}.long(), or "
             f"{name}.argmax(1) of one-hot vectors"
         )
+    labels = labels.long()  # bytes would be compared with numbers modulo 256
     known = torch.ones_like(labels, dtype=torch.bool) if void is None else labels != void
     wrong = known & ((labels < 0) | (labels >= classes))
     if bool(wrong.any()):
@@ -211,6 +212,8 @@ def _read_probabilities(prediction: Classifiable) -> Tensor:
     if low < 0 or high > 1 + tolerance:
         logs = high <= tolerance and bool(((given.exp().sum(1) - 1).abs() <= 1e-2).all())
         kind, remedy = ("log-probabilities", "exp()") if logs else ("logits", "softmax(1)")
+        if low >= 0 and bool((given == given.round()).all()):
+            kind, remedy = "whole numbers", "long() if they are labels"
         raise ValueError(
             f"prediction: expected probabilities, got {kind}, values from {low:.4g} to "
             f"{high:.4g}; pass prediction.{remedy}"

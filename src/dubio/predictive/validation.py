@@ -21,7 +21,13 @@ def label_prediction(p: Labels) -> Predictive:
                 f"p: expected class probabilities (batch, ..., classes), got {p.dtype} of shape "
                 f"{tuple(p.shape)}; one probability of yes becomes torch.stack([1 - p, p], -1)"
             )
-        check_probabilities(p, -1, "p", "pass logits.softmax(-1)")
+        advice = "pass logits.softmax(-1)"
+        if p.ndim > 2:
+            advice += (
+                ", or p.movedim(1, -1) if classes are along dimension 1; predictions with "
+                "Categorical(dim=1) are taken as they are"
+            )
+        check_probabilities(p, -1, "p", advice)
         return Predictive(Categorical(outputs="probabilities"), StoredDraws(p.unsqueeze(0)))
     if not isinstance(p, Predictive):
         raise TypeError(

@@ -24,6 +24,8 @@ def class_table(
         classes: What they are called.
         title: Of the table.
     """
+    if not scores:
+        raise ValueError("scores: expected one method or more, got none; pass {name: scores}")
     columns = {name: [float(score) for score in own] for name, own in scores.items()}
     for name, own in columns.items():
         _check(name, own, classes)

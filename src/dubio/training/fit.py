@@ -267,6 +267,11 @@ def _check_num_data(objective: nn.Module, data: Any, rows: int | None) -> None:
     if isinstance(data, tuple):
         if (counts := known(data[1])) is not None:  # rows without a target are not data
             rows = int(counts.flatten(1).any(1).sum()) if counts.dim() > 1 else int(counts.sum())
+            if rows == 0:
+                raise ValueError(
+                    f"y: expected labels that count, got none; {objective.likelihood!r} leaves all "
+                    "out: check its void label."
+                )
     elif known(torch.zeros(1, dtype=torch.long)) is not None and objective.num_data < rows:
         return  # some rows of a loader may have no target
     if objective.num_data != rows:

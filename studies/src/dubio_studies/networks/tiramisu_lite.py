@@ -42,6 +42,11 @@ class TiramisuLite(nn.Module):
         growth: int = GROWTH,
     ) -> None:
         super().__init__()
+        if min(classes, middle, growth, *up) < 1 or len(up) != 3:
+            raise ValueError(
+                "classes, middle, up, growth: expected whole numbers from 1, three of them for up, "
+                f"got {classes}, {middle}, {up} and {growth}."
+            )
         self.trunk = EfficientNetLite0()
         del self.trunk.last, self.trunk.head  # which are for the classes of ImageNet
         *skips, sixteenth, deepest = SCALES

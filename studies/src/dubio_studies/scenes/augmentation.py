@@ -22,10 +22,17 @@ class Augmented:
         batch_size: Scenes of a batch; the last one may have fewer.
         zoom: The largest enlargement.
         light: The largest change of brightness and of contrast, as a share.
+        copies: How often a scene is in its batch, each time the same.
     """
 
     def __init__(
-        self, scenes: Labelled, batch_size: int, *, zoom: float = 1.6, light: float = 0.3
+        self,
+        scenes: Labelled,
+        batch_size: int,
+        *,
+        zoom: float = 1.6,
+        light: float = 0.3,
+        copies: int = 1,
     ) -> None:
         if zoom < 1.0 or not 0.0 <= light < 1.0:
             raise ValueError(
@@ -33,14 +40,15 @@ class Augmented:
             )
         self._scenes = scenes
         self._batch_size = batch_size
-        self._zoom, self._light = zoom, light
+        self._zoom, self._light, self._copies = zoom, light, copies
 
     def __len__(self) -> int:
         return -(-len(self._scenes.images) // self._batch_size)
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         for rows in torch.randperm(len(self._scenes.images)).split(self._batch_size):
-            yield self._changed(self._scenes.images[rows], self._scenes.labels[rows])
+            seen, named = self._changed(self._scenes.images[rows], self._scenes.labels[rows])
+            yield seen.repeat_interleave(self._copies, 0), named.repeat_interleave(self._copies, 0)
 
     def _changed(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Pixels from 0 to 255 as floats, and labels."""

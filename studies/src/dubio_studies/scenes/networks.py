@@ -23,7 +23,7 @@ from dubio_studies.scenes.images import (
     load,
     size_of,
 )
-from dubio_studies.scenes.kinds import with_dropout
+from dubio_studies.scenes.kinds import TEMPERATURE, with_dropout
 from dubio_studies.scenes.likelihood import LIKELIHOOD
 from dubio_studies.scenes.names import Kind
 from dubio_studies.scenes.training import Method, Trained, Training, key_of, trained
@@ -149,7 +149,14 @@ class Forks:
             network = self.built() if start is None else copy.deepcopy(start)
             if isinstance(network, TiramisuLite) and start is not None:
                 network.freeze_trunk()
-            noisy = with_dropout(network, kind, drop, self.length_scale)
+            noisy = with_dropout(
+                network,
+                kind,
+                drop,
+                self.length_scale,
+                temperature=self.concrete_temperature(),
+                paired=training.copies == 2,
+            )
             return self._objective(noisy, scenes)
 
         return trained(make, key, scenes, training)
@@ -174,6 +181,10 @@ class Forks:
             method=self.method,
         )
 
+    def concrete_temperature(self) -> float:
+        """That of Concrete masks."""
+        return TEMPERATURE
+
     def _first_plan(self, seed: int) -> tuple[str, Training]:
         """The key of the network before the fork, and how it learns."""
         training = Training(self.first_epochs, self.batch_size, self.learning_rate)
@@ -190,6 +201,8 @@ class Forks:
         }
         if kind != "none":
             identity |= {"drop": drop, "length scale": self.length_scale}
+        if kind == "concrete" and self.concrete_temperature() != TEMPERATURE:
+            identity |= {"temperature": self.concrete_temperature()}
         if kind == "bernoulli":
             identity |= {"estimator": self.estimator}
         training = self.fork_training()

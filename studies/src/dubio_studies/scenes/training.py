@@ -43,6 +43,7 @@ class Training:
         method: How steps are made.
         drop_momentum: β₁ of Adam for these logits: the larger, the more steps the noise of their
             gradients is averaged over.
+        copies: Masks that a scene of a step has; two are a pair, see `PairedConcrete`.
     """
 
     epochs: int
@@ -52,6 +53,7 @@ class Training:
     drop_learning_rate: float = 0.05
     method: Method = "one cycle"
     drop_momentum: float = 0.9
+    copies: int = 1
 
 
 @final
@@ -104,8 +106,9 @@ def key_of(identity: Mapping[str, Scalar], training: Training) -> str:
         training: How it learns.
     """
     settings = dataclasses.asdict(training)
-    if training.drop_momentum == Training.drop_momentum:
-        del settings["drop_momentum"]  # networks from before there was a choice have their keys
+    for later in ("drop_momentum", "copies"):
+        if settings[later] == getattr(Training, later):
+            del settings[later]  # networks from before there was a choice have their keys
     return digest([REVISION, dict(identity), settings, torch.__version__])
 
 
@@ -123,7 +126,7 @@ def trained(
 
     def train(file: Path) -> Trained:
         torch.manual_seed(int(key[:8], 16))
-        batches = Augmented(scenes, training.batch_size)
+        batches = Augmented(scenes, training.batch_size, copies=training.copies)
         steps = training.epochs * len(batches)
         device = "cuda" if torch.cuda.is_available() else "cpu"
         watched = Watched(make(), steps).to(device)

@@ -88,11 +88,11 @@ def pieces(config: Config) -> list[Piece]:
 def run(config: Config, piece: Piece, seed: Seed) -> Iterator[Measurement]:
     """Train a network, and judge averages over views and draws."""
     drop = cast(float, piece["drop"])
-    images, labels = photographs(config, "train")
-    test, test_labels = photographs(config, "test")
+    images, labels, copy = photographs(config, "train")
+    test, test_labels, _ = photographs(config, "test")
     identity = [
         REVISION, dict(piece), config.source, config.images, config.widths, config.epochs,
-        config.batch_size, seed.given, torch.__version__,
+        config.batch_size, seed.given, torch.__version__, copy,
     ]  # fmt: skip
     file = cache_directory() / "networks" / f"{digest(identity)[:16]}.pt"
     started = time.process_time()
@@ -100,6 +100,7 @@ def run(config: Config, piece: Piece, seed: Seed) -> Iterator[Measurement]:
     learn(network, images, labels, Training(config.epochs, config.batch_size), file)
     yield {
         "metric": "images", "value": len(images), "cpu_seconds": time.process_time() - started,
+        "copy": copy,
     }  # fmt: skip
     network.eval()
     by_draws = {0: "no noise"} | ({config.draws: "draws"} if drop > 0 else {})
@@ -119,16 +120,20 @@ def run(config: Config, piece: Piece, seed: Seed) -> Iterator[Measurement]:
                 }  # fmt: skip
 
 
-def photographs(config: Config, split: Literal["train", "test"]) -> tuple[Tensor, Tensor]:
-    """Bytes and labels: the first to test, and to learn from in an order of its own."""
+def photographs(config: Config, split: Literal["train", "test"]) -> tuple[Tensor, Tensor, str]:
+    """Bytes and labels: the first to test, and to learn from in an order of its own.
+
+    And what copy of the data they come from: there are lossy ones.
+    """
     count = config.images if split == "train" else config.test_images
     if config.source == "squares":
-        return _squares(count, seed=count)
+        return *_squares(count, seed=count), "made up"
     given = cifar10(split)
     order = torch.arange(len(given.labels))
     if split == "train":
         order = order[torch.randperm(len(order), generator=torch.Generator().manual_seed(0))]
-    return given.images[order[:count]], given.labels[order[:count]]
+    copy = given.source.partition(":")[0]  # the files follow
+    return given.images[order[:count]], given.labels[order[:count]], copy
 
 
 def _squares(count: int, seed: int) -> tuple[Tensor, Tensor]:

@@ -108,7 +108,9 @@ def exhibits(rows: Rows) -> Sequence[Table | Plot]:
         ]
 
     first = rows.where(metric="accuracy")
-    cost = fmean(rows.where(metric="images").values("cpu_seconds")) / 60
+    trained = rows.where(metric="images")
+    cost = fmean(trained.values("cpu_seconds")) / 60
+    copy = trained[0].get("copy")
     return [
         Table(
             "CIFAR-10 from scratch",
@@ -121,7 +123,7 @@ def exhibits(rows: Rows) -> Sequence[Table | Plot]:
             ],
             f"Accuracy in percent on {first[0]['cases']:,} photographs; a network takes "
             f"{cost:.1f} minutes of a core. Labels were smoothed, so that probabilities are too "
-            "low: see the ECE.",
+            "low: see the ECE." + (f" Read: {copy}." if copy else ""),
         )
     ]
 
