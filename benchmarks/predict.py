@@ -80,8 +80,8 @@ LIMIT_OF = {SHARED: GATHERED, GATHERED: GATHERED}  # of all others: DENSE
 
 _IMAGES = (64, 3, 32, 32)
 CELLS = {
-    "mlp-10": Cell(mlp, (128, 784), 10, {PER_ROW: 2.5, SHARED: 5.0}),
-    "mlp-100": Cell(mlp, (128, 784), 100, {PER_ROW: 2.5, SHARED: 5.0}),
+    "mlp-10": Cell(mlp, (128, 784), 10, {PER_ROW: 2.3}),
+    "mlp-100": Cell(mlp, (128, 784), 100, {PER_ROW: 2.6, SHARED: 5.0}),
     "conv-10": Cell(conv, _IMAGES, 10, {PER_ROW: 8.0, SHARED: 8.0}, against_loop=True),
     "conv-100": Cell(conv, _IMAGES, 100, {PER_ROW: 30.0, SHARED: 30.0}, True, slow=True),
     "reg.1-10": Cell(lambda: regression(0.1), (1000, 8), 10, {PER_ROW: 1.3, SHARED: 2.0}),
