@@ -45,6 +45,45 @@ def test_a_matrix_is_cut_to_rows_and_columns(shape: tuple[int, int]) -> None:
     assert torch.equal(cut(matrix, None, columns), matrix[:, columns.mask > 0])
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_a_cut_matrix_is_of_float32_whatever_is_the_default(dtype: torch.dtype) -> None:
+    matrix, columns = torch.randn(40, 50), some(50)
+    torch.set_default_dtype(dtype)
+    try:
+        found = cut(matrix, None, columns)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert torch.equal(found, matrix[:, columns.mask > 0])
+
+
+def test_a_matrix_with_gaps_in_its_rows_is_cut() -> None:
+    rows, columns = some(20), some(30)
+    for matrix in (
+        torch.randn(30, 20).t(),
+        torch.randn(20, 60)[:, ::2],
+        torch.randn(1).expand(20, 30),
+    ):
+        expected = matrix[rows.mask > 0][:, columns.mask > 0]
+        assert torch.equal(cut(matrix, rows, columns), expected)
+
+
+def test_the_default_device_does_not_matter() -> None:
+    net, x = (
+        nn.Sequential(nn.Linear(5, 30), nn.ReLU(), nn.Dropout(), nn.Linear(30, 2)),
+        torch.randn(4, 5),
+    )
+    masked = nn.Sequential(
+        nn.Linear(5, 30), dubio.Masked(nn.Linear(30, 2), dubio.masks.Bernoulli(30))
+    )
+    bayes = dubio.BayesLinear(5, 2)
+    for model in (net, masked, bayes):
+        expected = dubio.predict(model, x, draws=3, generator=0).draws
+        generator = torch.Generator("cpu").manual_seed(0)
+        with torch.device("meta"):
+            found = dubio.predict(model, x, draws=3, generator=generator).draws
+        assert torch.equal(found, expected)
+
+
 def test_nothing_is_left_of_a_matrix_without_units() -> None:
     none = Kept(torch.zeros(7), 0)
     assert cut(torch.randn(5, 7), None, none).shape == (5, 0)
