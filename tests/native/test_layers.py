@@ -153,3 +153,66 @@ def test_draws_are_those_of_plain_passes(
         for k in range(6):
             with noise[k]:
                 torch.testing.assert_close(found[k], net(x))
+
+
+def assert_as_in_plain_passes(net: nn.Module, x: Tensor, draws: Tensor, shared: bool) -> None:
+    noise = dubio.Noise(len(draws), shared=shared, generator=0)
+    net.train()
+    with torch.no_grad():
+        for k, found in enumerate(draws):
+            with noise[k]:
+                torch.testing.assert_close(found, net(x), equal_nan=True)
+
+
+class Laid(nn.Module):
+    """A linear layer by hand, with any weight and bias that torch takes."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(weight), bias
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = nn.functional.linear(nn.functional.dropout(x, 0.3), self.weight, self.bias)
+        return nn.functional.dropout(h.relu(), 0.4)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("shape", [(), (1,), (1, 30), (9, 30), (9, 1)])
+def test_a_bias_is_laid_over_rows_and_units(
+    shape: tuple[int, ...], shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dubio.draws.masked_layers.CUT", 0)
+    monkeypatch.setattr("dubio.draws.masked_layers.COPY", 0)
+    net, x = Laid(torch.randn(30, 20), torch.randn(shape)), torch.randn(9, 20)
+    draws = dubio.predict(net, x, draws=4, shared=shared, generator=0).draws
+    assert_as_in_plain_passes(net, x, draws, shared)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_weight_may_be_a_vector(shared: bool) -> None:
+    net, x = Laid(torch.randn(20), None), torch.randn(6, 5, 20)
+    draws = dubio.predict(net, x, draws=4, shared=shared, generator=0).draws
+    assert_as_in_plain_passes(net, x, draws, shared)
+
+
+@pytest.mark.filterwarnings("ignore:.*(NaN|not finite|infinite)")
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize("where", ["weight", "bias", "x"])
+def test_a_dropped_unit_that_is_not_finite_shows(
+    where: str, value: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if where == "x" and value != value:
+        pytest.skip("refused")
+    monkeypatch.setattr("dubio.draws.masked_layers.CUT", 0)
+    monkeypatch.setattr("dubio.draws.masked_layers.COPY", 0)
+    net, x = Noted(False), torch.randn(9, 20)
+    predictor = dubio.Predictor(net, draws=8, shared=True)
+    predictor(x)
+    with torch.no_grad():
+        bad = x if where == "x" else getattr(net.first, where)
+        bad.view(-1)[3] = value
+    draws = predictor(x, torch.Generator().manual_seed(0)).draws
+    assert not draws.isfinite().all()
+    assert_as_in_plain_passes(net, x, draws, shared=True)
