@@ -72,7 +72,8 @@ class Stream:
                 size = shape.numel()
                 self._multiply(keep, scale, size, x.contiguous(), size if apart else 0, made)
                 return made
-        return self.bernoulli(keep, shape, x).mul_(scale).mul_(x)
+        mask = self.bernoulli(keep, shape, x).mul_(scale)
+        return mask.mul_(x) if _has_memory(x) else mask * x
 
     def _multiply(
         self, keep: float, scale: float, size: int, x: Tensor | None, stride: int, out: Tensor
