@@ -5,7 +5,7 @@ from typing import Literal
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import dubio
 
@@ -36,3 +36,16 @@ def test_many_gradients_at_once_are_those_one_by_one(kind: Kind) -> None:
         for many, one in zip(found, gradients(direction), strict=True):
             if one is not None:
                 torch.testing.assert_close(many[k], one)
+
+
+@pytest.mark.parametrize("kind", ["dropout", "masked", "weights", "local", "flipout"])
+def test_rows_by_vmap_have_the_noise_of_a_row(kind: Kind) -> None:
+    net, x = network(kind).train(), torch.randn(5, 6)
+
+    def one_row(row: Tensor) -> Tensor:
+        with dubio.Noise(generator=0):
+            y: Tensor = net(row[None])[0]
+        return y
+
+    found = torch.func.vmap(one_row, randomness="same")(x)
+    torch.testing.assert_close(found, torch.stack([one_row(row) for row in x]))

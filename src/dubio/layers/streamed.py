@@ -189,9 +189,9 @@ class _Local(Derivative):
 
 
 def _is_traced() -> bool:
-    """Whether torch takes down what is computed."""
+    """Whether torch takes down what is computed, or `torch.func` transforms it."""
     traced: bool = torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
-    return traced
+    return traced or torch._C._are_functorch_transforms_active()
 
 
 def _tensors(rhos: Sequence[Tensor], means: Sequence[Tensor]) -> Iterator[Weights]:
