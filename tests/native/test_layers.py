@@ -45,6 +45,45 @@ def test_a_matrix_is_cut_to_rows_and_columns(shape: tuple[int, int]) -> None:
     assert torch.equal(cut(matrix, None, columns), matrix[:, columns.mask > 0])
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_a_cut_matrix_is_of_float32_whatever_is_the_default(dtype: torch.dtype) -> None:
+    matrix, columns = torch.randn(40, 50), some(50)
+    torch.set_default_dtype(dtype)
+    try:
+        found = cut(matrix, None, columns)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert torch.equal(found, matrix[:, columns.mask > 0])
+
+
+def test_a_matrix_with_gaps_in_its_rows_is_cut() -> None:
+    rows, columns = some(20), some(30)
+    for matrix in (
+        torch.randn(30, 20).t(),
+        torch.randn(20, 60)[:, ::2],
+        torch.randn(1).expand(20, 30),
+    ):
+        expected = matrix[rows.mask > 0][:, columns.mask > 0]
+        assert torch.equal(cut(matrix, rows, columns), expected)
+
+
+def test_the_default_device_does_not_matter() -> None:
+    net, x = (
+        nn.Sequential(nn.Linear(5, 30), nn.ReLU(), nn.Dropout(), nn.Linear(30, 2)),
+        torch.randn(4, 5),
+    )
+    masked = nn.Sequential(
+        nn.Linear(5, 30), dubio.Masked(nn.Linear(30, 2), dubio.masks.Bernoulli(30))
+    )
+    bayes = dubio.BayesLinear(5, 2)
+    for model in (net, masked, bayes):
+        expected = dubio.predict(model, x, draws=3, generator=0).draws
+        generator = torch.Generator("cpu").manual_seed(0)
+        with torch.device("meta"):
+            found = dubio.predict(model, x, draws=3, generator=generator).draws
+        assert torch.equal(found, expected)
+
+
 def test_nothing_is_left_of_a_matrix_without_units() -> None:
     none = Kept(torch.zeros(7), 0)
     assert cut(torch.randn(5, 7), None, none).shape == (5, 0)
@@ -114,3 +153,66 @@ def test_draws_are_those_of_plain_passes(
         for k in range(6):
             with noise[k]:
                 torch.testing.assert_close(found[k], net(x))
+
+
+def assert_as_in_plain_passes(net: nn.Module, x: Tensor, draws: Tensor, shared: bool) -> None:
+    noise = dubio.Noise(len(draws), shared=shared, generator=0)
+    net.train()
+    with torch.no_grad():
+        for k, found in enumerate(draws):
+            with noise[k]:
+                torch.testing.assert_close(found, net(x), equal_nan=True)
+
+
+class Laid(nn.Module):
+    """A linear layer by hand, with any weight and bias that torch takes."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(weight), bias
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = nn.functional.linear(nn.functional.dropout(x, 0.3), self.weight, self.bias)
+        return nn.functional.dropout(h.relu(), 0.4)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("shape", [(), (1,), (1, 30), (9, 30), (9, 1)])
+def test_a_bias_is_laid_over_rows_and_units(
+    shape: tuple[int, ...], shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dubio.draws.masked_layers.CUT", 0)
+    monkeypatch.setattr("dubio.draws.masked_layers.COPY", 0)
+    net, x = Laid(torch.randn(30, 20), torch.randn(shape)), torch.randn(9, 20)
+    draws = dubio.predict(net, x, draws=4, shared=shared, generator=0).draws
+    assert_as_in_plain_passes(net, x, draws, shared)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_weight_may_be_a_vector(shared: bool) -> None:
+    net, x = Laid(torch.randn(20), None), torch.randn(6, 5, 20)
+    draws = dubio.predict(net, x, draws=4, shared=shared, generator=0).draws
+    assert_as_in_plain_passes(net, x, draws, shared)
+
+
+@pytest.mark.filterwarnings("ignore:.*(NaN|not finite|infinite)")
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize("where", ["weight", "bias", "x"])
+def test_a_dropped_unit_that_is_not_finite_shows(
+    where: str, value: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if where == "x" and value != value:
+        pytest.skip("refused")
+    monkeypatch.setattr("dubio.draws.masked_layers.CUT", 0)
+    monkeypatch.setattr("dubio.draws.masked_layers.COPY", 0)
+    net, x = Noted(False), torch.randn(9, 20)
+    predictor = dubio.Predictor(net, draws=8, shared=True)
+    predictor(x)
+    with torch.no_grad():
+        bad = x if where == "x" else getattr(net.first, where)
+        bad.view(-1)[3] = value
+    draws = predictor(x, torch.Generator().manual_seed(0)).draws
+    assert not draws.isfinite().all()
+    assert_as_in_plain_passes(net, x, draws, shared=True)

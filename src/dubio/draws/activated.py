@@ -98,7 +98,7 @@ def fuse_activations(steps: Sequence[Step], outputs: Sequence[Slot]) -> list[Ste
     reader = {slot: step for step in steps for slot in step.inputs}
     fused: dict[int, Step | None] = {}
     for step in steps:
-        run = [step] if _is_linear(step) else []
+        run = [step] if _is_float32(step) and is_linear(step) else []
         for fits in (_is_relu, _is_dropout):
             if run and reads[run[-1].outputs[0]] == 1:
                 following = reader.get(run[-1].outputs[0])
@@ -109,15 +109,22 @@ def fuse_activations(steps: Sequence[Step], outputs: Sequence[Slot]) -> list[Ste
     return [kept for step in steps if (kept := fused.get(id(step), step)) is not None]
 
 
-def _is_linear(step: Step) -> bool:
-    return (
-        isinstance(step, Call)
-        and step.function is F.linear
-        and step.arguments.stacked == [0]
-        and not step.arguments.deep
-        and len(step.arguments.args) >= 2
-        and step.outputs[0].dtype == torch.float32
-    )
+def is_linear(step: Step) -> bool:
+    """Whether it is a linear layer with a matrix, and one number by unit for a bias if any.
+
+    Torch takes vectors for weights, and lays biases of other shapes over the result.
+    """
+    if not isinstance(step, Call) or step.function is not F.linear or step.arguments.deep:
+        return False
+    args = step.arguments.args
+    if step.arguments.stacked != [0] or len(args) < 2 or len(args[1].shape) != 2:
+        return False
+    bias = args[2] if len(args) > 2 else step.arguments.kwargs.get("bias")
+    return bias is None or tuple(bias.shape) == (args[1].shape[0],)
+
+
+def _is_float32(step: Step) -> bool:
+    return step.outputs[0].dtype == torch.float32
 
 
 def _is_relu(step: Step) -> bool:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from dubio.layers.centered_prior import CenteredPrior
 from dubio.native import weights as kernels
+from dubio.native.masked import serves
 from dubio.native.stream import Stream
 from dubio.native.weights import CHANGE, NO_PRIOR, SAMPLE, SQUARE, GaussianPrior, Weights
 from dubio.noise.derivative import Derivative
@@ -104,7 +105,8 @@ class _Weights(Derivative):
     @staticmethod
     def backward(ctx: Any, of_total: Tensor | None, *of_made: Tensor | None) -> Any:
         parameters, layers = ctx.saved_tensors, ctx.layers
-        if torch.is_grad_enabled():  # to be differentiated once more
+        given = [g for g in (of_total, *of_made) if g is not None]
+        if torch.is_grad_enabled() or not all(map(serves, given)):  # once more, or many at once
             return None, None, None, None, *_again(ctx, of_total, of_made)
         rhos, means = parameters[:layers], parameters[layers:]
         needed = ctx.needs_input_grad[4 + layers :]
@@ -129,14 +131,31 @@ class _Weights(Derivative):
 def _again(
     ctx: Any, of_total: Tensor | None, of_made: Sequence[Tensor | None]
 ) -> Iterator[Tensor | None]:
-    """The gradients with a graph of their own, by automatic differentiation."""
-    parameters, layers = ctx.saved_tensors, ctx.layers
+    """The gradients with a graph of their own, or many at once, by automatic differentiation."""
+    further, parameters, layers = torch.is_grad_enabled(), ctx.saved_tensors, ctx.layers
     rhos, means = parameters[:layers], parameters[layers:]
+    with torch.enable_grad():
+        outputs = list(_outputs(ctx, rhos, means, of_total, of_made))
+    wanted = [p for p in parameters if p.requires_grad]
+    values, gradients = zip(*outputs, strict=True)
+    found = iter(
+        torch.autograd.grad(values, wanted, gradients, create_graph=further, allow_unused=True)
+    )
+    return (next(found) if p.requires_grad else None for p in parameters)
+
+
+def _outputs(
+    ctx: Any,
+    rhos: tuple[Tensor, ...],
+    means: tuple[Tensor, ...],
+    of_total: Tensor | None,
+    of_made: Sequence[Tensor | None],
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """What was made, with a graph, and its gradients."""
     sigma = F.softplus(torch.cat(rhos))
     mean = torch.cat([m.reshape(-1) for m in means])
-    outputs: list[tuple[Tensor, Tensor]] = []
     if of_total is not None:
-        outputs.append((ctx.centered.prior.kl(ctx.centered.offset(mean), sigma, None), of_total))
+        yield ctx.centered.prior.kl(ctx.centered.offset(mean), sigma, None), of_total
     if any(g is not None for g in of_made):
         row = sigma.square()
         if ctx.kind != SQUARE:
@@ -145,13 +164,7 @@ def _again(
         parts = row.split([m.numel() for m in means])
         made = [part.view(m.shape) for part, m in zip(parts, means, strict=True)]
         made = [*means, *made] if len(of_made) > len(means) else made
-        outputs += [(w, g) for w, g in zip(made, of_made, strict=True) if g is not None]
-    wanted = [p for p in parameters if p.requires_grad]
-    values, gradients = zip(*outputs, strict=True)
-    found = iter(
-        torch.autograd.grad(values, wanted, gradients, create_graph=True, allow_unused=True)
-    )
-    return (next(found) if p.requires_grad else None for p in parameters)
+        yield from ((w, g) for w, g in zip(made, of_made, strict=True) if g is not None)
 
 
 @final
@@ -167,7 +180,7 @@ class _Local(Derivative):
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
         (g,), (variance,) = gradients, ctx.saved_tensors
-        if not torch.is_grad_enabled():
+        if not torch.is_grad_enabled() and serves(g):
             return None, g, kernels.local_slope(ctx.stream, variance, g.contiguous())
         noise = ctx.stream.normal(variance.shape, variance)[0]
         smallest = torch.finfo(variance.dtype).tiny
@@ -176,9 +189,9 @@ class _Local(Derivative):
 
 
 def _is_traced() -> bool:
-    """Whether torch takes down what is computed."""
+    """Whether torch takes down what is computed, or `torch.func` transforms it."""
     traced: bool = torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
-    return traced
+    return traced or torch._C._are_functorch_transforms_active()
 
 
 def _tensors(rhos: Sequence[Tensor], means: Sequence[Tensor]) -> Iterator[Weights]:

@@ -15,7 +15,7 @@ def column_products(a: Tensor, b: Tensor) -> Tensor:  # (R, K), (R, K) -> (K,)
     if large and not torch.is_grad_enabled():
         one, other = a.detach(), b.detach()  # parameters are tensors then
         if serves(one) and serves(other) and one.is_contiguous() and other.is_contiguous():
-            sums = torch.empty(a.shape[1], dtype=torch.float32)
+            sums = torch.empty(a.shape[1], dtype=torch.float32, device="cpu")
             assert LOADED is not None
             LOADED.dubio_column_products(
                 *a.shape, one.data_ptr(), other.data_ptr(), sums.data_ptr(),

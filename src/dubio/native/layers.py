@@ -56,7 +56,9 @@ def cut(matrix: Tensor, rows: Kept | None, columns: Kept | None, scale: float = 
         size if kept is None else kept.units
         for size, kept in zip(matrix.shape, (rows, columns), strict=True)
     )
-    out = torch.empty((height, width + ROOM))
+    if matrix.stride(1) != 1:
+        matrix = matrix.contiguous()
+    out = torch.empty((height, width + ROOM), dtype=torch.float32, device="cpu")
     LOADED.dubio_cut(
         matrix.data_ptr(), matrix.stride(0), *matrix.shape,
         None if rows is None else rows.mask.data_ptr(),

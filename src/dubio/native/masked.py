@@ -135,7 +135,7 @@ def _product(x: Tensor, shape: torch.Size, rates: Tensor, masking: Masking) -> T
 
 def _forward(x: Tensor | None, shape: torch.Size, rates: Tensor, masking: Masking) -> Tensor:
     assert LOADED is not None
-    out = torch.empty(shape, dtype=torch.float32)
+    out = torch.empty(shape, dtype=torch.float32, device="cpu")
     given = None if x is None else x.contiguous()
     stream, count = masking.stream, shape.numel() // len(masking.rules)
     for half, rule in enumerate(masking.rules):
@@ -154,9 +154,13 @@ def _backward(
 ) -> tuple[Tensor | None, Tensor | None]:
     assert LOADED is not None
     for_x, for_logit = wanted
-    of_x = torch.empty(g.shape, dtype=torch.float32) if for_x else None
+    of_x = torch.empty(g.shape, dtype=torch.float32, device="cpu") if for_x else None
     rules, stream = masking.rules, masking.stream
-    sums = torch.empty((len(rules), *rates.shape), dtype=torch.float32) if for_logit else None
+    sums = (
+        torch.empty((len(rules), *rates.shape), dtype=torch.float32, device="cpu")
+        if for_logit
+        else None
+    )
     g, given = g.contiguous(), None if x is None else x.contiguous()
     count = g.numel() // len(rules)
     for half, rule in enumerate(rules):

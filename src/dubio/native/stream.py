@@ -48,12 +48,12 @@ class Stream:
         if not 0.0 < keep < 1.0:
             return like.new_full((self.draws, *shape), float(keep >= 1.0))
         if LOADED is not None and like.is_cpu and like.dtype.itemsize <= 4:
-            made = torch.empty((self.draws, *shape), dtype=torch.float32)
+            made = torch.empty((self.draws, *shape), dtype=torch.float32, device="cpu")
             if _has_memory(made):
                 self._multiply(keep, 1.0, shape.numel(), None, 0, made)
                 return made if like.dtype == torch.float32 else made.to(like.dtype)
         bits = philox.bits(self.key, self.first, self.draws, shape.numel(), like.device)
-        kept = bits <= philox.limit(torch.tensor(keep, dtype=torch.float64)).item()
+        kept = bits <= philox.limit(torch.tensor(keep, dtype=torch.float64, device="cpu")).item()
         return kept.to(like.dtype).view(self.draws, *shape)
 
     def drop(self, keep: float, scale: float, x: Tensor, *, apart: bool) -> Tensor:  # (S, …)
@@ -67,12 +67,13 @@ class Stream:
         """
         shape = x.shape[1:] if apart else x.shape
         if usable(x) and 0.0 < keep < 1.0:
-            made = torch.empty((self.draws, *shape), dtype=torch.float32)
+            made = torch.empty((self.draws, *shape), dtype=torch.float32, device="cpu")
             if _has_memory(made):
                 size = shape.numel()
                 self._multiply(keep, scale, size, x.contiguous(), size if apart else 0, made)
                 return made
-        return self.bernoulli(keep, shape, x).mul_(scale).mul_(x)
+        mask = self.bernoulli(keep, shape, x).mul_(scale)
+        return mask.mul_(x) if _has_memory(x) else mask * x
 
     def _multiply(
         self, keep: float, scale: float, size: int, x: Tensor | None, stride: int, out: Tensor
@@ -86,7 +87,7 @@ class Stream:
 
     def _fill(self, kind: int, shape: torch.Size, like: Tensor) -> Tensor:
         if LOADED is not None and like.is_cpu and like.dtype.itemsize <= 4:
-            made = torch.empty((self.draws, *shape), dtype=torch.float32)
+            made = torch.empty((self.draws, *shape), dtype=torch.float32, device="cpu")
             if _has_memory(made):
                 LOADED.dubio_fill(
                     kind, self.key, self.first, self.draws, shape.numel(), made.data_ptr(),

@@ -113,7 +113,7 @@ def spread(stream: Stream, start: int, mean: Tensor, deviation: Tensor) -> Tenso
     The deviations are in a row, with those of all entries of the noise.
     """
     assert LOADED is not None
-    made = torch.empty((stream.draws, *mean.shape), dtype=torch.float32)
+    made = torch.empty((stream.draws, *mean.shape), dtype=torch.float32, device="cpu")
     LOADED.dubio_spread(
         stream.key, stream.first, stream.draws, start, mean.numel(), mean.data_ptr(),
         _at(deviation, start), made.data_ptr(), torch.get_num_threads(),

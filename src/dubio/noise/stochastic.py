@@ -136,7 +136,7 @@ def own_stream(
 def fresh_noise(request: Request, x: Tensor) -> Tensor | Undrawn:
     """Noise of its own for a call, from torch's global generators."""
     if serves(x):
-        key = torch.empty((), dtype=torch.int64).random_(-(2**63), None).item()
+        key = torch.empty((), dtype=torch.int64, device="cpu").random_(-(2**63), None).item()
         return Undrawn(Stream(int(key) % 2**64, 0, 1), request.distribution, request.shape)
     dtype = torch.promote_types(x.dtype, torch.float32)
     noise = torch.empty(request.shape, dtype=dtype, device=x.device)

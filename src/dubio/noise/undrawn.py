@@ -8,7 +8,7 @@ from torch import Tensor
 from dubio.native.stream import Stream
 from dubio.noise.protocols import Distribution
 
-_FLOAT32 = torch.empty(0, dtype=torch.float32)
+_FLOAT32 = torch.empty(0, dtype=torch.float32, device="cpu")
 
 
 @final
