@@ -12,9 +12,10 @@ INLINE uint32_t threshold(double keep) {
 }
 
 /* The same for a rate of a unit: 1[u < keep] for the 24 bits of a uniform number in float32, so that
- * those who compare numbers get the same zeros and ones. */
+ * those who compare numbers get the same zeros and ones. If it is not a number all are kept, and none
+ * of them is one: such is the scale. */
 INLINE uint32_t threshold_of_unit(float keep) {
-    if (keep >= 1.0f) return 0xFFFFFFFF;
+    if (!(keep < 1.0f)) return 0xFFFFFFFF;
     const uint32_t kept = (uint32_t)ceil((double)keep * 16777216.0);
     return kept > 0 ? (kept << 8) - 1 : 0;
 }
@@ -26,7 +27,7 @@ static void prepare(const mask *of, by_unit to) {
             const double keep = of->rates ? (double)of->rates[i] : of->keep;
             const uint32_t limit = of->rates ? threshold_of_unit(of->rates[i]) : threshold(keep);
             to.high[i] = (int32_t)(limit >> 16), to.low[i] = (int32_t)(limit & 0xFFFF);
-            to.scale[i] = of->rates ? (keep > 0.0 ? 1.0f / of->rates[i] : 0.0f) : (float)of->scale;
+            to.scale[i] = of->rates ? (keep == 0.0 ? 0.0f : 1.0f / of->rates[i]) : (float)of->scale;
             to.drop[i] = (float)(1.0 - keep);
         } else if (of->kind == CONCRETE) {
             const double odds = exp(-(double)of->rates[i]); /* drop/keep */

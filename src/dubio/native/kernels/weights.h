@@ -186,8 +186,9 @@ static void sample_backward(const void *given, int64_t first, int64_t last) {
     }
 }
 
-/* Where a variance is zero the root has no slope: it is taken for the smallest number. */
-INLINE float root_of(float variance) { return __builtin_sqrtf(variance > 0x1p-126f ? variance : 0x1p-126f); }
+/* Where a variance is zero the root has no slope: it is taken for the smallest number. One that is not a
+ * number stays none. */
+INLINE float root_of(float variance) { return __builtin_sqrtf(variance <= 0x1p-126f ? 0x1p-126f : variance); }
 
 static void local(const void *given, int64_t first, int64_t last) {
     const local_job *job = given;
