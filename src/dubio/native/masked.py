@@ -140,12 +140,11 @@ def _forward(x: Tensor | None, shape: torch.Size, rates: Tensor, masking: Maskin
     stream, count = masking.stream, shape.numel() // len(masking.rules)
     for half, rule in enumerate(masking.rules):
         offset = half * count * _BYTES
-        code = LOADED.dubio_masked(
+        LOADED.dubio_masked(
             _description(rule, rates), stream.key, stream.first, 1, count,
             None if given is None else given.data_ptr() + offset, 0, out.data_ptr() + offset,
             torch.get_num_threads(),
         )  # fmt: skip
-        _check(code)
     return out
 
 
@@ -165,14 +164,13 @@ def _backward(
     count = g.numel() // len(rules)
     for half, rule in enumerate(rules):
         offset = half * count * _BYTES
-        code = LOADED.dubio_masked_backward(
+        LOADED.dubio_masked_backward(
             _description(rule, rates), stream.key, stream.first, count,
             None if given is None else given.data_ptr() + offset, g.data_ptr() + offset,
             None if of_x is None else of_x.data_ptr() + offset,
             None if sums is None else sums.data_ptr() + half * rates.numel() * _BYTES,
             torch.get_num_threads(),
         )  # fmt: skip
-        _check(code)
     if sums is None:
         return of_x, None
     return of_x, sums[0] if len(rules) == 1 else sums.sum(0)
@@ -183,8 +181,3 @@ def _description(rule: Rule, rates: Tensor) -> MaskDescription:
         rates.data_ptr(), 0.0, 0.0, rates.numel(), rule.temperature, rule.kind, rule.reflected,
         rule.trapezoid,
     )  # fmt: skip
-
-
-def _check(code: int) -> None:
-    if code:
-        raise MemoryError("masks: expected some memory for the rates of all units, got none.")
