@@ -117,8 +117,9 @@ class Posterior:
         return self.kept is None and streamed.streamable(prior, [self.rho, *self.means])
 
     def _apply(self, noise: Tensor | None, prior: CenteredPrior | None, *, weights: bool) -> Sample:
-        transformed = is_followed(self.rho) or torch._C._are_functorch_transforms_active()
-        if transformed or torch.compiler.is_dynamo_compiling():
+        if torch.compiler.is_dynamo_compiling():
+            return self._differentiated(noise, prior, weights=weights)
+        if is_followed(self.rho) or torch._C._are_functorch_transforms_active():
             return self._differentiated(noise, prior, weights=weights)
         total, *sampled = _Gaussian.apply(
             prior, weights, self.kept, noise, 1, self.rho, *self.means

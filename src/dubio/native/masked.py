@@ -57,12 +57,9 @@ class Masking:
 
 def serves(x: Tensor) -> bool:
     """Whether the kernels may take over from torch: nothing looks at what is done to x."""
-    return (
-        usable(x)
-        and not torch._C._are_functorch_transforms_active()
-        and forward_ad._current_level < 0
-        and not torch.compiler.is_compiling()
-    )
+    if not usable(x) or torch._C._are_functorch_transforms_active():
+        return False
+    return forward_ad._current_level < 0
 
 
 def multiply(
