@@ -184,12 +184,7 @@ ENTRIES = [
     study("clark2022/figure-26-27"),
     study("uncertainty/bandits"),
     study("uncertainty/deep-sea"),
-    planned(
-        "uncertainty/cifar-accuracy",
-        "Photographs from scratch",
-        "94 % on CIFAR-10 in minutes: a small network; flips, shifts and dropout averaged.",
-        "a comparison of our own",
-    ),
+    study("uncertainty/cifar-accuracy"),
     study("uncertainty/digits-vs-shift"),
 ]
 
