@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 import dubio
 from dubio.masks import Concrete
+from dubio_studies.gal2017.figure_8 import computation as figure_8
 from dubio_studies.scenes.augmentation import Augmented
 from dubio_studies.scenes.images import Labelled, load
 from dubio_studies.scenes.kinds import drops, with_dropout
@@ -125,3 +126,14 @@ def test_a_network_learns_rates_in_pairs() -> None:
     elbo(images, labels).backward()
     logits = [p for name, p in network.named_parameters() if name.endswith("logit")]
     assert all(p.grad is not None and float(p.grad.abs().sum()) > 0 for p in logits)
+
+
+def test_forks_of_figure_8_see_half_as_many_scenes_twice() -> None:
+    config = figure_8.scale(SMOKE, starts=(0.1, 0.4), pairs=True)
+    assert config.fork_training().batch_size == 1
+    assert config.fork_training().copies == 2
+    plain = figure_8.scale(SMOKE, starts=(0.1, 0.4))
+    assert plain.fork_training().copies == 1
+    assert config._first_plan(0) == plain._first_plan(0)
+    with pytest.raises(ValueError, match="batch_size: expected an even number with pairs, got 3"):
+        figure_8.scale(SMOKE, batch_size=3, pairs=True)
