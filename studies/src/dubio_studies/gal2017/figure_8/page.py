@@ -96,4 +96,4 @@ def ends_table(rows: Rows) -> Table:
     )
 
 
-PAGE = Page(CLAIMS, exhibits, examined="small-79203762")
+PAGE = Page(CLAIMS, exhibits, examined="small-f36f979f")
