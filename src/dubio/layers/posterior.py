@@ -166,11 +166,7 @@ def sample_together(
 class _Gaussian(Derivative):
     """(ρ, μ) ↦ divergence and weights w = μ + σε, each if it is wanted.
 
-    With the gradient g of the weights and γ of the divergence,
-
-        ∂/∂μ = g + γ·∂KL/∂μ,  ∂/∂ρ = (g·ε + γ·∂KL/∂σ)·sigmoid(ρ)
-
-    (Clark et al. 2022, eqs. 10–11).
+    Its gradients are those of `dubio.layers.streamed`, for any prior.
     """
 
     @staticmethod

@@ -35,7 +35,7 @@ from dubio.noise.sites import (
     outermost_call,
 )
 from dubio.noise.tracking import RowTracker
-from dubio.noise.undrawn import Undrawn, drawn
+from dubio.noise.undrawn import Undrawn
 from dubio.noise.upkeep import Upkeep
 
 _Result = TypeVar("_Result")
@@ -327,21 +327,6 @@ class Pass:
             return []
         return [(s, place) for s, (_, place) in zip(watched[0].sites, known.places, strict=True)]
 
-    def own_noise(
-        self,
-        module: nn.Module,
-        requests: tuple[Request, ...],
-        x: Tensor,
-        rate: Callable[[], float | None],
-        owner: nn.Module,
-    ) -> tuple[Tensor, ...] | None:
-        """The noise of a module, the same however often it is called; None if left out.
-
-        All noises of an owner are one site.
-        """
-        found = self.undrawn_noise(module, requests, x, rate, owner)
-        return None if found is None else tuple(map(drawn, found))
-
     def undrawn_noise(
         self,
         module: nn.Module,
@@ -350,7 +335,10 @@ class Pass:
         rate: Callable[[], float | None],
         owner: nn.Module,
     ) -> tuple[Tensor | Undrawn, ...] | None:
-        """The same, not drawn yet where nobody has to see the numbers."""
+        """The noise of a module, the same however often it is called; None if left out.
+
+        All noises of an owner are one site. It is not drawn yet where nobody has to see it.
+        """
         if self.check is not None:
             self.check()
         if self._twice:
@@ -407,7 +395,7 @@ class Pass:
     ) -> tuple[int, int] | None:
         """Where the one noise of a module is, for a module that does not need it by itself.
 
-        None if it was left out, or is there already. `own_noise` takes it from the same place.
+        None if it was left out, or is there already. `undrawn_noise` takes it from the same place.
         """
         if self.check is not None:
             self.check()

@@ -110,7 +110,8 @@ def own_noise(
     running = current_pass()
     if running is not None:
         owner = module if owner is None else owner
-        return running.own_noise(module, requests, x, owner.site_rate, owner)
+        found = running.undrawn_noise(module, requests, x, owner.site_rate, owner)
+        return None if found is None else tuple(map(drawn, found))
     return (
         tuple([drawn(fresh_noise(request, x)) for request in requests]) if module.training else None
     )

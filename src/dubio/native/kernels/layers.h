@@ -7,12 +7,11 @@
 static void activate(const void *given, int64_t first, int64_t last) {
     const activate_job *job = given;
     float y[RUN] ALIGNED = {0}, m[RUN] ALIGNED;
-    const int64_t runs = (job->from.count + RUN - 1) / RUN;
     for (int64_t index = first; index < last; index++) {
-        const int64_t s = index / runs, run = index % runs, left = job->from.count - run * RUN;
-        const int64_t count = left < RUN ? left : RUN;
-        float *x = job->x + s * job->from.count + run * RUN;
-        const float *bias = job->bias + (int64_t)((uint64_t)run * RUN % (uint64_t)job->units);
+        const part own = part_of(job->from, index);
+        const int64_t count = own.count;
+        float *x = job->x + own.of_all;
+        const float *bias = job->bias + (int64_t)((uint64_t)own.place % (uint64_t)job->units);
         for (int64_t i = 0; i < count; i++) y[i] = x[i] + bias[i];
         if (job->relu)
             for (int64_t i = 0; i < RUN; i++) y[i] = y[i] < 0.0f ? 0.0f : y[i];
@@ -20,9 +19,9 @@ static void activate(const void *given, int64_t first, int64_t last) {
             memcpy(x, y, (size_t)count * sizeof(float));
             continue;
         }
-        const stream from = {job->from.key, (uint64_t)(job->from.draw + s)};
         float *to = count < RUN ? m : x;
-        bernoulli_run(job->of, from_run(job->table, job->of, run), from, run, count, y, to);
+        const by_unit unit = from_run(job->table, job->of, own.run);
+        bernoulli_run(job->of, unit, own.from, own.run, count, y, to);
         if (to == m) memcpy(x, m, (size_t)count * sizeof(float));
     }
 }

@@ -13,39 +13,33 @@ static void philox_block(const uint32_t counter[4], uint64_t key, uint32_t out[4
 static void fill(const void *given, int64_t first, int64_t last) {
     const fill_job *job = given;
     float buffer[RUN] ALIGNED;
-    const int64_t runs = (job->from.count + RUN - 1) / RUN;
     for (int64_t index = first; index < last; index++) {
-        const int64_t s = index / runs, run = index % runs, left = job->from.count - run * RUN;
-        const int64_t count = left < RUN ? left : RUN;
-        const stream from = {job->from.key, (uint64_t)(job->from.draw + s)};
-        float *out = job->out + s * job->from.count + run * RUN;
-        float *to = count < RUN ? buffer : out;
-        if (job->kind == UNIFORM) fill_uniform(from, run, count, to);
-        else fill_normal(from, run, count, to);
-        if (to == buffer) memcpy(out, buffer, (size_t)count * sizeof(float));
+        const part own = part_of(job->from, index);
+        float *out = job->out + own.of_all, *to = own.count < RUN ? buffer : out;
+        if (job->kind == UNIFORM) fill_uniform(own.from, own.run, own.count, to);
+        else fill_normal(own.from, own.run, own.count, to);
+        if (to == buffer) memcpy(out, buffer, (size_t)own.count * sizeof(float));
     }
 }
 
 static void forward(const void *given, int64_t first, int64_t last) {
     const forward_job *job = given;
     float m[RUN] ALIGNED;
-    const int64_t runs = (job->from.count + RUN - 1) / RUN;
     for (int64_t index = first; index < last; index++) {
-        const int64_t s = index / runs, run = index % runs, left = job->from.count - run * RUN;
-        const int64_t count = left < RUN ? left : RUN;
-        const stream from = {job->from.key, (uint64_t)(job->from.draw + s)};
-        float *restrict out = job->out + s * job->from.count + run * RUN;
-        const float *restrict x = job->x ? job->x + s * job->stride + run * RUN : 0;
-        if (job->of->kind == BERNOULLI && count == RUN) {
-            bernoulli_run(job->of, from_run(job->table, job->of, run), from, run, RUN, x, out);
+        const part own = part_of(job->from, index);
+        float *restrict out = job->out + own.of_all;
+        const float *restrict x = job->x ? job->x + own.draw * job->stride + own.place : 0;
+        if (job->of->kind == BERNOULLI && own.count == RUN) {
+            const by_unit unit = from_run(job->table, job->of, own.run);
+            bernoulli_run(job->of, unit, own.from, own.run, RUN, x, out);
             continue;
         }
-        mask_run(job->of, job->table, from, run, count, m, 0);
+        mask_run(job->of, job->table, own.from, own.run, own.count, m, 0);
         if (!x) {
-            memcpy(out, m, (size_t)count * sizeof(float));
+            memcpy(out, m, (size_t)own.count * sizeof(float));
             continue;
         }
-        for (int64_t i = 0; i < count; i++) out[i] = x[i] * m[i];
+        for (int64_t i = 0; i < own.count; i++) out[i] = x[i] * m[i];
     }
 }
 

@@ -14,6 +14,22 @@ typedef struct {
     uint64_t key, draw;
 } stream;
 
+/* One run of a noise: its number, the entries that it has, its draw, and where it begins among the
+ * entries of that draw and of all. */
+typedef struct {
+    stream from;
+    int64_t run, count, draw, place, of_all;
+} part;
+
+/* The index-th run, the runs of a draw one after the other. */
+INLINE part part_of(noise from, int64_t index) {
+    const int64_t runs = (from.count + RUN - 1) / RUN, draw = index / runs, run = index % runs;
+    const int64_t place = run * RUN, left = from.count - place;
+    return (part){.from = {from.key, (uint64_t)(from.draw + draw)}, .run = run,
+                  .count = left < RUN ? left : RUN, .draw = draw, .place = place,
+                  .of_all = draw * from.count + place};
+}
+
 /* 16-bit halves of the entries of run number `run`, the first `count` of them at least. */
 INLINE void fill_halves(stream from, uint32_t purpose, int64_t run, int64_t count, uint16_t *to) {
     const uint64_t first = (uint64_t)run * (RUN / HALVES);

@@ -194,12 +194,12 @@ static void local(const void *given, int64_t first, int64_t last) {
     const local_job *job = given;
     float eps[RUN] ALIGNED;
     for (int64_t run = first; run < last; run++) {
-        const int64_t place = run * RUN, left = job->from.count - place;
-        const int64_t count = left < RUN ? left : RUN;
-        fill_normal((stream){job->from.key, (uint64_t)job->from.draw}, run, count, eps);
-        const float *restrict mean = job->mean + place, *restrict variance = job->variance + place;
-        float *restrict out = job->out + place;
-        for (int64_t i = 0; i < count; i++) out[i] = mean[i] + root_of(variance[i]) * eps[i];
+        const part own = part_of(job->from, run);
+        fill_normal(own.from, run, own.count, eps);
+        const float *restrict mean = job->mean + own.place;
+        const float *restrict variance = job->variance + own.place;
+        float *restrict out = job->out + own.place;
+        for (int64_t i = 0; i < own.count; i++) out[i] = mean[i] + root_of(variance[i]) * eps[i];
     }
 }
 
@@ -207,12 +207,12 @@ static void local_backward(const void *given, int64_t first, int64_t last) {
     const local_job *job = given;
     float eps[RUN] ALIGNED;
     for (int64_t run = first; run < last; run++) {
-        const int64_t place = run * RUN, left = job->from.count - place;
-        const int64_t count = left < RUN ? left : RUN;
-        fill_normal((stream){job->from.key, (uint64_t)job->from.draw}, run, count, eps);
-        const float *restrict g = job->g + place, *restrict variance = job->variance + place;
-        float *restrict out = job->out + place;
-        for (int64_t i = 0; i < count; i++)
+        const part own = part_of(job->from, run);
+        fill_normal(own.from, run, own.count, eps);
+        const float *restrict g = job->g + own.place;
+        const float *restrict variance = job->variance + own.place;
+        float *restrict out = job->out + own.place;
+        for (int64_t i = 0; i < own.count; i++)
             out[i] = variance[i] > 0x1p-126f ? 0.5f * g[i] * eps[i] / root_of(variance[i]) : 0.0f;
     }
 }
