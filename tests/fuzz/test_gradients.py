@@ -23,7 +23,7 @@ from dubio.noise.modes import all_modules
 from dubio.noise.numbers import Numbers
 from dubio.objectives.elbo import ELBO
 from dubio.objectives.estimators import ESTIMATORS
-from dubio.objectives.kept import Kept
+from dubio.objectives.kept import StateBeforeStep
 from dubio.objectives.passes import Passes
 from estimator_cases import CASES
 from fuzz.gradient_programs import Case, make
@@ -73,7 +73,7 @@ class Enumeration:
         self.modules = all_modules([case.net])
         self.parameters = [*self.elbo.parameters()]
         self.buffers = [(module, dict(module._buffers)) for module in self.modules]
-        self.kept = Kept()
+        self.kept = StateBeforeStep()
         self.numbers = given(shared)
         passes = self.passes()
         passes.first()

@@ -11,7 +11,7 @@ from dubio.draws.activated import ActivatedLinear
 from dubio.draws.masked_layers import MaskedRun
 from dubio.draws.steps import Perturb
 from dubio.draws.tape import Tape
-from dubio.native.layers import Kept, activate, cut
+from dubio.native.layers import KeptUnits, activate, cut
 from dubio.native.library import LEVELS, LOADED
 from dubio.native.stream import Stream
 
@@ -28,9 +28,9 @@ def level(request: pytest.FixtureRequest) -> Iterator[None]:
     LOADED.dubio_use_level(before)
 
 
-def some(units: int, keep: float = 0.6) -> Kept:
+def some(units: int, keep: float = 0.6) -> KeptUnits:
     mask = (torch.rand(units) < keep).float()
-    return Kept(mask, int(mask.sum()))
+    return KeptUnits(mask, int(mask.sum()))
 
 
 @pytest.mark.usefixtures("level")
@@ -85,7 +85,7 @@ def test_the_default_device_does_not_matter() -> None:
 
 
 def test_nothing_is_left_of_a_matrix_without_units() -> None:
-    none = Kept(torch.zeros(7), 0)
+    none = KeptUnits(torch.zeros(7), 0)
     assert cut(torch.randn(5, 7), None, none).shape == (5, 0)
     assert cut(torch.randn(7, 5), none, None).shape == (0, 5)
 

@@ -14,21 +14,21 @@ from dubio.masks import Bernoulli, Concrete, Gaussian, LearnableBernoulli, Learn
 from dubio.masks.learnable import BinaryGate, HalvesGate, reflect
 from dubio.native import library, masked, stream
 from dubio.native.columns import column_products
-from dubio.native.masked import BERNOULLI, CONCRETE, GAUSSIAN, Masking, Rule, multiply
+from dubio.native.masked import BERNOULLI, CONCRETE, GAUSSIAN, Masking, MaskRule, multiply
 from dubio.native.stream import Stream
 from dubio.noise import run
 
 needs_kernels = pytest.mark.skipif(library.LOADED is None, reason="the kernels are not in use")
 STREAM = Stream(0x1234567890ABCDEF, 3, 1)
 RULES = {
-    "scale": Rule(BERNOULLI),
-    "scale, reflected": Rule(BERNOULLI, reflected=True),
-    "trapezoid": Rule(BERNOULLI, trapezoid=True),
-    "trapezoid, reflected": Rule(BERNOULLI, reflected=True, trapezoid=True),
-    "concrete": Rule(CONCRETE, 0.1),
-    "concrete, warm": Rule(CONCRETE, 0.67),
-    "gaussian": Rule(GAUSSIAN),
-    "gaussian, reflected": Rule(GAUSSIAN, reflected=True),
+    "scale": MaskRule(BERNOULLI),
+    "scale, reflected": MaskRule(BERNOULLI, reflected=True),
+    "trapezoid": MaskRule(BERNOULLI, trapezoid=True),
+    "trapezoid, reflected": MaskRule(BERNOULLI, reflected=True, trapezoid=True),
+    "concrete": MaskRule(CONCRETE, 0.1),
+    "concrete, warm": MaskRule(CONCRETE, 0.67),
+    "gaussian": MaskRule(GAUSSIAN),
+    "gaussian, reflected": MaskRule(GAUSSIAN, reflected=True),
 }
 SHAPES = [(1, 1), (1, 7), (5, 1), (3, 13), (33, 63), (7, 1024), (129, 77), (9, 2049)]
 
@@ -54,7 +54,9 @@ def logits_of(units: int) -> Tensor:
     return spread
 
 
-def factor_and_slope(rule: Rule, logit: Tensor, shape: tuple[int, int]) -> tuple[Tensor, Tensor]:
+def factor_and_slope(
+    rule: MaskRule, logit: Tensor, shape: tuple[int, int]
+) -> tuple[Tensor, Tensor]:
     """The mask m and dm/dφ in float64, by the formulas."""
     size = torch.Size(shape)
     u, epsilon = (
@@ -76,14 +78,14 @@ def factor_and_slope(rule: Rule, logit: Tensor, shape: tuple[int, int]) -> tuple
     return m, (1 - m) / 2 if rule.trapezoid else -(1 - keep) * m
 
 
-def masking(*rules: Rule) -> Masking:
+def masking(*rules: MaskRule) -> Masking:
     def by_torch(x: Tensor, logit: Tensor) -> Tensor:
         raise AssertionError("torch has no part in this")
 
     return Masking(STREAM, rules, by_torch)
 
 
-def rates_of(rule: Rule, logit: Tensor) -> Tensor:
+def rates_of(rule: MaskRule, logit: Tensor) -> Tensor:
     return torch.sigmoid(logit.detach()) if rule.kind == BERNOULLI else logit.detach()
 
 
@@ -136,7 +138,7 @@ def test_halves_have_the_same_noise_and_rules_of_their_own(name: str, level: str
     torch.manual_seed(0)
     rule, other = RULES[name], RULES[name]
     if rule.kind == BERNOULLI:
-        other = Rule(BERNOULLI, reflected=not rule.reflected, trapezoid=rule.trapezoid)
+        other = MaskRule(BERNOULLI, reflected=not rule.reflected, trapezoid=rule.trapezoid)
     x, g = torch.randn(2 * 21, 35, requires_grad=True), torch.randn(2 * 21, 35)
     logit = logits_of(35).requires_grad_()
     y = multiply(x, x.shape, logit, rates_of(rule, logit), masking(rule, other))
@@ -165,7 +167,7 @@ def test_zeros_and_ones_are_those_of_the_uniform_numbers(level: str) -> None:
     assert bool((keep > 0).all())
     for reflected in (False, True):
         made = multiply(
-            torch.ones(shape), shape, keep, keep, masking(Rule(BERNOULLI, reflected=reflected))
+            torch.ones(shape), shape, keep, keep, masking(MaskRule(BERNOULLI, reflected=reflected))
         )
         z = (reflect(u) if reflected else u) < keep
         assert torch.equal(made != 0, z)

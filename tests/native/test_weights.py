@@ -15,7 +15,7 @@ from dubio.layers.centered_prior import CenteredPrior
 from dubio.native import philox, stream, weights
 from dubio.native.library import LEVELS, LOADED
 from dubio.native.stream import Stream
-from dubio.native.weights import CHANGE, NO_PRIOR, SAMPLE, SQUARE, GaussianPrior, Weights
+from dubio.native.weights import CHANGE, NO_PRIOR, SAMPLE, SQUARE, GaussianPrior, GaussianWeights
 
 pytestmark = pytest.mark.skipif(LOADED is None, reason="the kernels are not built")
 
@@ -64,7 +64,7 @@ def test_values_and_gradients_are_those_of_the_formula(kind: str, count: int, st
     rho = numbers(count, 3) * 4 - 3
     g, through = numbers(count, 4), numbers(count, 5)
     prior = GaussianPrior(0.7, 0.0, center)
-    of = Weights(mean, rho, 0, start)
+    of = GaussianWeights(mean, rho, 0, start)
     out, of_mean, of_rho = (torch.empty(count) for _ in range(3))
     total = weights.sample(made, Stream(KEY, draw, 1), of, prior, out)
     weights.write_slopes(made, Stream(KEY, draw, 1), of, prior, 0.3, (g, through), of_mean, of_rho)
@@ -84,7 +84,7 @@ def test_values_and_gradients_are_those_of_the_formula(kind: str, count: int, st
 def test_softplus_is_that_of_torch_from_end_to_end(level: str) -> None:
     rho = torch.cat([torch.linspace(-86, 100, 100_001), torch.tensor([0.0, -0.0, 20.0, 1e4])])
     out = torch.empty_like(rho)
-    weights.sample(SQUARE, Stream(0, 0, 1), Weights(rho, rho, 0, 0), NO_PRIOR, out)
+    weights.sample(SQUARE, Stream(0, 0, 1), GaussianWeights(rho, rho, 0, 0), NO_PRIOR, out)
     exact = F.softplus(rho.double(), threshold=700).square()
     there = exact > 1e-37  # the squares of others leave the range
     torch.testing.assert_close(out.double()[there], exact[there], rtol=1e-6, atol=0.0)
@@ -94,7 +94,7 @@ def test_divergence_of_a_million_weights_loses_nothing(level: str) -> None:
     count = 1_000_003
     mean, rho = numbers(count, 1) * 0.05, numbers(count, 2) - 5
     got = weights.sample(
-        SAMPLE, Stream(0, 0, 1), Weights(mean, rho, 0, 0), GaussianPrior(1.0), None
+        SAMPLE, Stream(0, 0, 1), GaussianWeights(mean, rho, 0, 0), GaussianPrior(1.0), None
     )
     exact = divergence(mean.double(), F.softplus(rho.double()), 0.0, 1.0).item()
     assert got == pytest.approx(exact, rel=1e-7)
@@ -104,7 +104,7 @@ def test_broken_parameters_are_not_hidden() -> None:
     for bad in (math.nan, math.inf):
         rho = torch.zeros(100)
         rho[70] = bad
-        of, out = Weights(torch.zeros(100), rho, 0, 0), torch.empty(100)
+        of, out = GaussianWeights(torch.zeros(100), rho, 0, 0), torch.empty(100)
         total = weights.sample(SAMPLE, Stream(1, 0, 1), of, GaussianPrior(1.0), out)
         assert not math.isfinite(total)
         assert not out[70].isfinite()
@@ -118,7 +118,7 @@ def test_levels_give_the_same(level: str) -> None:
     found = []
     for _ in range(2):
         out, of_mean, of_rho = (torch.empty(count) for _ in range(3))
-        of, prior = Weights(mean, rho, 0, start), GaussianPrior(0.5, 0.1)
+        of, prior = GaussianWeights(mean, rho, 0, start), GaussianPrior(0.5, 0.1)
         total = weights.sample(SAMPLE, Stream(KEY, 1, 1), of, prior, out)
         weights.write_slopes(SAMPLE, Stream(KEY, 1, 1), of, prior, 0.2, (g, None), of_mean, of_rho)
         many = weights.spread(Stream(KEY, 1, 3), 77, mean[77:], rho.exp())
@@ -138,7 +138,7 @@ def test_threads_do_not_change_a_bit() -> None:
         for threads in (1, 2, 3):
             torch.set_num_threads(threads)
             out, of_mean, of_rho = (torch.empty(count) for _ in range(3))
-            of, prior = Weights(mean, rho, 0, 5), GaussianPrior(0.5)
+            of, prior = GaussianWeights(mean, rho, 0, 5), GaussianPrior(0.5)
             total = weights.sample(SAMPLE, Stream(KEY, 1, 1), of, prior, out)
             weights.write_slopes(
                 SAMPLE, Stream(KEY, 1, 1), of, prior, 0.2, (g, None), of_mean, of_rho

@@ -1,7 +1,7 @@
 """Slots: places for values on a tape; and arguments of a call in which some are left open."""
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import Any, final
+from typing import Any, TypeAlias, final
 
 import torch
 from torch import Tensor
@@ -29,6 +29,9 @@ class Slot:
         self.shape = value.shape
         self.dtype = value.dtype
         self.bytes = value.numel() * value.element_size()
+
+
+Operand: TypeAlias = Slot | Tensor
 
 
 @final

@@ -29,7 +29,7 @@ class RuleDoesNotFitError(Exception):
 
 
 @final
-class Operation:
+class BatchedCall:
     """A function call of one draw, some of whose arguments differ among draws.
 
     Attributes:
@@ -112,7 +112,7 @@ class Operation:
         return {slot.number: values[slot.number] for slot in self.arguments.slots if slot.fixed}
 
 
-Rule = Callable[[Operation, Values], Any]
+BatchingRule = Callable[[BatchedCall, Values], Any]
 Condition = Callable[[Arguments], bool]
 
 
@@ -122,15 +122,15 @@ def _only_first(arguments: Arguments) -> bool:
 
 # Operations on the last axes take any number of leading ones.
 _LEADING = frozenset({F.linear, aten.native_layer_norm.default})
-_RULES: dict[Callable[..., Any], tuple[Rule, Condition]] = {}
+_RULES: dict[Callable[..., Any], tuple[BatchingRule, Condition]] = {}
 
 
 def _rule(
     *functions: Callable[..., Any], condition: Condition = _only_first
-) -> Callable[[Rule], Rule]:
+) -> Callable[[BatchingRule], BatchingRule]:
     """Enter a rule; most hold when only the first argument differs among draws."""
 
-    def enter(rule: Rule) -> Rule:
+    def enter(rule: BatchingRule) -> BatchingRule:
         _RULES.update(dict.fromkeys(functions, (rule, condition)))
         return rule
 
@@ -153,7 +153,7 @@ def _tensors(out: Any) -> list[Tensor]:
     return [leaf for leaf in out if isinstance(leaf, Tensor)]
 
 
-def _pointwise(operation: Operation, values: Values) -> Any:
+def _pointwise(operation: BatchedCall, values: Values) -> Any:
     """Elementwise operations broadcast from the last axis: pad stacks so that draws stay first."""
     dims = len(operation.shapes[0])
     args, kwargs = operation.arguments.filled(values)
@@ -168,7 +168,7 @@ _FEW_UNITS = 32  # below, products of all draws are done at once
 
 
 @_rule(F.linear, condition=lambda arguments: not arguments.deep)
-def _linear(operation: Operation, values: Values) -> Any:
+def _linear(operation: BatchedCall, values: Values) -> Any:
     """Weights that differ among draws: one product for all of them, or one for each draw."""
     (x, weight, *rest), named = operation.arguments.filled(values)
     stacked = operation.arguments.stacked
@@ -192,7 +192,7 @@ def _linear(operation: Operation, values: Values) -> Any:
 
 
 @_rule(rearranged)
-def _rearranged(operation: Operation, values: Values) -> Tensor:
+def _rearranged(operation: BatchedCall, values: Values) -> Tensor:
     (x, index), _ = operation.arguments.filled(values)
     result: Tensor = x.flatten(1)[:, index]
     return result
@@ -207,7 +207,7 @@ def _rearranged(operation: Operation, values: Values) -> Tensor:
     aten.upsample_bilinear2d.default,
     aten.mm.default,
 )
-def _rows(operation: Operation, values: Values) -> list[Tensor]:
+def _rows(operation: BatchedCall, values: Values) -> list[Tensor]:
     """Operations that treat rows alike: draws become rows."""
     (x, *others), kwargs = operation.arguments.filled(values)  # (S, B, …)
     results = _tensors(operation.function(as_rows(x), *others, **kwargs))
@@ -215,7 +215,7 @@ def _rows(operation: Operation, values: Values) -> list[Tensor]:
 
 
 @_rule(aten.bmm.default)
-def _products(operation: Operation, values: Values) -> Tensor:
+def _products(operation: BatchedCall, values: Values) -> Tensor:
     """Matrices that all draws share: draws become rows of the others."""
     (x, shared), _ = operation.arguments.filled(values)  # (S, N, B, D), (N, D, K)
     products = operation.function(x.transpose(0, 1).flatten(1, 2), shared)
@@ -224,7 +224,7 @@ def _products(operation: Operation, values: Values) -> Tensor:
 
 
 @_rule(aten.native_batch_norm.default)
-def _batch_norm(operation: Operation, values: Values) -> list[Tensor]:
+def _batch_norm(operation: BatchedCall, values: Values) -> list[Tensor]:
     (x, *others), kwargs = operation.arguments.filled(values)
     if others[4]:
         raise RuleDoesNotFitError("statistics of the batch are taken draw by draw")
@@ -233,7 +233,7 @@ def _batch_norm(operation: Operation, values: Values) -> list[Tensor]:
 
 
 @_rule(aten.view.default, aten._unsafe_view.default, aten.reshape.default)
-def _view(operation: Operation, values: Values) -> Tensor:
+def _view(operation: BatchedCall, values: Values) -> Tensor:
     args, _ = operation.arguments.filled(values)
     x: Tensor = args[0]
     return x.reshape(len(x), *operation.shapes[0])  # strides may differ from one draw's
@@ -243,7 +243,7 @@ def _view(operation: Operation, values: Values) -> Tensor:
     aten.addmm.default,
     condition=lambda arguments: arguments.stacked == [1] and not arguments.deep,
 )
-def _affine(operation: Operation, values: Values) -> Any:
+def _affine(operation: BatchedCall, values: Values) -> Any:
     (bias, x, *others), kwargs = operation.arguments.filled(values)
     if bias.dim() != 1:
         raise RuleDoesNotFitError
@@ -258,7 +258,7 @@ def _affine(operation: Operation, values: Values) -> Any:
     torch.rnn_relu,
     condition=lambda arguments: _only_first(arguments) and not arguments.kwargs,
 )
-def _recurrent(operation: Operation, values: Values) -> list[Tensor]:
+def _recurrent(operation: BatchedCall, values: Values) -> list[Tensor]:
     """Draws become rows; every draw starts from the same hidden state."""
     (x, hidden, *others, batch_first), _ = operation.arguments.filled(values)
     # (S, B, T, D) if batch_first, else (S, T, B, D)
@@ -283,7 +283,7 @@ def _recurrent(operation: Operation, values: Values) -> list[Tensor]:
     torch.rnn_relu_cell,
     condition=lambda arguments: max(arguments.stacked, default=0) <= 1 and not arguments.kwargs,
 )
-def _recurrent_cell(operation: Operation, values: Values) -> list[Tensor]:
+def _recurrent_cell(operation: BatchedCall, values: Values) -> list[Tensor]:
     """Draws become rows of the input and of the state."""
     (x, state, *weights), _ = operation.arguments.filled(values)
     stacks = {id(values[number]) for number in operation.stacked}
@@ -301,7 +301,7 @@ def _recurrent_cell(operation: Operation, values: Values) -> list[Tensor]:
     F.scaled_dot_product_attention,
     condition=lambda arguments: not arguments.deep and arguments.stacked[-1] <= 2,
 )
-def _attention(operation: Operation, values: Values) -> Any:
+def _attention(operation: BatchedCall, values: Values) -> Any:
     """Draws become rows of queries, keys and values."""
     if len(operation.shapes[0]) != 4:
         raise RuleDoesNotFitError

@@ -10,8 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dubio.draws.arguments import Slot
-from dubio.draws.parts import Operand
+from dubio.draws.arguments import Operand, Slot
 from dubio.draws.steps import Call
 
 aten = torch.ops.aten

@@ -9,10 +9,10 @@ each with the weights of its channels. The first term is computed once. The same
 functions that treat channels apart: BatchNorm in eval mode, elementwise functions, pooling,
 resampling, padding, cropping, and further concatenations.
 
-So the steps of a tape are gone through in order. A concatenation is not carried out but noted, as
-`Parts`. Functions that treat channels apart are applied to the fixed and to the stacked part;
-convolutions and linear layers add up what the parts give. For all others the parts are put
-together first.
+So the steps of a tape are gone through in order. A concatenation is noted as a `Concatenation` and
+not carried out. Functions that treat channels apart are applied to the fixed and to the stacked
+part; convolutions and linear layers add up what the parts give. For all others the parts are
+concatenated first.
 """
 
 from collections import Counter
@@ -22,9 +22,9 @@ from typing import Any, final
 
 import torch
 
-from dubio.draws.arguments import Arguments, Slot
+from dubio.draws.arguments import Arguments, Operand, Slot
 from dubio.draws.channelwise import on_some_channels, summed_axes, without_bias
-from dubio.draws.parts import Concatenate, Operand, Parts, Piece, is_fixed, merged
+from dubio.draws.parts import Concatenate, Concatenation, Piece, is_fixed, merged
 from dubio.draws.steps import Call, Step
 
 aten = torch.ops.aten
@@ -70,7 +70,7 @@ class _Splitter:
         self.steps: list[Step] = []
         self._reads = reads
         self._new_slot = new_slot
-        self._parts: dict[Slot, Parts] = {}
+        self._parts: dict[Slot, Concatenation] = {}
         self._joined: set[Slot] = set()  # those that were put together nevertheless
         self._gathered: dict[Any, Slot] = {}
 
@@ -126,10 +126,10 @@ class _Splitter:
             if known is not None:
                 self.join(x)
             pieces.append(Piece(x, 0, x.shape[axis]))
-        self._parts[out] = Parts(axis, pieces)
+        self._parts[out] = Concatenation(axis, pieces)
         return True
 
-    def _cut(self, call: Call, parts: Parts) -> bool:
+    def _cut(self, call: Call, parts: Concatenation) -> bool:
         """Take note of a section along the axis of the parts."""
         x, *rest = call.arguments.args
         defaults: list[Any] = [0, None, None, 1]
@@ -140,7 +140,7 @@ class _Splitter:
         self._parts[call.outputs[0]] = parts.between(section.start, section.stop)
         return True
 
-    def _add_up(self, call: Call, x: Slot, parts: Parts) -> bool:
+    def _add_up(self, call: Call, x: Slot, parts: Concatenation) -> bool:
         """Add up what the parts give."""
         axes = summed_axes(call)
         if axes is None or axes[0] != parts.axis:
@@ -159,14 +159,14 @@ class _Splitter:
 
         once = term(True, call.arguments.args.copy(), call.arguments.kwargs)
         if len(parts.kinds) == 1:
-            self._parts[out] = Parts(parts.axis, [Piece(once, 0, out.shape[parts.axis])])
+            self._parts[out] = Concatenation(parts.axis, [Piece(once, 0, out.shape[parts.axis])])
             return True
         varying = term(False, without_bias(call), {})
         both = Arguments([varying, once], {})
         self.steps.append(Call(aten.add.Tensor, both, [out], aten.add_.Tensor))
         return True
 
-    def _map(self, call: Call, x: Slot, parts: Parts) -> bool:
+    def _map(self, call: Call, x: Slot, parts: Concatenation) -> bool:
         """Do the same to all parts."""
         on_some = on_some_channels(call, x, parts.axis)
         if on_some is None:
@@ -185,7 +185,7 @@ class _Splitter:
         self._parts[call.outputs[0]] = parts.replaced(results)
         return True
 
-    def _share(self, parts: Parts, fixed: bool, value: Operand, axis: int) -> Operand:
+    def _share(self, parts: Concatenation, fixed: bool, value: Operand, axis: int) -> Operand:
         """The entries of a value where the parts of a kind lie, as one value."""
         if isinstance(value, Slot) and value in self._parts:
             pieces = self._parts[value].of_kind(fixed)
@@ -202,7 +202,7 @@ class _Splitter:
         if key not in self._gathered:
             shape = _with_length(first.value.shape, axis, sum(piece.length for piece in pieces))
             gathered = self._new_slot(shape, first.value.dtype, first.fixed)
-            self.steps.append(Concatenate(Parts(axis, pieces), gathered))
+            self.steps.append(Concatenate(Concatenation(axis, pieces), gathered))
             self._gathered[key] = gathered
         return self._gathered[key]
 

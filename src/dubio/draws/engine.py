@@ -43,7 +43,8 @@ CHUNK_BYTES = 24 * 2**20
 
 _TRIAL = 20_230_417  # the seed of the noise under which tapes are tried
 
-Run = Callable[[Tensor | None], Tensor]  # indices of rows (None: the batch) -> selected output
+# indices of rows (None: the whole batch) -> selected output
+RunOnRows = Callable[[Tensor | None], Tensor]
 
 
 class Engine:
@@ -70,7 +71,7 @@ class Engine:
 
     def __init__(
         self,
-        run: Run,
+        run: RunOnRows,
         roots: Sequence[nn.Module],
         batch: Inputs,
         numbers: RandomNumbers,

@@ -10,7 +10,7 @@ from torch import Tensor
 from dubio.noise.numbers import Numbers
 from dubio.noise.sites import Sites
 
-Place: TypeAlias = tuple[int, ...]  # the site, and which of its noises if there are several
+NoiseIndex: TypeAlias = tuple[int, ...]  # the site, and which of its noises if there are several
 
 
 @final
@@ -22,22 +22,22 @@ class NotedNumbers(Numbers):
         noted: The numbers of every draw, by place.
     """
 
-    noted: dict[Place, dict[int, Tensor]] = field(default_factory=dict)
+    noted: dict[NoiseIndex, dict[int, Tensor]] = field(default_factory=dict)
 
-    def stream(self, site: Place) -> None:
+    def stream(self, site: NoiseIndex) -> None:
         """There is none: numbers are drawn to be noted."""
 
     def bernoulli(
-        self, site: Place, keep: float, shape: torch.Size, like: Tensor
+        self, site: NoiseIndex, keep: float, shape: torch.Size, like: Tensor
     ) -> Tensor:  # (S, *shape)
         """Zeros and ones with ``P(1) = keep``."""
         return self._note(site, super().bernoulli(site, keep, shape, like))
 
-    def uniform(self, site: Place, shape: torch.Size, like: Tensor) -> Tensor:
+    def uniform(self, site: NoiseIndex, shape: torch.Size, like: Tensor) -> Tensor:
         """Uniform numbers in [0, 1)."""  # (S, *shape)
         return self._note(site, super().uniform(site, shape, like))
 
-    def normal(self, site: Place, shape: torch.Size, like: Tensor) -> Tensor:
+    def normal(self, site: NoiseIndex, shape: torch.Size, like: Tensor) -> Tensor:
         """Standard normal numbers."""  # (S, *shape)
         return self._note(site, super().normal(site, shape, like))
 
@@ -45,7 +45,7 @@ class NotedNumbers(Numbers):
         """There is nothing to note."""
         _refuse_own_randomness()
 
-    def _note(self, site: Place, numbers: Tensor) -> Tensor:
+    def _note(self, site: NoiseIndex, numbers: Tensor) -> Tensor:
         rows = self.noted.setdefault(site, {})
         rows.update(zip(self.indices, numbers.clone().unbind(), strict=True))
         return numbers
@@ -60,22 +60,22 @@ class GivenNumbers(Numbers):
         given: Those of all draws, by place.
     """
 
-    given: Mapping[Place, Tensor] = field(default_factory=dict)
+    given: Mapping[NoiseIndex, Tensor] = field(default_factory=dict)
 
-    def stream(self, site: Place) -> None:
+    def stream(self, site: NoiseIndex) -> None:
         """There is none: numbers are given."""
 
     def bernoulli(
-        self, site: Place, keep: float, shape: torch.Size, like: Tensor
+        self, site: NoiseIndex, keep: float, shape: torch.Size, like: Tensor
     ) -> Tensor:  # (S, *shape)
         """Zeros and ones."""
         return self._take(site)
 
-    def uniform(self, site: Place, shape: torch.Size, like: Tensor) -> Tensor:
+    def uniform(self, site: NoiseIndex, shape: torch.Size, like: Tensor) -> Tensor:
         """Uniform numbers in [0, 1)."""  # (S, *shape)
         return self._take(site)
 
-    def normal(self, site: Place, shape: torch.Size, like: Tensor) -> Tensor:
+    def normal(self, site: NoiseIndex, shape: torch.Size, like: Tensor) -> Tensor:
         """Standard normal numbers."""  # (S, *shape)
         return self._take(site)
 
@@ -83,7 +83,7 @@ class GivenNumbers(Numbers):
         """There are none."""
         _refuse_own_randomness()
 
-    def _take(self, site: Place) -> Tensor:
+    def _take(self, site: NoiseIndex) -> Tensor:
         return self.given[site][self.indices.start : self.indices.stop].clone()
 
 
@@ -99,10 +99,10 @@ def _refuse_own_randomness() -> NoReturn:
 
 
 def named(
-    noted: Mapping[Place, Mapping[int, Tensor]], sites: Sites, draws: int
-) -> dict[str, Place]:
+    noted: Mapping[NoiseIndex, Mapping[int, Tensor]], sites: Sites, draws: int
+) -> dict[str, NoiseIndex]:
     """The names of places: that of the site, with [1], [2], … for its further noises."""
-    names: dict[str, Place] = {}
+    names: dict[str, NoiseIndex] = {}
     for place in sorted(noted):
         if len(noted[place]) != draws:
             raise UngivableError(
@@ -116,8 +116,8 @@ def named(
 
 
 def check_given(
-    given: Mapping[str, Tensor], expected: Mapping[str, Tensor], names: Mapping[str, Place]
-) -> dict[Place, Tensor]:
+    given: Mapping[str, Tensor], expected: Mapping[str, Tensor], names: Mapping[str, NoiseIndex]
+) -> dict[NoiseIndex, Tensor]:
     """The given noise by place, if it is such as is expected."""
     if set(given) != set(expected):
         raise ValueError(

@@ -23,7 +23,7 @@ from torch import Tensor
 from dubio.draws.activated import RELUS, is_linear, is_plain
 from dubio.draws.arguments import Slot
 from dubio.draws.steps import Call, Perturb, Play, Step
-from dubio.native.layers import Kept, activate, cut
+from dubio.native.layers import KeptUnits, activate, cut
 from dubio.noise.perturbations import Dropout
 from dubio.noise.protocols import RandomNumbers
 from dubio.noise.vectorised import is_vectorised
@@ -85,15 +85,15 @@ class MaskedRun:
         return self.play
 
     @staticmethod
-    def _kept(dropout: Dropout | None, numbers: RandomNumbers, x: Tensor) -> list[Kept | None]:
+    def _kept(dropout: Dropout | None, numbers: RandomNumbers, x: Tensor) -> list[KeptUnits | None]:
         """The units that each draw keeps."""
         if dropout is None:
             return [None] * len(numbers.indices)
         masks = dropout.mask(numbers, x).flatten(1)  # (S, D)
-        return list(map(Kept, masks.unbind(), masks.sum(1, dtype=torch.int64).tolist()))
+        return list(map(KeptUnits, masks.unbind(), masks.sum(1, dtype=torch.int64).tolist()))
 
     def _by_kernels(
-        self, x: Tensor, kept: list[Kept | None], weights: list[tuple[Tensor, Tensor | None]]
+        self, x: Tensor, kept: list[KeptUnits | None], weights: list[tuple[Tensor, Tensor | None]]
     ) -> Tensor:  # (B, D) -> (B, K)
         """With one pass to cut weights, and one for bias and ReLU."""
         if kept[0] is not None:
@@ -112,7 +112,7 @@ class MaskedRun:
         return x
 
     def _whole(
-        self, x: Tensor, kept: list[Kept | None], weights: list[tuple[Tensor, Tensor | None]]
+        self, x: Tensor, kept: list[KeptUnits | None], weights: list[tuple[Tensor, Tensor | None]]
     ) -> Tensor:  # (B, D) -> (B, K)
         """With the units that are dropped: what is not finite shows, as in the network."""
         for layer, inputs, (weight, bias) in zip(self._layers, kept, weights, strict=True):
@@ -125,7 +125,7 @@ class MaskedRun:
         return x
 
     def _by_torch(
-        self, x: Tensor, kept: list[Kept | None], weights: list[tuple[Tensor, Tensor | None]]
+        self, x: Tensor, kept: list[KeptUnits | None], weights: list[tuple[Tensor, Tensor | None]]
     ) -> Tensor:  # (B, D) -> (B, K)
         units = [None if part is None else part.mask.nonzero().view(-1) for part in kept]
         if units[0] is not None:

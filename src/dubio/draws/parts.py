@@ -6,17 +6,15 @@ apart, what is done to the former is done once.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeAlias, final
+from typing import Any, NamedTuple, final
 
 import torch
 from torch import Tensor
 
-from dubio.draws.arguments import Slot
+from dubio.draws.arguments import Operand, Slot
 from dubio.draws.batching import as_draws, as_rows
 from dubio.draws.steps import Play
 from dubio.noise.protocols import RandomNumbers
-
-Operand: TypeAlias = Slot | Tensor
 
 
 def is_fixed(value: Operand) -> bool:
@@ -43,7 +41,7 @@ class Piece(NamedTuple):
 
 
 @final
-class Parts:
+class Concatenation:
     """A value that is the concatenation of pieces along an axis.
 
     Attributes:
@@ -86,23 +84,23 @@ class Parts:
             if piece.fixed == fixed
         ]
 
-    def replaced(self, values: dict[bool, Operand]) -> "Parts":
+    def replaced(self, values: dict[bool, Operand]) -> "Concatenation":
         """The same pattern of other values, which hold all pieces of a kind one after another."""
         starts = {True: 0, False: 0}
         pieces = []
         for piece in self.pieces:
             pieces.append(Piece(values[piece.fixed], starts[piece.fixed], piece.length))
             starts[piece.fixed] += piece.length
-        return Parts(self.axis, pieces)
+        return Concatenation(self.axis, pieces)
 
-    def between(self, start: int, stop: int) -> "Parts":
+    def between(self, start: int, stop: int) -> "Concatenation":
         """A section of it."""
         pieces = []
         for place, piece in self._placed():
             first, last = max(start, place), min(stop, place + piece.length)
             if first < last:
                 pieces.append(Piece(piece.value, piece.start + first - place, last - first))
-        return Parts(self.axis, pieces)
+        return Concatenation(self.axis, pieces)
 
     def _placed(self) -> Iterator[tuple[int, Piece]]:
         place = 0
@@ -127,8 +125,8 @@ def merged(pieces: Iterable[Piece]) -> list[Piece]:
 class Concatenate:
     """A step that puts pieces together."""
 
-    def __init__(self, parts: Parts, output: Slot) -> None:
-        self._parts = parts = Parts(parts.axis, merged(parts.pieces))
+    def __init__(self, parts: Concatenation, output: Slot) -> None:
+        self._parts = parts = Concatenation(parts.axis, merged(parts.pieces))
         self.inputs = [piece.value for piece in parts.pieces if isinstance(piece.value, Slot)]
         self.outputs = [output]
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from dubio.draws.engine import Engine, fitting
-from dubio.draws.given import GivenNumbers, NotedNumbers, Place, check_given, named
+from dubio.draws.given import GivenNumbers, NoiseIndex, NotedNumbers, check_given, named
 from dubio.draws.slopes import same_slopes
 from dubio.draws.structure import Structure
 from dubio.draws.surroundings import quietly
@@ -239,7 +239,7 @@ class Prepared:
 
     def noise(
         self, batch: Inputs, numbers: RandomNumbers, chunk: int | None
-    ) -> tuple[dict[str, Tensor], dict[str, Place]]:
+    ) -> tuple[dict[str, Tensor], dict[str, NoiseIndex]]:
         """What these numbers are at every site, with draws first; and which place is which."""
         noting = NotedNumbers(numbers.seed, numbers.indices, numbers.shared)
         chunks, sites = self.chunks(batch, noting, chunk)

@@ -9,16 +9,14 @@ never overwritten, and no two of them share anything.
 
 import weakref
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias, final
+from typing import NamedTuple, final
 
 import torch
 from torch import Tensor
 
-from dubio.draws.arguments import Arguments, Slot
+from dubio.draws.arguments import Arguments, Operand, Slot
 from dubio.draws.functional import patched, rearranged
 from dubio.draws.tape import Tape
-
-Operand: TypeAlias = Slot | Tensor
 
 MOST_PATCHES = 64
 
@@ -80,16 +78,16 @@ class Geometry(NamedTuple):
         return self.offset + sum(steps) + 1 if self.shape.numel() else self.offset
 
 
-class _Known(NamedTuple):
+class _NoisyTensor(NamedTuple):
     """A tensor that depends on the noise."""
 
     tensor: "weakref.ref[Tensor]"
     slot: Slot
-    memory: "_Memory"
+    memory: "_NoisyMemory"
     writes: int  # how many writes into its memory are in the value of its slot
 
 
-class _Memory:
+class _NoisyMemory:
     """A piece of memory in which something depends on the noise."""
 
     def __init__(self) -> None:
@@ -108,8 +106,8 @@ class Sampled:
     def __init__(self, tape: Tape, constant: Callable[[Tensor], Operand]) -> None:
         self._tape = tape
         self._constant = constant
-        self._known: dict[int, _Known] = {}
-        self._memories: dict[int | None, _Memory] = {}
+        self._known: dict[int, _NoisyTensor] = {}
+        self._memories: dict[int | None, _NoisyMemory] = {}
         self._reserved = Reserved()
         self._patches = 0
 
@@ -144,19 +142,21 @@ class Sampled:
         """A tensor was written over; without a slot, by what does not depend on the noise."""
         memory = self._memories.get(address(x))
         if memory is None:
-            memory = self._memories[address(x)] = _Memory()
+            memory = self._memories[address(x)] = _NoisyMemory()
             with torch._C.DisableTorchFunction():
                 self._reserved.add(x)
         memory.writes.append((Geometry.of(x), slot))
         if slot is not None:
             self._know(x, slot, memory)
 
-    def _know(self, x: Tensor, slot: Slot, memory: _Memory) -> None:
+    def _know(self, x: Tensor, slot: Slot, memory: _NoisyMemory) -> None:
         key = id(x)
         reference = weakref.ref(x, lambda _: self._known.pop(key, None))
-        self._known[key] = _Known(reference, slot, memory, len(memory.writes))
+        self._known[key] = _NoisyTensor(reference, slot, memory, len(memory.writes))
 
-    def _update(self, x: Tensor, memory: _Memory, slot: Slot | None, start: int) -> Slot | None:
+    def _update(
+        self, x: Tensor, memory: _NoisyMemory, slot: Slot | None, start: int
+    ) -> Slot | None:
         """The slot of a tensor whose memory was written since its slot was filled."""
         own, value = Geometry.of(x), slot
         for geometry, written in memory.writes[start:]:

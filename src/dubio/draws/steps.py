@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from dubio.draws.arguments import Arguments, Slot
-from dubio.draws.batching import Operation
+from dubio.draws.batching import BatchedCall
 from dubio.noise.protocols import Perturbation, RandomNumbers
 
 Play = Callable[[list[Any], RandomNumbers], None]  # writes its results among the values
@@ -94,14 +94,14 @@ class Call:
         self.inputs = arguments.slots
         self.outputs = outputs
         self.fixed = all(slot.fixed for slot in arguments.slots)
-        self._operation: Operation | None = None
+        self._operation: BatchedCall | None = None
 
     @property
-    def operation(self) -> Operation:
+    def operation(self) -> BatchedCall:
         """The operation for many draws at once."""
         if self._operation is None:
             shapes = [slot.shape for slot in self.outputs]
-            self._operation = Operation(self.function, self.arguments, shapes)
+            self._operation = BatchedCall(self.function, self.arguments, shapes)
         return self._operation
 
     @property

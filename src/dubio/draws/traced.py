@@ -17,9 +17,9 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from dubio.draws.arguments import Arguments, Slot
+from dubio.draws.arguments import Arguments, Operand, Slot
 from dubio.draws.functional import counterpart, functional
-from dubio.draws.sampled import Geometry, Operand, Reserved, Sampled, TooManyWritesError, address
+from dubio.draws.sampled import Geometry, Reserved, Sampled, TooManyWritesError, address
 from dubio.draws.tape import Tape
 from dubio.draws.traits import traits_of, written
 from dubio.draws.trunk import LOOKS, MAKERS, MEMORY, Trunk

@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor
 
-from dubio.draws.given import Place
+from dubio.draws.given import NoiseIndex
 from dubio.exporting.noise_inputs import NoiseInput
 from dubio.noise.coordinates import STEP, mixed, uniform_at
 from dubio.noise.numbers import mix
@@ -33,7 +33,9 @@ def hashed_noise(seed: Tensor, noise: NoiseInput, draws: int, rows: int) -> Tens
             return ((-2 * (1 - u).log()).sqrt() * (2 * math.pi * v).cos()).to(dtype)
 
 
-def _uniform(seed: Tensor, place: Place, draws: int, shape: torch.Size) -> Tensor:  # (S, *shape)
+def _uniform(
+    seed: Tensor, place: NoiseIndex, draws: int, shape: torch.Size
+) -> Tensor:  # (S, *shape)
     """In [0, 1), as float64."""
     of_draws = torch.tensor([_signed(mix(*place, draw)) for draw in range(draws)])
     return uniform_at(mixed(seed + STEP) + of_draws, shape)

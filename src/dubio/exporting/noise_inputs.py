@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, NoReturn, final
 import torch
 from torch import Tensor
 
-from dubio.draws.given import Place, named
+from dubio.draws.given import NoiseIndex, named
 from dubio.exporting.errors import ExportError
 from dubio.noise.numbers import Numbers
 from dubio.noise.protocols import Distribution, RandomNumbers
@@ -36,7 +36,7 @@ class NoiseInput:
     keep: float | None
     shape: tuple[int, ...]
     dtype: torch.dtype
-    place: Place
+    place: NoiseIndex
 
     def shape_for(self, rows: int) -> torch.Size:
         """Its shape for one draw of a batch."""
@@ -80,22 +80,22 @@ class ObservedNumbers(Numbers):
         seen: What was asked for, by place.
     """
 
-    seen: dict[Place, _Seen] = field(default_factory=dict)
+    seen: dict[NoiseIndex, _Seen] = field(default_factory=dict)
 
-    def stream(self, site: Place) -> None:
+    def stream(self, site: NoiseIndex) -> None:
         """There is none: numbers are drawn to be noted."""
 
     def bernoulli(
-        self, site: Place, keep: float, shape: torch.Size, like: Tensor
+        self, site: NoiseIndex, keep: float, shape: torch.Size, like: Tensor
     ) -> Tensor:  # (S, *shape)
         """Zeros and ones with ``P(1) = keep``."""
         return self._note(site, "bernoulli", keep, super().bernoulli(site, keep, shape, like))
 
-    def uniform(self, site: Place, shape: torch.Size, like: Tensor) -> Tensor:
+    def uniform(self, site: NoiseIndex, shape: torch.Size, like: Tensor) -> Tensor:
         """Uniform numbers in [0, 1)."""  # (S, *shape)
         return self._note(site, "uniform", None, super().uniform(site, shape, like))
 
-    def normal(self, site: Place, shape: torch.Size, like: Tensor) -> Tensor:
+    def normal(self, site: NoiseIndex, shape: torch.Size, like: Tensor) -> Tensor:
         """Standard normal numbers."""  # (S, *shape)
         return self._note(site, "normal", None, super().normal(site, shape, like))
 
@@ -108,14 +108,14 @@ class ObservedNumbers(Numbers):
         )
 
     def _note(
-        self, site: Place, distribution: Distribution, keep: float | None, numbers: Tensor
+        self, site: NoiseIndex, distribution: Distribution, keep: float | None, numbers: Tensor
     ) -> Tensor:
         self.seen[site] = _Seen(distribution, keep, numbers.clone())
         return numbers
 
 
 def noise_inputs(
-    fewer: Mapping[Place, _Seen], more: Mapping[Place, _Seen], rows: int, sites: Sites
+    fewer: Mapping[NoiseIndex, _Seen], more: Mapping[NoiseIndex, _Seen], rows: int, sites: Sites
 ) -> list[NoiseInput]:
     """The noises that two passes have asked for: over some rows, and over one row more."""
     names = named({place: {0: seen.numbers} for place, seen in fewer.items()}, sites, draws=1)

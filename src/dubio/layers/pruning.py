@@ -16,7 +16,7 @@ from dubio.report.tables import table
 
 @final
 @dataclass(frozen=True)
-class Kept:
+class PrunedTensor:
     """What pruning has left of one tensor of weights.
 
     Attributes:
@@ -36,7 +36,7 @@ class Kept:
 
 
 @final
-class Pruned(list[Kept]):
+class Pruned(list[PrunedTensor]):
     """What pruning has left, tensor by tensor; prints as a table."""
 
     @property
@@ -45,7 +45,7 @@ class Pruned(list[Kept]):
         return sum(row.kept for row in self) / sum(row.total for row in self)
 
     def __str__(self) -> str:
-        total = Kept("all", sum(row.kept for row in self), sum(row.total for row in self))
+        total = PrunedTensor("all", sum(row.kept for row in self), sum(row.total for row in self))
         return table(
             ("weights", "kept", "of", "share"),
             [(r.name, str(r.kept), str(r.total), f"{r.share:.1%}") for r in [*self, total]],
@@ -82,7 +82,9 @@ def prune(model: nn.Module, fraction: float, *, per_layer: bool = False) -> Prun
         sizes = [len(ratios[name]) for name in group]
         for name, part in zip(group, kept.split(sizes), strict=True):
             _leave(layers[name], part)
-    return Pruned(Kept(name, int(kept.sum()), kept.numel()) for name, kept in _by_weight(layers))
+    return Pruned(
+        PrunedTensor(name, int(kept.sum()), kept.numel()) for name, kept in _by_weight(layers)
+    )
 
 
 @final

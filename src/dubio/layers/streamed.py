@@ -15,7 +15,7 @@ from dubio.layers.centered_prior import CenteredPrior
 from dubio.native import weights as kernels
 from dubio.native.masked import serves
 from dubio.native.stream import Stream
-from dubio.native.weights import CHANGE, NO_PRIOR, SAMPLE, SQUARE, GaussianPrior, Weights
+from dubio.native.weights import CHANGE, NO_PRIOR, SAMPLE, SQUARE, GaussianPrior, GaussianWeights
 from dubio.noise.derivative import Derivative
 from dubio.noise.vectorised import is_followed
 from dubio.priors import Gaussian
@@ -194,14 +194,14 @@ def _is_traced() -> bool:
     return traced or torch._C._are_functorch_transforms_active()
 
 
-def _tensors(rhos: Sequence[Tensor], means: Sequence[Tensor]) -> Iterator[Weights]:
+def _tensors(rhos: Sequence[Tensor], means: Sequence[Tensor]) -> Iterator[GaussianWeights]:
     """Every tensor of weights, with its place in the row of its layer and in the noise."""
     layers = iter(rhos)
     rho, at, start = next(layers), 0, 0
     for mean in means:
         if at == rho.numel():
             rho, at = next(layers, rho), 0
-        yield Weights(mean, rho, at, start)
+        yield GaussianWeights(mean, rho, at, start)
         count = mean.numel()
         at, start = at + count, start + count
 

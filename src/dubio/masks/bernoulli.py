@@ -7,7 +7,7 @@ from torch import Tensor
 
 from dubio.masks.mask import Mask, along, bernoulli_kl
 from dubio.masks.natively import multiply_natively
-from dubio.native.masked import BERNOULLI, Rule
+from dubio.native.masked import BERNOULLI, MaskRule
 from dubio.noise.undrawn import Undrawn
 
 
@@ -44,7 +44,7 @@ class Bernoulli(Mask):
             return x * _factor(along(keep, u, axis), u)
 
         keep = self._keep
-        known = multiply_natively(xs, axis, noise, (Rule(BERNOULLI),), keep, keep, by_torch)
+        known = multiply_natively(xs, axis, noise, (MaskRule(BERNOULLI),), keep, keep, by_torch)
         return super().multiply(xs, axis, noise) if known is None else known
 
     def kl(self, weights: Tensor, length_scale: float) -> Tensor:

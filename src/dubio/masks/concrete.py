@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from dubio.masks.mask import Smooth, learned_bernoulli_kl, learned_bernoulli_slopes
-from dubio.native.masked import CONCRETE, Rule
+from dubio.native.masked import CONCRETE, MaskRule
 
 
 @final
@@ -33,9 +33,9 @@ class Concrete(Smooth):
         self.temperature = temperature
 
     @property
-    def rule(self) -> Rule:
+    def rule(self) -> MaskRule:
         """The kernels' name for it."""
-        return Rule(CONCRETE, float(self.temperature))
+        return MaskRule(CONCRETE, float(self.temperature))
 
     def factor(self, logit: Tensor, noise: Tensor) -> Tensor:
         """The relaxed mask over its rate of keeping."""

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from dubio.masks.mask import NORMAL, Smooth, bernoulli_kl
-from dubio.native.masked import GAUSSIAN, Rule
+from dubio.native.masked import GAUSSIAN, MaskRule
 
 
 class _OfNormalNoise(Smooth, ABC):
@@ -17,9 +17,9 @@ class _OfNormalNoise(Smooth, ABC):
     noises = (NORMAL,)
 
     @property
-    def rule(self) -> Rule:
+    def rule(self) -> MaskRule:
         """The kernels' name for it."""
-        return Rule(GAUSSIAN)
+        return MaskRule(GAUSSIAN)
 
     def factor(self, logit: Tensor, noise: Tensor) -> Tensor:
         """1 + √α·ε."""

@@ -14,7 +14,7 @@ from dubio.masks.mask import (
     learned_bernoulli_slopes,
 )
 from dubio.masks.natively import multiply_natively
-from dubio.native.masked import BERNOULLI, Rule
+from dubio.native.masked import BERNOULLI, MaskRule
 from dubio.noise.derivative import Derivative
 from dubio.noise.run import current_pass
 from dubio.noise.undrawn import Undrawn, drawn
@@ -141,11 +141,11 @@ def reflect(u: Tensor) -> Tensor:
     return (1 - (2.0**-32 if u.dtype == torch.float64 else 2.0**-24)) - u
 
 
-def _rules(gate: Gate) -> tuple[Rule, ...]:
+def _rules(gate: Gate) -> tuple[MaskRule, ...]:
     """What a gate is to the kernels; nothing if they do not know it."""
     match gate:
         case BinaryGate():
-            return (Rule(BERNOULLI, reflected=gate.reflected, trapezoid=gate.trapezoid),)
+            return (MaskRule(BERNOULLI, reflected=gate.reflected, trapezoid=gate.trapezoid),)
         case HalvesGate(BinaryGate() as one, BinaryGate() as other):
             return _rules(one) + _rules(other)
         case _:

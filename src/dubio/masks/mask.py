@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from dubio.masks.natively import multiply_natively
 from dubio.native.columns import column_products
-from dubio.native.masked import Rule
+from dubio.native.masked import MaskRule
 from dubio.noise.derivative import Derivative
 from dubio.noise.protocols import Distribution
 from dubio.noise.requests import Request
@@ -222,7 +222,7 @@ class Smooth(LearnedRate, ABC):
 
     @property
     @abstractmethod
-    def rule(self) -> Rule:
+    def rule(self) -> MaskRule:
         """The same function as the kernels know it."""
 
     @abstractmethod

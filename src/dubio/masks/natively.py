@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
-from dubio.native.masked import Masking, Rule, multiply, serves
+from dubio.native.masked import Masking, MaskRule, multiply, serves
 from dubio.native.stream import usable
 from dubio.noise.undrawn import Undrawn
 
@@ -13,7 +13,7 @@ def multiply_natively(
     xs: Sequence[Tensor],
     axis: int,
     noise: Undrawn,
-    rules: tuple[Rule, ...],
+    rules: tuple[MaskRule, ...],
     logit: Tensor,
     rates: Tensor,
     by_torch: Callable[[Tensor, Tensor], Tensor],

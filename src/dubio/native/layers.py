@@ -42,14 +42,16 @@ def activate(
     )  # fmt: skip
 
 
-class Kept(NamedTuple):
+class KeptUnits(NamedTuple):
     """Which units a mask keeps: those where it is not zero, and their number."""
 
     mask: Tensor
     units: int
 
 
-def cut(matrix: Tensor, rows: Kept | None, columns: Kept | None, scale: float = 1.0) -> Tensor:
+def cut(
+    matrix: Tensor, rows: KeptUnits | None, columns: KeptUnits | None, scale: float = 1.0
+) -> Tensor:
     """The kept rows and columns of a matrix, or all of them, times a factor: (R, C)."""
     assert LOADED is not None
     height, width = (

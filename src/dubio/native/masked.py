@@ -22,7 +22,7 @@ _BYTES = 4  # of an entry
 
 @final
 @dataclass(frozen=True, slots=True)
-class Rule:
+class MaskRule:
     """What a mask makes of its noise.
 
     Attributes:
@@ -51,7 +51,7 @@ class Masking:
     """
 
     stream: Stream
-    rules: tuple[Rule, ...]
+    rules: tuple[MaskRule, ...]
     by_torch: Callable[[Tensor, Tensor], Tensor]
 
 
@@ -173,7 +173,7 @@ def _backward(
     return of_x, sums[0] if len(rules) == 1 else sums.sum(0)
 
 
-def _description(rule: Rule, rates: Tensor) -> MaskDescription:
+def _description(rule: MaskRule, rates: Tensor) -> MaskDescription:
     return MaskDescription(
         rates.data_ptr(), 0.0, 0.0, rates.numel(), rule.temperature, rule.kind, rule.reflected,
         rule.trapezoid,

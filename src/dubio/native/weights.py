@@ -34,7 +34,7 @@ NO_PRIOR = GaussianPrior()
 
 
 @final
-class Weights(NamedTuple):
+class GaussianWeights(NamedTuple):
     """A tensor of weights: where its parameters are, and its noise.
 
     Attributes:
@@ -62,7 +62,7 @@ def readable(x: Tensor) -> bool:
 
 
 def sample(
-    kind: int, stream: Stream, of: Weights, prior: GaussianPrior, out: Tensor | None
+    kind: int, stream: Stream, of: GaussianWeights, prior: GaussianPrior, out: Tensor | None
 ) -> float:
     """Fill ``out`` if it is there; the divergence from the prior if there is one."""
     assert LOADED is not None
@@ -78,7 +78,7 @@ def sample(
 def write_slopes(
     kind: int,
     stream: Stream,
-    of: Weights,
+    of: GaussianWeights,
     prior: GaussianPrior,
     factor: float,
     gradients: tuple[Tensor | None, Tensor | None],

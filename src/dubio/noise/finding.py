@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from dubio.noise.layout import Placement
-from dubio.noise.placing import KnownRows, OtherSiteError, Places, RowPlaces
+from dubio.noise.placing import KnownRows, OtherSiteError, RowPlaces, SitePlacements
 from dubio.noise.sites import Sites
 from dubio.noise.tracking import Operated, RowTracker
 
@@ -22,7 +22,7 @@ class Watched(Protocol):
         ...
 
     @property
-    def places(self) -> Places:
+    def places(self) -> SitePlacements:
         """Where rows were there."""
         ...
 
@@ -43,7 +43,7 @@ class FewRows:
 
     rows: int
     few: int
-    places: Places
+    places: SitePlacements
 
     def at(self, site: int, x: Tensor) -> Placement:
         """Where rows are in the tensor at a site.
@@ -82,7 +82,7 @@ def follow_rows(watch: Watch, batch: Sequence[Tensor], rows: int) -> KnownRows:
     return KnownRows(rows, _follow(watch, batch, torch.arange(rows)))
 
 
-def _follow(watch: Watch, batch: Sequence[Tensor], order: Tensor) -> Places:
+def _follow(watch: Watch, batch: Sequence[Tensor], order: Tensor) -> SitePlacements:
     """Follow rows from the inputs on.
 
     A tensor that is not computed from the inputs may be made to have as many rows: ``ones`` of the

@@ -51,14 +51,14 @@ class Operation(NamedTuple):
         return None
 
 
-Rule = Callable[[Operation], list[Tensor]]
-_RULES: dict[str, Rule] = {}
+LabelRule = Callable[[Operation], list[Tensor]]
+_RULES: dict[str, LabelRule] = {}
 
 
-def _rule(*names: str) -> Callable[[Rule], Rule]:
+def _rule(*names: str) -> Callable[[LabelRule], LabelRule]:
     """Enter a rule for some operations of torch, in place or not."""
 
-    def enter(rule: Rule) -> Rule:
+    def enter(rule: LabelRule) -> LabelRule:
         _RULES.update(dict.fromkeys(names, rule))
         return rule
 
@@ -77,7 +77,7 @@ def labels_of_results(operation: Operation) -> list[Tensor]:
 
 
 @cache
-def _rule_for(function: Any) -> Rule:
+def _rule_for(function: Any) -> LabelRule:
     name = function.overloadpacket.__name__.removesuffix("_")
     if function.is_view or torch.Tag.inplace_view in function.tags or name.endswith("_copy"):
         return _move if name != "_to_copy" else _alike

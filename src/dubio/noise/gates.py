@@ -94,7 +94,7 @@ def complaint(closed: Sequence[Closed]) -> str:
 
 @final
 @dataclass(frozen=True)
-class _Known:
+class _IndexedGates:
     """Gates without a hold on the network: modules by their numbers among all."""
 
     raised: tuple[int, ...] = ()
@@ -127,7 +127,7 @@ class _Known:
         )
 
 
-class _Memory:
+class _KnownGates:
     """What is known of one network.
 
     Attributes:
@@ -138,14 +138,14 @@ class _Memory:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.volatile: set[tuple[int, Any]] = set()
-        self._known: OrderedDict[Hashable, _Known] = OrderedDict()
-        self._uses: dict[_Known, int] = {}
+        self._known: OrderedDict[Hashable, _IndexedGates] = OrderedDict()
+        self._uses: dict[_IndexedGates, int] = {}
 
-    def get(self, key: Hashable) -> _Known | None:
+    def get(self, key: Hashable) -> _IndexedGates | None:
         """What is known for a key."""
         return self._known.get(key)
 
-    def is_due(self, known: _Known) -> bool:
+    def is_due(self, known: _IndexedGates) -> bool:
         """Whether the network is to be tried out again, on another batch.
 
         What flags change may depend on values. So they are tried out again, ever more rarely: at
@@ -154,7 +154,7 @@ class _Memory:
         self._uses[known] = self._uses.get(known, 1) + 1
         return self._uses[known].bit_count() == 1
 
-    def put(self, key: Hashable, known: _Known) -> None:
+    def put(self, key: Hashable, known: _IndexedGates) -> None:
         """Remember, and forget what is oldest."""
         self._known[key] = known
         if len(self._known) > _MOST:
@@ -162,7 +162,7 @@ class _Memory:
 
 
 NO_GATES = Gates()
-_memories: WeakKeyDictionary[Any, _Memory] = WeakKeyDictionary()
+_memories: WeakKeyDictionary[Any, _KnownGates] = WeakKeyDictionary()
 _to_look = threading.Lock()
 
 
@@ -243,14 +243,14 @@ def _check_modes(modules: Iterable[nn.Module]) -> None:
             )
 
 
-def _memory_of(owner: Any) -> _Memory:
+def _memory_of(owner: Any) -> _KnownGates:
     if owner is None:
-        return _Memory()
+        return _KnownGates()
     with _to_look:
-        return _memories.setdefault(owner, _Memory())
+        return _memories.setdefault(owner, _KnownGates())
 
 
-def _found(trials: Trials, modules: list[nn.Module], known: _Known | None) -> _Known:
+def _found(trials: Trials, modules: list[nn.Module], known: _IndexedGates | None) -> _IndexedGates:
     """What trials have shown, and what others have before."""
     raised = () if known is None else known.raised
     opened, closed = trials.open(frozenset(modules[i] for i in raised))
@@ -266,7 +266,7 @@ def _found(trials: Trials, modules: list[nn.Module], known: _Known | None) -> _K
     }
     for (site, why), i in () if known is None else known.closed:  # it was hidden on other batches
         hidden.setdefault((site.name, site.kind), (Closed(site, why), i))
-    return _Known(
+    return _IndexedGates(
         tuple(sorted(numbers[module] for module in opened.raised)),
         tuple(hidden.values()),
         bool(opened.changed - trials.plain.changed),

@@ -10,7 +10,7 @@ from torch import Tensor
 from dubio.noise.layout import Placement
 
 # The shape of the tensor at each site, and where rows are in it
-Places: TypeAlias = Sequence[tuple[torch.Size, Placement]]
+SitePlacements: TypeAlias = Sequence[tuple[torch.Size, Placement]]
 
 
 class RowPlaces(Protocol):
@@ -36,7 +36,7 @@ class KnownRows:
     """
 
     rows: int
-    places: Places = ()
+    places: SitePlacements = ()
 
     def at(self, site: int, x: Tensor) -> Placement:
         """Where rows are in the tensor at a site.

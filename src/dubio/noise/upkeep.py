@@ -30,7 +30,7 @@ _cells: dict[type, tuple[Any, ...]] = {}
 _Result = TypeVar("_Result")
 
 
-class _Change(NamedTuple):
+class _UndoableChange(NamedTuple):
     """Something that a pass has changed."""
 
     undo: Callable[[], object]
@@ -62,7 +62,7 @@ class Upkeep(TorchDispatchMode):
         self._things = list(things)
         self._rewind = rewind
         self._stay = stay
-        self._changes: list[_Change] = []
+        self._changes: list[_UndoableChange] = []
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -125,7 +125,7 @@ class Upkeep(TorchDispatchMode):
         self, thing: Any, key: Any, undo: Callable[[], object], redo: Callable[[], object]
     ) -> None:
         self.changed.add((id(thing), key))
-        self._changes.append(_Change(undo, redo))
+        self._changes.append(_UndoableChange(undo, redo))
 
     def _built(self) -> Iterator[dict[str, Any]]:
         """What modules hold that have made parts of themselves; those are there to stay."""
@@ -234,7 +234,9 @@ class Upkeep(TorchDispatchMode):
     def _compare_tensors(self) -> None:
         for storage, copy in self._memory.values():
             now = storage.clone()
-            self._changes.append(_Change(partial(storage.copy_, copy), partial(storage.copy_, now)))
+            self._changes.append(
+                _UndoableChange(partial(storage.copy_, copy), partial(storage.copy_, now))
+            )
         for tensor, data, version in self._tensors:
             now = tensor.data
             if now.data_ptr() != data.data_ptr() or now.shape != data.shape:

@@ -25,9 +25,9 @@ from dubio.noise.stochastic import Stochastic, check_apart
 from dubio.noise.vectorised import is_vectorised
 from dubio.objectives.divergences import Divergence, add_divergences
 from dubio.objectives.estimators import ESTIMATORS, Estimator, trapezoid_once
-from dubio.objectives.kept import Kept
+from dubio.objectives.kept import StateBeforeStep
 from dubio.objectives.meeting import Meetings
-from dubio.objectives.passes import Batch, Passes
+from dubio.objectives.passes import ObjectiveBatch, Passes
 from dubio.objectives.rowwise import rows_stay_apart
 
 
@@ -119,7 +119,7 @@ class ELBO(nn.Module):
         self.generator = generator
         self.select = select
         self._meetings = Meetings()
-        self._kept = Kept()
+        self._kept = StateBeforeStep()
         self._parts = _Parts([])
         self._trunk = False  # whether the last batch had something to compute before its masks
         self.step = 0
@@ -180,7 +180,7 @@ class ELBO(nn.Module):
         noise = Noise(self._draws, shared=self._shared, generator=self._source())
         modules = all_modules([self.model])
         if modules != self._parts.modules:
-            self._parts, self._kept = _Parts(modules), Kept()
+            self._parts, self._kept = _Parts(modules), StateBeforeStep()
             check_threads(self.model, *inputs.as_arguments(inputs.copied(x)))
         batch = self._batch(x, y, weight, modules)
         learns = torch.is_grad_enabled() and any(map(_learns, self._parts.masks))
@@ -241,7 +241,7 @@ class ELBO(nn.Module):
 
     def _batch(
         self, x: Inputs, y: Tensor, weight: Tensor | None, modules: list[nn.Module]
-    ) -> Batch:
+    ) -> ObjectiveBatch:
         """The network at work on a batch.
 
         Noise that is not dubio's is left to torch where nobody could tell the difference.
@@ -260,7 +260,7 @@ class ELBO(nn.Module):
         intercept = bool(suspects) and (
             self.generator is not None or self._shared or noise_is_given() or evaluating
         )
-        return Batch(
+        return ObjectiveBatch(
             model=self.model,
             x=x,
             select=self.select,

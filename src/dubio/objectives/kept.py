@@ -44,7 +44,7 @@ class _Noted(NamedTuple):
         return isinstance(self.module, _NormBase) or _version(self.tensor) != self.version
 
 
-class _Change(NamedTuple):
+class _ChangedEntry(NamedTuple):
     """An entry that the first pass has changed, and what it was."""
 
     live: dict[str, Any]
@@ -53,7 +53,7 @@ class _Change(NamedTuple):
 
 
 @final
-class Kept:
+class StateBeforeStep:
     """What a network holds before a step, from which all passes of the step start.
 
     Buffers of all modules are looked at, and attributes of those whose code is not torch's or
@@ -76,10 +76,10 @@ class Kept:
         self._modules: Sequence[nn.Module] = ()
         self._holders: list[_Holder] = []
         self._tensors: dict[int, _Noted] = {}
-        self._changes: list[_Change] | None = None
+        self._changes: list[_ChangedEntry] | None = None
 
-    def __reduce__(self) -> tuple[type["Kept"], tuple[()]]:
-        return Kept, ()  # copies find out for themselves what is written
+    def __reduce__(self) -> tuple[type["StateBeforeStep"], tuple[()]]:
+        return StateBeforeStep, ()  # copies find out for themselves what is written
 
     def forget(self) -> None:
         """A step with one pass begins, or one is over."""
@@ -148,7 +148,7 @@ class Kept:
             self._keeps_deep = bool(upkeep.changed - self._seen())
         return result
 
-    def _find_changes(self) -> list[_Change]:
+    def _find_changes(self) -> list[_ChangedEntry]:
         """What the first pass has changed."""
         changes = []
         for noted in self._tensors.values():
@@ -162,7 +162,7 @@ class Kept:
             for name in dict.fromkeys((*before, *live)):
                 was, now = before.get(name, _NOTHING), live.get(name, _NOTHING)
                 if (was is not now or id(was) in written) and name != "training":
-                    changes.append(_Change(live, name, was))
+                    changes.append(_ChangedEntry(live, name, was))
         return changes
 
     def _as_before(self, network: Callable[[], _Result]) -> _Result:
@@ -189,7 +189,7 @@ class Kept:
 
 
 @contextmanager
-def _put(changes: Sequence[_Change]) -> Iterator[None]:
+def _put(changes: Sequence[_ChangedEntry]) -> Iterator[None]:
     """Put values into entries of dicts, and those that are there back at the end."""
     now = [change.live.get(change.name, _NOTHING) for change in changes]
     try:

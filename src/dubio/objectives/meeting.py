@@ -6,7 +6,7 @@ import torch
 
 from dubio.objectives.reach import Reaches, UnknownReachError
 from dubio.objectives.reach_rules import follow
-from dubio.objectives.record import Place, Record, Source
+from dubio.objectives.record import Record, Source, StoragePlace
 
 _MANY = 64  # records
 
@@ -21,7 +21,7 @@ class Meetings:
     def __reduce__(self) -> tuple[type["Meetings"], tuple[()]]:
         return Meetings, ()  # copies find out for themselves
 
-    def rows_meet(self, record: Record, losses: Place, rows: int) -> bool:
+    def rows_meet(self, record: Record, losses: StoragePlace, rows: int) -> bool:
         """Whether the loss of a row may depend on what masks let through in another.
 
         Args:
@@ -40,7 +40,7 @@ class Meetings:
         return known
 
 
-def _rows_meet(record: Record, losses: Place, rows: int) -> bool:
+def _rows_meet(record: Record, losses: StoragePlace, rows: int) -> bool:
     if losses.storage < 0 or losses.shape[0] != rows or rows >= 2**24:
         return True
     reaches = Reaches(rows)

@@ -22,7 +22,7 @@ from dubio.noise.run import Pass, run_pass
 from dubio.noise.stochastic import Stochastic
 from dubio.noise.tracking import RowTracker
 from dubio.noise.vectorised import is_vectorised
-from dubio.objectives.kept import Kept
+from dubio.objectives.kept import StateBeforeStep
 from dubio.objectives.meeting import Meetings
 from dubio.objectives.record import Record, recording
 from dubio.objectives.trunk import TrunkMemory, TrunkReplay
@@ -31,7 +31,7 @@ _SMALL = 2**13  # numbers of a batch
 
 
 @dataclass(frozen=True)
-class Batch:
+class ObjectiveBatch:
     """A network at work on a batch.
 
     Attributes:
@@ -91,10 +91,10 @@ class Passes:
 
     def __init__(
         self,
-        batch: Batch,
+        batch: ObjectiveBatch,
         numbers: RandomNumbers,
         meetings: Meetings,
-        kept: Kept,
+        kept: StateBeforeStep,
         *,
         learning: bool = False,
     ) -> None:

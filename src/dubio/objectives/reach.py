@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from dubio.objectives.record import Place, Source, Step
+from dubio.objectives.record import RecordedOperation, Source, StoragePlace
 
 
 class Reach(NamedTuple):
@@ -62,7 +62,7 @@ class Reaches:
     def __init__(self, rows: int) -> None:
         ascending = torch.arange(rows, dtype=torch.float32)
         self.own = torch.stack([ascending, ascending.flip(0)])
-        self._known: dict[int, tuple[Place, Tensor]] = {}
+        self._known: dict[int, tuple[StoragePlace, Tensor]] = {}
 
     def begin(self, source: Source) -> None:
         """Values depend on rows: each on its own, or on nobody knows which."""
@@ -74,7 +74,7 @@ class Reaches:
             shape[axis] = -1
             self.write(place, self.own.view(2, *shape))
 
-    def read(self, place: Place) -> Reach:
+    def read(self, place: StoragePlace) -> Reach:
         """The reach of a tensor."""
         if place.storage not in self._known:
             return Reach(nothing(len(place.shape)), place.shape, place.dtype)
@@ -83,18 +83,18 @@ class Reaches:
             of = _compact(_view(_laid_out(home, of, _size(home, place)), place))
         return Reach(of, place.shape, place.dtype)
 
-    def write(self, place: Place, of: Tensor) -> None:
+    def write(self, place: StoragePlace, of: Tensor) -> None:
         """Give a tensor another reach, and with it all that share its place."""
         home, before = self._known.get(place.storage, (place, of))
         if home != place:
             size = _size(home, place)
             flat = _laid_out(home, before, size)
             _view(flat, place).copy_(of.expand(2, *place.shape))
-            place = Place(place.storage, torch.Size([size]), (1,), 0, place.dtype)
+            place = StoragePlace(place.storage, torch.Size([size]), (1,), 0, place.dtype)
             of = _compact(flat)
         self._known[place.storage] = (place, of)
 
-    def arguments(self, step: Step) -> dict[str, Any]:
+    def arguments(self, step: RecordedOperation) -> dict[str, Any]:
         """The arguments of a step by their names, with reaches for tensors.
 
         Left out are those that it writes over whatever they are.
@@ -109,23 +109,23 @@ class Reaches:
         }
 
     def _argument(self, arg: Any) -> Any:
-        if isinstance(arg, Place):
+        if isinstance(arg, StoragePlace):
             return self.read(arg)
         return [self._argument(part) for part in arg] if type(arg) is tuple else arg
 
 
-def _view(flat: Tensor, place: Place) -> Tensor:  # (2, size) -> (2, *S)
+def _view(flat: Tensor, place: StoragePlace) -> Tensor:  # (2, size) -> (2, *S)
     return flat.as_strided((2, *place.shape), (flat.shape[1], *place.strides), place.offset)
 
 
-def _laid_out(home: Place, of: Tensor, size: int) -> Tensor:  # (2, size)
+def _laid_out(home: StoragePlace, of: Tensor, size: int) -> Tensor:  # (2, size)
     """The reach of a whole storage; nothing is known to be in the rest of it."""
     flat = torch.full((2, size), -1.0)
     _view(flat, home).copy_(of.expand(2, *home.shape))
     return flat
 
 
-def _size(one: Place, other: Place) -> int:
+def _size(one: StoragePlace, other: StoragePlace) -> int:
     """How many entries of a storage two places take up."""
     if one.dtype.itemsize != other.dtype.itemsize:
         raise UnknownReachError

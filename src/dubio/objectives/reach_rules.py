@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 
 from dubio.objectives.reach import Reach, Reaches, nothing
-from dubio.objectives.record import Index, Step
+from dubio.objectives.record import Index, RecordedOperation
 
-Arguments = dict[str, Any]
+ArgumentsByName = dict[str, Any]
 # (the operation, its arguments, shapes of results) -> their reaches; None for that of everything
-Rule = Callable[[Any, Arguments, Sequence[torch.Size]], "list[Tensor] | None"]
+ReachRule = Callable[[Any, ArgumentsByName, Sequence[torch.Size]], "list[Tensor] | None"]
 
 
-def follow(step: Step, reaches: Reaches) -> None:
+def follow(step: RecordedOperation, reaches: Reaches) -> None:
     """Find how far the results of a step reach."""
     arguments = reaches.arguments(step)
     targets = [*step.results, *step.written]
@@ -56,13 +56,15 @@ def _padded(of: Tensor, rank: int) -> Tensor:
     return of.view(2, *[1] * (rank - of.dim()), *of.shape[1:])
 
 
-def _nothing(function: Any, arguments: Arguments, shapes: Sequence[torch.Size]) -> list[Tensor]:
+def _nothing(
+    function: Any, arguments: ArgumentsByName, shapes: Sequence[torch.Size]
+) -> list[Tensor]:
     """Results depend on the shapes of arguments alone."""
     return [nothing(len(shape)) for shape in shapes]
 
 
 def _entry_by_entry(
-    function: Any, arguments: Arguments, shapes: Sequence[torch.Size]
+    function: Any, arguments: ArgumentsByName, shapes: Sequence[torch.Size]
 ) -> list[Tensor] | None:
     """Each entry of a result depends on the same entry of the arguments."""
     given = _reaches(arguments.values())
@@ -72,7 +74,7 @@ def _entry_by_entry(
 
 
 def _written_over(
-    function: Any, arguments: Arguments, shapes: Sequence[torch.Size]
+    function: Any, arguments: ArgumentsByName, shapes: Sequence[torch.Size]
 ) -> list[Tensor] | None:
     """The same of what is written over a tensor, which is forgotten."""
     given = _reaches(value for name, value in arguments.items() if name != "self")
@@ -81,7 +83,7 @@ def _written_over(
 
 
 def _over_axes(
-    function: Any, arguments: Arguments, shapes: Sequence[torch.Size]
+    function: Any, arguments: ArgumentsByName, shapes: Sequence[torch.Size]
 ) -> list[Tensor] | None:
     """Entries along some axes, or all, become one."""
     (given,) = _reaches(arguments.values())
@@ -93,7 +95,7 @@ def _over_axes(
 
 
 def _along(
-    function: Any, arguments: Arguments, shapes: Sequence[torch.Size]
+    function: Any, arguments: ArgumentsByName, shapes: Sequence[torch.Size]
 ) -> list[Tensor] | None:
     """Entries along an axis are mixed."""
     shape = shapes[0]
@@ -119,7 +121,7 @@ def _axes(dims: Any, rank: int) -> list[int]:
 
 
 def _product(
-    function: Any, arguments: Arguments, shapes: Sequence[torch.Size]
+    function: Any, arguments: ArgumentsByName, shapes: Sequence[torch.Size]
 ) -> list[Tensor] | None:
     """Rows of one matrix meet columns of another, and perhaps something is added."""
     *added, left, right = _reaches(arguments.values())
@@ -130,7 +132,7 @@ def _product(
 
 
 def _moved(
-    function: Any, arguments: Arguments, shapes: Sequence[torch.Size]
+    function: Any, arguments: ArgumentsByName, shapes: Sequence[torch.Size]
 ) -> list[Tensor] | None:
     """Entries are put elsewhere; reaches go with them."""
     if "value" in arguments:  # of padding
@@ -141,7 +143,7 @@ def _moved(
     return [torch.stack(both) for both in zip(*planes, strict=True)]
 
 
-def _results(function: Any, arguments: Arguments, plane: int) -> list[Tensor]:
+def _results(function: Any, arguments: ArgumentsByName, plane: int) -> list[Tensor]:
     def numbers(value: Any) -> Any:
         if isinstance(value, Reach):
             return value.full()[plane]
@@ -154,7 +156,7 @@ def _results(function: Any, arguments: Arguments, plane: int) -> list[Tensor]:
 
 
 def _indexed(
-    function: Any, arguments: Arguments, shapes: Sequence[torch.Size]
+    function: Any, arguments: ArgumentsByName, shapes: Sequence[torch.Size]
 ) -> list[Tensor] | None:
     """Entries are read or written at indices, which are known if no mask has a part in them."""
     if not _reaches(arguments["indices"]):
@@ -172,11 +174,11 @@ def _indexed(
 _OUT_OF_PLACE = {torch.ops.aten.index_put_.default: torch.ops.aten.index_put.default}
 
 
-def _by_example(examples: int) -> Rule:
+def _by_example(examples: int) -> ReachRule:
     """A rule for what treats each example on the first axis of some arguments by itself."""
 
     def rule(
-        function: Any, arguments: Arguments, shapes: Sequence[torch.Size]
+        function: Any, arguments: ArgumentsByName, shapes: Sequence[torch.Size]
     ) -> list[Tensor] | None:
         given = _reaches(arguments.values())
         rows = given[0].shape[0]
@@ -196,7 +198,7 @@ def _by_example(examples: int) -> Rule:
 
 
 def _layer_norm(
-    function: Any, arguments: Arguments, shapes: Sequence[torch.Size]
+    function: Any, arguments: ArgumentsByName, shapes: Sequence[torch.Size]
 ) -> list[Tensor] | None:
     given, *others = _reaches(arguments.values())
     axes = list(range(-len(arguments["normalized_shape"]), 0))
@@ -205,7 +207,7 @@ def _layer_norm(
 
 
 def _batch_norm(
-    function: Any, arguments: Arguments, shapes: Sequence[torch.Size]
+    function: Any, arguments: ArgumentsByName, shapes: Sequence[torch.Size]
 ) -> list[Tensor] | None:
     """Channels stay apart; in train mode nothing else does."""
     given, *others = _reaches(arguments.values())
@@ -219,7 +221,7 @@ def _batch_norm(
 
 
 def _recurrent(
-    function: Any, arguments: Arguments, shapes: Sequence[torch.Size]
+    function: Any, arguments: ArgumentsByName, shapes: Sequence[torch.Size]
 ) -> list[Tensor] | None:
     """A layer over time, with rows on the second axis of sequences and the first of states."""
     sequence, *weights, hidden, cell = _reaches(arguments.values())
@@ -239,13 +241,13 @@ def _recurrent(
 
 
 def _embedding(
-    function: Any, arguments: Arguments, shapes: Sequence[torch.Size]
+    function: Any, arguments: ArgumentsByName, shapes: Sequence[torch.Size]
 ) -> list[Tensor] | None:
     weights, indices = arguments["weight"], arguments["indices"]
     return [_join([indices.of[..., None], weights.whole(len(shapes[0]))])]
 
 
-_NAMES: dict[Rule, str] = {
+_NAMES: dict[ReachRule, str] = {
     _nothing: "zeros_like ones_like full_like rand_like randn_like randint_like new_zeros new_ones "
     "new_full",
     _written_over: "copy_ fill_ zero_ uniform_ normal_ bernoulli_ random_ exponential_ log_normal_ "
@@ -281,7 +283,7 @@ _RULES = {
 
 
 @cache
-def rule_of(function: Any) -> Rule:
+def rule_of(function: Any) -> ReachRule:
     """The rule of an operation."""
     if torch.Tag.pointwise in function.tags:
         return _entry_by_entry

@@ -34,7 +34,7 @@ _FORMS = frozenset(
 _FEW = 2**16  # entries of an index that are looked at
 
 
-class Place(NamedTuple):
+class StoragePlace(NamedTuple):
     """A tensor as a place in a storage.
 
     Attributes:
@@ -60,7 +60,7 @@ class Index(NamedTuple):
     values: tuple[int, ...]
 
 
-class Step(NamedTuple):
+class RecordedOperation(NamedTuple):
     """An operation on tensors that depend on masks.
 
     Attributes:
@@ -74,8 +74,8 @@ class Step(NamedTuple):
     function: Any
     args: tuple[Any, ...]
     kwargs: tuple[tuple[str, Any], ...]
-    results: tuple[Place, ...]
-    written: tuple[Place, ...]
+    results: tuple[StoragePlace, ...]
+    written: tuple[StoragePlace, ...]
 
 
 class Source(NamedTuple):
@@ -86,7 +86,7 @@ class Source(NamedTuple):
         axis: The axis of the rows; None where nothing is known of the values.
     """
 
-    place: Place
+    place: StoragePlace
     axis: int | None
 
 
@@ -99,7 +99,7 @@ class Record:
     """
 
     def __init__(self) -> None:
-        self.steps: list[Source | Step] = []
+        self.steps: list[Source | RecordedOperation] = []
         self.lost = False
         self.numbers: dict[int, int] = {}  # of storages, by address
         self._references: list[StorageWeakRef] = []  # as long as there is one, addresses hold
@@ -109,13 +109,13 @@ class Record:
         self._number(tensor)
         self.steps.append(Source(self.place(tensor), axis))
 
-    def place(self, tensor: Tensor) -> Place:
+    def place(self, tensor: Tensor) -> StoragePlace:
         """Where a tensor is."""
         number = self.numbers.get(_address(tensor), -1)
         if number < 0:
-            return Place(-1, tensor.shape)
+            return StoragePlace(-1, tensor.shape)
         offset = int(tensor.storage_offset())
-        return Place(number, tensor.shape, tensor.stride(), offset, tensor.dtype)
+        return StoragePlace(number, tensor.shape, tensor.stride(), offset, tensor.dtype)
 
     def knows(self, things: Iterable[Any]) -> bool:
         """Whether there is a tensor among some things that depends on masks."""
@@ -151,7 +151,7 @@ class Record:
             self.lost = True  # Python sees what depends on masks
         if new or targets:
             places = tuple(map(self.place, new)), tuple(map(self.place, targets))
-            self.steps.append(Step(function, told, named, *places))
+            self.steps.append(RecordedOperation(function, told, named, *places))
         return out
 
     def _number(self, tensor: Tensor) -> None:
