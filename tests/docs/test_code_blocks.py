@@ -57,10 +57,10 @@ def test_the_readme_has_blocks() -> None:
     assert len(list(python_blocks(ROOT / "README.md"))) >= 5
 
 
-def test_the_readme_shows_the_table_of_sites_as_it_prints() -> None:
+def test_the_page_on_predicting_shows_the_table_of_sites_as_it_prints() -> None:
     names = reader_names()
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert str(dubio.sites(names["net"], names["x"])) in readme
+    page = (ROOT / "docs" / "predict.md").read_text(encoding="utf-8")
+    assert str(dubio.sites(names["net"], names["x"])) in page
 
 
 def test_the_page_on_conversion_shows_the_plan_as_it_prints() -> None:
