@@ -24,6 +24,8 @@ from torch import Tensor, nn
 
 from dubio import masks
 from dubio.recommend import VAE, evaluate
+from dubio.recommend.sparse import SparseRows
+from dubio.recommend.step_noise import step_noise
 from dubio.recommend.training import TrainingRun
 from dubio.recommend.training_plan import TrainingPlan
 from dubio.recommend.weights import initialise
@@ -222,6 +224,22 @@ def measure(threads: int, rounds: int) -> list[Row]:
     return rows
 
 
+def show_noise(rows: list[Row]) -> None:
+    """The noise of a step with learned rates, beside the step."""
+    torch.set_num_threads(1)
+    x = SparseRows.of(histories(BATCH))
+    seeds = np.arange(BATCH, dtype=np.uint64)
+    mask = masks.LearnableBernoulli(ITEMS)
+    seconds = []
+    for _ in range(11):
+        began = time.process_time()
+        step_noise(x, seeds, mask, mixture=3, latent=LATENT)
+        seconds.append(time.process_time() - began)
+    noise = statistics.median(seconds)
+    step = next(row.seconds for row in rows if row.contender == LEARNED)
+    print(f"\nnoise of a step with learned rates: {noise:.4f} s, {100 * noise / step:.1f} % of it")
+
+
 def peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
 
@@ -306,6 +324,8 @@ def main() -> None:
         show_memory()
         show_growth()
     rows = [row for threads in options.threads for row in measure(threads, options.rounds)]
+    if rows and rows[0].threads == 1:
+        show_noise(rows)
     if options.json:
         options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
 
