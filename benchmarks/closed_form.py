@@ -24,7 +24,7 @@ from threadpoolctl import threadpool_limits
 
 from dubio import BayesianDropoutRegression
 from dubio.regression.design import make_design
-from dubio.regression.prior import Prior
+from dubio.regression.prior import DropoutPrior
 from dubio.regression.solver import Solver
 
 Array = NDArray[np.float64]
@@ -55,7 +55,7 @@ def dubio_path(X: sparse.csr_array, y: Array, precisions: Array) -> list[Array]:
     """All values as columns of one iteration."""
     design = make_design(X, np.ones(len(y)), intercept=True)
     targets, _ = design.center_targets(y[:, None])
-    priors = [Prior(DROP, float(precision)) for precision in precisions]
+    priors = [DropoutPrior(DROP, float(precision)) for precision in precisions]
     means = Solver("cg", TOLERANCE).means(design, targets, priors)
     return [
         prior.keep * mean[:, 0] for prior, mean in zip(priors, means.swapaxes(0, 1), strict=True)

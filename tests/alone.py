@@ -9,7 +9,7 @@ from torch import Tensor, nn
 import dubio
 from dubio.noise.noise import noise_from
 from dubio.population.given import Continuous, NoisePlace, Origin
-from dubio.population.streams import Stream
+from dubio.population.streams import MemberStream
 from mask_cases import MASKS
 from prior_cases import PRIORS
 
@@ -91,7 +91,7 @@ def objectives(kind: str, *, rows: Sequence[int] = (N,) * MEMBERS) -> list[nn.Mo
 class FromStream:
     """Noise of one network, drawn pass by pass from its stream."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: MemberStream) -> None:
         self._stream = stream
 
     def a_pass(self) -> Origin:
@@ -113,7 +113,7 @@ def train_alone(
 ) -> list[float]:
     """A loop as anyone would write it, with the data order and the noise of a seed: its losses."""
     x, y = data()
-    stream = Stream(seed, 0, 0)
+    stream = MemberStream(seed, 0, 0)
     noise = FromStream(stream)
     adam = torch.optim.Adam(objective.parameters(), lr=learning_rate)
     losses = []

@@ -29,7 +29,7 @@ from dubio.noise.upkeep import Beginning
 from dubio.predict import predict
 from dubio.report.tables import table
 
-Bounds = tuple[float, float] | None
+Bounds = tuple[float, float]
 
 
 class Attack(Protocol):
@@ -45,7 +45,7 @@ class Attack(Protocol):
         likelihood: Likelihood,
         draws: int,
         generator: torch.Generator | None,
-        bounds: Bounds,
+        bounds: Bounds | None,
         select: Select,
     ) -> Tensor:
         """The changed batch."""
@@ -61,7 +61,7 @@ def fgsm(
     likelihood: Likelihood,
     draws: int = 20,
     generator: torch.Generator | None = None,
-    bounds: Bounds = (0.0, 1.0),
+    bounds: Bounds | None = (0.0, 1.0),
     select: Select = None,
 ) -> Tensor:
     """The fast gradient sign method: x + ε·sign ∇L(x).
@@ -95,7 +95,7 @@ def pgd(
     likelihood: Likelihood,
     draws: int = 20,
     generator: torch.Generator | None = None,
-    bounds: Bounds = (0.0, 1.0),
+    bounds: Bounds | None = (0.0, 1.0),
     select: Select = None,
     steps: int = 10,
     step_size: float | None = None,
@@ -179,7 +179,7 @@ def robustness(
     source_draws: int | None = None,
     draws: int = 20,
     generator: torch.Generator | None = None,
-    bounds: Bounds = (0.0, 1.0),
+    bounds: Bounds | None = (0.0, 1.0),
     select: Select = None,
 ) -> Robustness:
     """Accuracy and uncertainty of a classifier against the size of an attack.
@@ -290,11 +290,11 @@ def _by_row(values: Tensor, x: Tensor) -> Tensor:
     return values.to(x.dtype).view(-1, *[1] * (x.dim() - 1))
 
 
-def _clamp(x: Tensor, bounds: Bounds) -> Tensor:
+def _clamp(x: Tensor, bounds: Bounds | None) -> Tensor:
     return x if bounds is None else x.clamp(*bounds)
 
 
-def _check(x: Tensor, epsilon: float, bounds: Bounds) -> None:
+def _check(x: Tensor, epsilon: float, bounds: Bounds | None) -> None:
     if not isinstance(x, Tensor) or not x.is_floating_point():
         raise TypeError("x: expected a floating-point tensor; other inputs have no gradient.")
     if not (isinstance(epsilon, Real) and 0 <= epsilon < math.inf):

@@ -18,7 +18,7 @@ import dubio
 from dubio import DropoutClassifier, DropoutRegressor
 from dubio.calibrate import PrecisionScaling
 from dubio.estimators.scaling import Scaling
-from dubio.estimators.splitting import Rows, split
+from dubio.estimators.splitting import LabelledRows, split
 from dubio.estimators.target_noise import log_noise_factors
 from dubio.likelihoods import HeteroscedasticGaussian
 from dubio.predictive.predictive import Predictive
@@ -235,16 +235,18 @@ class TestTraining:
         draws = torch.randn(7, 30, 2, generator=generator, dtype=torch.float64)
         y = 3 * torch.randn(30, 1, generator=generator, dtype=torch.float64)
         p = Predictive.from_draws(HeteroscedasticGaussian(), draws)
-        rows = Rows(torch.zeros(30, 1, dtype=torch.float64), y, None)
+        rows = LabelledRows(torch.zeros(30, 1, dtype=torch.float64), y, None)
         factor = PrecisionScaling().fit(p, y).factor
         expected = -factor.log() + np.log(30 / 28)
         torch.testing.assert_close(log_noise_factors(p, rows)[0], expected, atol=5e-3, rtol=0)
 
         counts = torch.arange(30) % 3 + 1
-        weighted = log_noise_factors(p, Rows(rows.x, y, counts.double()))
+        weighted = log_noise_factors(p, LabelledRows(rows.x, y, counts.double()))
         copied = log_noise_factors(
             Predictive.from_draws(p.likelihood, draws.repeat_interleave(counts, 1)),
-            Rows(torch.zeros(60, 1, dtype=torch.float64), y.repeat_interleave(counts, 0), None),
+            LabelledRows(
+                torch.zeros(60, 1, dtype=torch.float64), y.repeat_interleave(counts, 0), None
+            ),
         )
         known = float(counts.sum() ** 2 / counts.square().sum())  # what they are worth
         wider = np.log(known / (known - 2)) - np.log(60 / 58)

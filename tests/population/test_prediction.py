@@ -8,7 +8,7 @@ from torch import nn
 
 import dubio
 from alone import MEMBERS, N, data, objectives
-from dubio.population.streams import Stream
+from dubio.population.streams import MemberStream
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -23,7 +23,7 @@ def test_draws_by_hand() -> None:
     for m, (member, predictive) in enumerate(zip(members, found, strict=True)):
         first, _, dropout, last = member.model
         noise = torch.empty(6 * N * 8, dtype=torch.float64)
-        Stream(m, 2, seed).fill("uniform", noise)
+        MemberStream(m, 2, seed).fill("uniform", noise)
         kept = noise.view(6, N, 8) < 1 - dropout.p
         with torch.no_grad():
             expected = last(first(x).relu() * kept / (1 - dropout.p))

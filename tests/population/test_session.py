@@ -14,7 +14,7 @@ from alone import MEMBERS, NETWORKS, FromStream, N, assert_same, data, objective
 from dubio.noise.noise import noise_from
 from dubio.population import recording
 from dubio.population.outputs import MemberOutputs
-from dubio.population.streams import Stream
+from dubio.population.streams import MemberStream
 
 STEPS, BATCH = 14, 8
 
@@ -35,7 +35,7 @@ def train_alone(
     num_data: Sequence[int] = (),
 ) -> Tensor:
     """A loop as anyone would write it, with the noise of a seed: its losses."""
-    noise = FromStream(Stream(seed, 0, 0))
+    noise = FromStream(MemberStream(seed, 0, 0))
     adam = torch.optim.Adam(objective.parameters())
     losses = []
     for k, (own_x, own_y) in enumerate(zip(x, y, strict=True)):
@@ -88,7 +88,7 @@ def test_plain_gradient_descent_is_that_of_a_loop(kind: str) -> None:
     with population.session(rates, optimizer="sgd", weight_decay=0.1) as session:
         session.steps(x, y)
     for m, (member, twin) in enumerate(zip(members, alone, strict=True)):
-        noise = FromStream(Stream(m, 0, 0))
+        noise = FromStream(MemberStream(m, 0, 0))
         weights = [p for p in twin.parameters() if p.dim() > 1]
         others = [p for p in twin.parameters() if p.dim() <= 1]
         groups = [{"params": weights, "weight_decay": 0.1}, {"params": others}]

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 import dubio
 from alone import BATCH, MEMBERS, N, assert_same, data, objectives
-from dubio.population.streams import Stream
+from dubio.population.streams import MemberStream
 
 TRAIN, HELD_OUT = np.arange(40), np.arange(40, N)
 
@@ -28,7 +28,7 @@ def _stop_alone(
 ) -> tuple[int, int]:
     """Train with early stopping, as anyone would write it: steps done and the best of them."""
     x, y = data()
-    stream = Stream(seed, 0, 0)
+    stream = MemberStream(seed, 0, 0)
     adam = torch.optim.Adam(objective.parameters(), lr=rate)
     best, best_step, since, kept = float("inf"), 0, 0, {}
     for step in range(1, steps + 1):

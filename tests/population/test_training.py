@@ -12,7 +12,7 @@ from torch.nn.utils.parametrizations import weight_norm
 
 import dubio
 from alone import BATCH, MEMBERS, NETWORKS, N, assert_same, data, objectives, train_alone
-from dubio.population.streams import Stream
+from dubio.population.streams import MemberStream
 
 STEPS = 12
 
@@ -163,7 +163,7 @@ def test_mc_dropout_by_hand() -> None:
     for m, start in enumerate(starts):
         w1, b1, w2, b2 = (p.detach().requires_grad_() for p in start.values())
         keep, scale, tau = 1 - (0.05 + 0.1 * m), 0.01 + 0.1 * m, 1.0 + 3 * m
-        stream = Stream(m, 0, 0)
+        stream = MemberStream(m, 0, 0)
         adam = torch.optim.Adam([w1, b1, w2, b2], lr=1e-2)
         for _ in range(STEPS):
             rows = stream.rows(BATCH, np.arange(N))

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from dubio.masks import LearnableBernoulli
 from dubio.recommend.masked_input import MaskedInput
-from dubio.recommend.memory import Memory
+from dubio.recommend.memory import SpareMemory
 from dubio.recommend.sparse import SparseLinear, SparseRows
 
 
@@ -93,7 +93,7 @@ def test_memory_of_gradients_is_used_again():
 
 
 def test_memory_is_lent_to_one_only():
-    memory = Memory()
+    memory = SpareMemory()
     like = torch.zeros(())
     memory.give(torch.zeros(12))
     one, other = memory.take((3, 4), like), memory.take((3, 4), like)

@@ -21,7 +21,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import dubio
 from dubio import BayesianDropoutRegression, BayesianDropoutRegressionCV
-from dubio.regression.prior import Array
+from dubio.regression.prior import FloatArray
 
 ESTIMATORS = [
     BayesianDropoutRegression(),
@@ -32,7 +32,7 @@ ESTIMATORS = [
 ]
 
 
-def data(rows: int = 40, features: int = 5, seed: int = 0) -> tuple[Array, Array]:
+def data(rows: int = 40, features: int = 5, seed: int = 0) -> tuple[FloatArray, FloatArray]:
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(rows, features))
     return X, 3 + X @ rng.normal(size=features) + 0.5 * rng.normal(size=rows)
@@ -98,7 +98,7 @@ class TestEcosystem:
     @pytest.mark.parametrize("targets", [1, 2])
     @pytest.mark.parametrize("stored", [np.asarray, sparse.csr_matrix])
     def test_standard_deviations_beside_the_mean(
-        self, targets: int, stored: Callable[[Array], Any]
+        self, targets: int, stored: Callable[[FloatArray], Any]
     ) -> None:
         X, y = data()
         if targets == 2:
@@ -139,7 +139,7 @@ class TestCrossValidation:
     @pytest.mark.parametrize("stored", [np.asarray, sparse.csr_matrix])
     @pytest.mark.parametrize("solver", ["auto", "cg"])
     def test_the_path_is_that_of_single_fits(
-        self, features: int, stored: Callable[[Array], Any], solver: Any
+        self, features: int, stored: Callable[[FloatArray], Any], solver: Any
     ) -> None:
         X, y = data(rows=20, features=features)
         X[np.abs(X) < 0.5] = 0
@@ -175,7 +175,7 @@ class TestCrossValidation:
 
 class TestSparse:
     @pytest.fixture
-    def text(self) -> tuple[Any, Array]:
+    def text(self) -> tuple[Any, FloatArray]:
         rng = np.random.default_rng(0)
         places = rng.integers(300, size=12_000), rng.integers(40_000, size=12_000)
         X = sparse.coo_array((rng.random(12_000), places), shape=(300, 40_000)).tocsr()
@@ -194,7 +194,7 @@ class TestSparse:
 
     @pytest.mark.usefixtures("frugal")
     @pytest.mark.parametrize("solver", ["auto", "cholesky", "cg"])
-    def test_never_dense(self, text: tuple[Any, Array], solver: Any) -> None:
+    def test_never_dense(self, text: tuple[Any, FloatArray], solver: Any) -> None:
         X, y = text
         model = BayesianDropoutRegression(0.2, 0.5, solver=solver).fit(X, y)
         assert model.predict(X).shape == (300,)
@@ -204,7 +204,7 @@ class TestSparse:
             model.sample_weights(3)
 
     @pytest.mark.usefixtures("frugal")
-    def test_never_dense_in_cross_validation(self, text: tuple[Any, Array]) -> None:
+    def test_never_dense_in_cross_validation(self, text: tuple[Any, FloatArray]) -> None:
         X, y = text
         model = BayesianDropoutRegressionCV((0.1, 0.5), (0.1, 1.0, 10.0), cv=2).fit(X, y)
         assert model.mse_path_.shape == (2, 3, 2)
@@ -212,7 +212,7 @@ class TestSparse:
     @pytest.mark.parametrize("features", [3, 30])
     @pytest.mark.parametrize("stored", [np.array, sparse.csr_array])
     def test_later_writes_into_the_rows_do_not_matter(
-        self, features: int, stored: Callable[[Array], Any], monkeypatch: pytest.MonkeyPatch
+        self, features: int, stored: Callable[[FloatArray], Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("dubio.regression.solver._MATRIX_SPEED", 0)  # a factor comes later
         X, y = data(rows=10, features=features)
@@ -298,7 +298,7 @@ class TestBadInput:
     @pytest.mark.parametrize("exponent", [-300, -170, -80, 80, 154, 200, 300])
     @pytest.mark.parametrize("stored", [np.asarray, sparse.csr_array])
     def test_sizes_whose_squares_float64_does_not_hold(
-        self, solver: Any, exponent: int, stored: Callable[[Array], Any]
+        self, solver: Any, exponent: int, stored: Callable[[FloatArray], Any]
     ) -> None:
         X, y = data()
         model = BayesianDropoutRegression(solver=solver)
@@ -346,7 +346,7 @@ class TestBadInput:
     @pytest.mark.parametrize("features", [5, 50])
     @pytest.mark.parametrize("stored", [np.asarray, sparse.csr_array])
     def test_zero_features_without_a_prior(
-        self, solver: Any, features: int, stored: Callable[[Array], Any]
+        self, solver: Any, features: int, stored: Callable[[FloatArray], Any]
     ) -> None:
         X, y = data(features=features)
         X[:, [1, 3]] = 0
@@ -366,7 +366,7 @@ class TestBadInput:
     @pytest.mark.parametrize("constant", [0.1, 0.3, 0.7, 1.0, 1.1, 2.2, 7.7, 100000.1])
     @pytest.mark.parametrize("stored", [np.asarray, sparse.csr_array])
     def test_constant_features_without_a_prior(
-        self, constant: float, stored: Callable[[Array], Any]
+        self, constant: float, stored: Callable[[FloatArray], Any]
     ) -> None:
         for rows in (7, 40):
             X, y = data(rows)

@@ -11,7 +11,7 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
-from dubio.regression import BayesianDropoutRegression, Evidence, Posterior, Prior
+from dubio.regression import BayesianDropoutRegression, DropoutPosterior, DropoutPrior, Evidence
 from dubio.regression.design import make_design
 from dubio.regression.evidence import log_marginal_likelihood
 from dubio.regression.maximisation import maximise
@@ -34,9 +34,9 @@ def highest(X: Array, y: Array, drops: Sequence[float], precisions: Array) -> fl
     """The best of a grid, as far as float64 can tell."""
     design, solver = make_design(X, np.ones(len(X)), intercept=True), Solver("cholesky")
     found = [-np.inf]
-    for prior in (Prior(drop, precision) for drop in drops for precision in precisions):
+    for prior in (DropoutPrior(drop, precision) for drop in drops for precision in precisions):
         with contextlib.suppress(np.linalg.LinAlgError):
-            found.append(log_marginal_likelihood(Posterior(design, y, prior, solver)))
+            found.append(log_marginal_likelihood(DropoutPosterior(design, y, prior, solver)))
     return max(found)
 
 

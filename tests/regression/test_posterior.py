@@ -5,7 +5,7 @@ import pytest
 from scipy import optimize, sparse, stats
 from sklearn.linear_model import Ridge
 
-from dubio.regression import BayesianDropoutRegression, Posterior, Prior
+from dubio.regression import BayesianDropoutRegression, DropoutPosterior, DropoutPrior
 from dubio.regression.design import make_design
 from dubio.regression.factor import DualFactor, PrimalFactor
 from dubio.regression.solver import Solver, iterate
@@ -21,11 +21,13 @@ def problem(rows: int, features: int, seed: int = 0, outputs: int = 0) -> tuple[
     return X, targets + rng.normal(size=targets.shape)
 
 
-def fitted(X: Array, y: Array, drop: float, precision: float, **options: object) -> Posterior:
+def fitted(
+    X: Array, y: Array, drop: float, precision: float, **options: object
+) -> DropoutPosterior:
     return BayesianDropoutRegression(drop, precision, **options).fit(X, y).posterior_
 
 
-def inverse_precision(posterior: Posterior) -> Array:
+def inverse_precision(posterior: DropoutPosterior) -> Array:
     """Λ⁻¹ from its quadratic forms alone."""
     eye = np.eye(len(posterior.mean))
     pairs = (eye[:, None] + eye[None]).reshape(-1, len(eye))
@@ -234,7 +236,7 @@ class TestSolvers:
         X[np.random.default_rng(2).random(X.shape) < 0.5] = 0
         weights = np.random.default_rng(3).uniform(0.1, 2, len(X))
         given = X if stored == "dense" else getattr(sparse, stored)(X)
-        prior = Prior(0.25, 0.6)
+        prior = DropoutPrior(0.25, 0.6)
         reference = PrimalFactor(dense := make_design(X, weights, intercept), prior)
         design = make_design(given, weights, intercept)
         targets, _ = dense.center_targets(y)
@@ -251,14 +253,14 @@ class TestSolvers:
                 factor.determined, reference.determined, rtol=1e-8, atol=1e-12
             )
             assert factor.log_ratio == pytest.approx(reference.log_ratio, rel=1e-10)
-        means, converged = iterate(design, targets, [Prior(0.5, 0.1), prior], 1e-12)
+        means, converged = iterate(design, targets, [DropoutPrior(0.5, 0.1), prior], 1e-12)
         assert converged.all()
         np.testing.assert_allclose(
             means[:, 1], reference.mean(dense, targets), rtol=1e-8, atol=1e-10
         )
         np.testing.assert_allclose(
             means[:, 0],
-            PrimalFactor(dense, Prior(0.5, 0.1)).mean(dense, targets),
+            PrimalFactor(dense, DropoutPrior(0.5, 0.1)).mean(dense, targets),
             rtol=1e-8,
             atol=1e-10,
         )
@@ -277,7 +279,9 @@ class TestSolvers:
         X = sparse.coo_array((rng.random(1200), places), shape=(300, 2000)).tocsr()
         y = X @ rng.normal(size=2000)
         model = BayesianDropoutRegression().fit(X, y)
-        assert not Solver("auto").factorises(make_design(X, np.ones(300), True), [Prior(0.2, 1)])
+        assert not Solver("auto").factorises(
+            make_design(X, np.ones(300), True), [DropoutPrior(0.2, 1)]
+        )
         exact = BayesianDropoutRegression(solver="cholesky").fit(X, y)
         np.testing.assert_allclose(model.coef_, exact.coef_, atol=1e-6)
         ours, reference = model.predictive(X[:7]), exact.predictive(X[:7])

@@ -7,20 +7,20 @@ import numpy as np
 import pytest
 from scipy import sparse, stats
 
-from dubio.regression import BayesianDropoutRegression, StudentT
-from dubio.regression.prior import Array
+from dubio.regression import BayesianDropoutRegression, StudentTMixture
+from dubio.regression.prior import FloatArray
 
 FALSE_ALARMS = 1e-6  # of each statistical test
 
 
-def mixture(masks: int, freedom: float = 5.0, event: tuple[int, ...] = ()) -> StudentT:
+def mixture(masks: int, freedom: float = 5.0, event: tuple[int, ...] = ()) -> StudentTMixture:
     rng = np.random.default_rng(0)
     shape = (masks, 6, *event)
     location, scale = rng.normal(size=shape), rng.uniform(0.5, 2, shape)
-    return StudentT(freedom, location, scale, location.mean(0), scale[0], scale[0])
+    return StudentTMixture(freedom, location, scale, location.mean(0), scale[0], scale[0])
 
 
-def data(rows: int = 12, features: int = 4, outputs: int = 0) -> tuple[Array, Array]:
+def data(rows: int = 12, features: int = 4, outputs: int = 0) -> tuple[FloatArray, FloatArray]:
     rng = np.random.default_rng(1)
     X = rng.normal(1.0, 1.0, (rows, features))
     targets = X @ rng.normal(size=(features, outputs) if outputs else features)
@@ -93,7 +93,7 @@ class TestPredictive:
             assert p.sample(2).shape == (2, 4, 3)
             assert p.log_prob(y[:4]).shape == (4,)
             np.testing.assert_allclose(p.mean, model.predict(X[:4]))
-        assert repr(p) == "StudentT(freedom=11, masks=5, mean=(4, 3))"
+        assert repr(p) == "StudentTMixture(freedom=11, masks=5, mean=(4, 3))"
 
     def test_the_variance_is_that_of_the_student(self) -> None:
         X, y = data()
@@ -105,7 +105,7 @@ class TestPredictive:
     @pytest.mark.parametrize("features", [4, 20])
     @pytest.mark.parametrize("stored", [np.asarray, sparse.csr_array])
     def test_masks_keep_features_at_their_rate(
-        self, features: int, stored: Callable[[Array], Any]
+        self, features: int, stored: Callable[[FloatArray], Any]
     ) -> None:
         """Moments over many masks approach the exact ones: a z-test for each of 5 rows."""
         X, y = data(features=features)

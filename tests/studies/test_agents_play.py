@@ -10,7 +10,7 @@ import pytest
 import dubio_studies.worlds  # noqa: F401  registers the worlds
 from dubio_studies.agents.exploration import Exploration
 from dubio_studies.agents.networks import q_network
-from dubio_studies.agents.q_learning import Learning, QLearners
+from dubio_studies.agents.q_learning import QLearners, QLearningSettings
 
 gymnasium = pytest.importorskip("gymnasium")
 
@@ -25,7 +25,7 @@ GOLDEN: dict[str, Any] = json.loads(
 def agents_of(sizes: tuple[int, ...], count: int = 2, **learning: Any) -> QLearners:
     seeds = list(range(count))
     nets = [[q_network("dropout", sizes, seed=seed)] for seed in seeds]
-    settings = Learning(**{"start": 5, "batch_size": 4, **learning})
+    settings = QLearningSettings(**{"start": 5, "batch_size": 4, **learning})
     return QLearners(nets, sizes[-1], Exploration(None), settings, seeds)
 
 

@@ -24,20 +24,20 @@ from dubio_studies.scenes.reading import (
     MC,
     NO_DROPOUT,
     REGULAR,
-    Method,
+    SceneMethod,
 )
 from verdicts import said
 
 NOISE = (-0.001, 0.0, 0.001)  # of three forks: a standard error of 0.0006
 
 
-def of_forks(method: Method, metric: str, mean: float, **fields: Any) -> list[dict[str, Any]]:
+def of_forks(method: SceneMethod, metric: str, mean: float, **fields: Any) -> list[dict[str, Any]]:
     """The rows of three forks."""
     own = {"kind": method.kind, "sampling": method.sampling, "metric": metric, **fields}
     return [{**own, "restart": k, "value": mean + e} for k, e in zip(count(1), NOISE, strict=False)]
 
 
-def table(metric: str, means: Mapping[Method, float]) -> list[dict[str, Any]]:
+def table(metric: str, means: Mapping[SceneMethod, float]) -> list[dict[str, Any]]:
     return [row for method, mean in means.items() for row in of_forks(method, metric, mean)]
 
 
@@ -60,7 +60,7 @@ def test_rules_of_the_iou() -> None:
     assert "no dropout 50.00 ± 0.06" in iou.is_as_good(low).ours
 
 
-def errors(weighted: Mapping[Method, float], unweighted: Mapping[Method, float]) -> Rows:
+def errors(weighted: Mapping[SceneMethod, float], unweighted: Mapping[SceneMethod, float]) -> Rows:
     return Rows(
         [
             *table("calibration RMSE, weighted", weighted),

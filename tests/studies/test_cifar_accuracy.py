@@ -17,8 +17,8 @@ from dubio_studies.uncertainty.cifar_accuracy.computation import (
     probabilities,
 )
 from dubio_studies.uncertainty.cifar_accuracy.learning import (
-    Augmented,
-    Training,
+    AugmentedLoss,
+    CifarTraining,
     flipped,
     learn,
     shifted,
@@ -99,7 +99,7 @@ def test_flips_alternate(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[torch.Tensor] = []
     net.register_forward_pre_hook(lambda _, given: seen.append(given[0].clone()))
     images = torch.randint(256, (6, 3, 32, 32), dtype=torch.uint8)
-    objective = Augmented(net, 6, steps=1)
+    objective = AugmentedLoss(net, 6, steps=1)
     for _ in range(4):
         objective((images, torch.arange(6)), torch.zeros(6, dtype=torch.long))
     plain = standardised(images)
@@ -126,7 +126,7 @@ def test_it_learns_and_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
     images = torch.randint(100, (80, 3, 32, 32), dtype=torch.uint8)
     images[labels == 1] += 150
     net = Airbench(2, (4, 8, 8))
-    training = Training(epochs=5, batch_size=20, learning_rate=0.3)
+    training = CifarTraining(epochs=5, batch_size=20, learning_rate=0.3)
     learn(net, images, labels, training, tmp_path / "net.pt")
     found = probabilities(net.eval(), images, 1, 0)
     assert float((found.argmax(-1) == labels).double().mean()) > 0.95

@@ -38,7 +38,7 @@ from dubio_studies.framework.options import explanations
 from dubio_studies.framework.rows import Rows
 from dubio_studies.framework.study import Computation, Seed
 from dubio_studies.mnist.images import Digits
-from dubio_studies.mnist.training import Trained, Training
+from dubio_studies.mnist.training import DigitTraining, TrainedDigits
 from verdicts import said
 
 SEED = Seed(own=1, common=2, given=0)
@@ -54,7 +54,7 @@ def rows_of(computation: Computation[Any]) -> Rows:
 
 def given(monkeypatch: pytest.MonkeyPatch, network: nn.Module) -> None:
     """Studies find this network instead of a trained one."""
-    monkeypatch.setattr(Networks, "of", lambda *_: Trained(network.eval(), History()))
+    monkeypatch.setattr(Networks, "of", lambda *_: TrainedDigits(network.eval(), History()))
 
 
 def verdicts(claims: tuple[Claim, ...], rows: Rows) -> list[str]:
@@ -112,14 +112,14 @@ def test_pieces_are_all_networks_of_the_table() -> None:
 def test_cold_networks_differ_in_the_weight_of_the_kl_alone(
     monkeypatch: pytest.MonkeyPatch, prior: Method
 ) -> None:
-    kept: list[tuple[dubio.ELBO, dict[str, Any], Training]] = []
+    kept: list[tuple[dubio.ELBO, dict[str, Any], DigitTraining]] = []
 
     def watching(
-        make: Callable[[], dubio.ELBO], identity: dict[str, Any], _: Digits, training: Training
-    ) -> Trained:
+        make: Callable[[], dubio.ELBO], identity: dict[str, Any], _: Digits, training: DigitTraining
+    ) -> TrainedDigits:
         torch.manual_seed(0)
         kept.append((make(), identity, training))
-        return Trained(nn.Identity(), History())
+        return TrainedDigits(nn.Identity(), History())
 
     monkeypatch.setattr(digits, "trained", watching)
     for method in (prior, COLD[prior == "mixture"]):
@@ -243,7 +243,7 @@ def test_histograms_are_those_of_numpy() -> None:
 
 def test_curves_are_what_training_has_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = History(Epoch(e, 0.0, None, None, error, 0.0, 0.0) for e, error in ((1, 0.3), (2, 0.1)))
-    monkeypatch.setattr(Networks, "of", lambda *_: Trained(nn.Identity(), kept))
+    monkeypatch.setattr(Networks, "of", lambda *_: TrainedDigits(nn.Identity(), kept))
     learning = figure_18.COMPUTATION
     config = learning.scales["smoke"]
     rows = Rows(list(learning.run(config, learning.pieces(config)[0], SEED)))

@@ -24,7 +24,7 @@ from dubio_studies.clark2022.regression.claims import (
 from dubio_studies.clark2022.regression.computation import (
     COMPUTATION,
     Config,
-    Training,
+    RegressionRun,
     gaussian,
     mixture,
     of_ensemble,
@@ -106,7 +106,7 @@ def test_pieces_are_the_settings_of_the_paper() -> None:
 
 def test_last_minibatch_is_what_the_paper_calls_elbo() -> None:
     """Σ_b −log p(y_b | x_b, w) + KL/(2^M − 1), with everything from torch.distributions."""
-    training = Training(SMOKE, gaussian(1, 0.1), Seed(own=1, common=2, given=0))
+    training = RegressionRun(SMOKE, gaussian(1, 0.1), Seed(own=1, common=2, given=0))
     x, y = training.data[0][:8], training.data[1][:8]
     for _ in range(SMOKE.batches):
         training.elbo(x, y)

@@ -13,7 +13,7 @@ from dubio_studies.framework.rows import Rows
 from dubio_studies.gal2016.curves import (
     CO2_KINDS,
     Config,
-    Kind,
+    PublishedNetwork,
     cyclic_batches,
     drop_at,
     make_schedule,
@@ -34,7 +34,7 @@ from dubio_studies.gal2016.muon import Muon, orthogonal
 from dubio_studies.gal2016.solar.page import better_density, wider_in_gaps
 from verdicts import said
 
-QUIET = Kind(nn.ReLU, drop=0.0, learning_rate=0.05, weight_decay=0.1, hidden=2)
+QUIET = PublishedNetwork(nn.ReLU, drop=0.0, learning_rate=0.05, weight_decay=0.1, hidden=2)
 X = torch.linspace(-1.5, 1.5, 7)[:, None]
 Y = X.sin()
 

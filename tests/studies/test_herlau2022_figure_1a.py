@@ -7,7 +7,7 @@ import pytest
 from sklearn.linear_model import Lasso, Ridge
 
 from dubio.data.inventory import DATASETS
-from dubio.regression.prior import Array
+from dubio.regression.prior import FloatArray
 from dubio_studies.framework.rows import Rows
 from dubio_studies.herlau2022.figure_1a.computation import Config, amino_acids, path
 from dubio_studies.herlau2022.figure_1a.page import CLAIMS, Point, positive_from
@@ -15,7 +15,7 @@ from verdicts import said
 
 
 @pytest.fixture
-def problem() -> tuple[Array, Array]:
+def problem() -> tuple[FloatArray, FloatArray]:
     """Correlated features of different sizes, centred."""
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(15, 4)) @ rng.normal(size=(4, 4)) * [1.0, 10.0, 0.1, 3.0]
@@ -23,7 +23,7 @@ def problem() -> tuple[Array, Array]:
     return rows - rows.mean(0), target - target.mean()
 
 
-def test_dropout_is_equation_14(problem: tuple[Array, Array]) -> None:
+def test_dropout_is_equation_14(problem: tuple[FloatArray, FloatArray]) -> None:
     rows, target = problem
     strengths, weights, fitted = path("dropout", rows, target, 6)
     gram = rows.T @ rows
@@ -37,7 +37,7 @@ def test_dropout_is_equation_14(problem: tuple[Array, Array]) -> None:
     np.testing.assert_allclose(weights[:, -1], alone, rtol=0.02)
 
 
-def test_ridge_and_lasso_are_those_of_scikit_learn(problem: tuple[Array, Array]) -> None:
+def test_ridge_and_lasso_are_those_of_scikit_learn(problem: tuple[FloatArray, FloatArray]) -> None:
     rows, target = problem
     strengths, weights, _ = path("ridge", rows, target, 6)
     for j, strength in enumerate(strengths):
@@ -53,7 +53,7 @@ def test_ridge_and_lasso_are_those_of_scikit_learn(problem: tuple[Array, Array])
 
 
 def test_with_unit_variance_dropout_and_ridge_differ_by_a_factor(
-    problem: tuple[Array, Array],
+    problem: tuple[FloatArray, FloatArray],
 ) -> None:
     rows, target = problem
     scaled = rows / rows.std(0)

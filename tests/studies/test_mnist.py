@@ -10,7 +10,7 @@ import dubio
 from dubio.masks import Concrete
 from dubio_studies.framework.recipe import digest
 from dubio_studies.mnist.images import AVAILABLE, CLASSES, PIXELS, Digits, Scaled, load
-from dubio_studies.mnist.training import REVISION, Training, trained
+from dubio_studies.mnist.training import REVISION, DigitTraining, trained
 
 
 @pytest.fixture(scope="module")
@@ -63,15 +63,21 @@ def test_a_network_is_trained_once(digits: Digits, tmp_path: Path) -> None:
         return made[-1]
 
     calls: list[int] = []
-    first = trained(make, {"kind": "linear", "seed": 0}, digits, Training(epochs=2, batch_size=50))
+    first = trained(
+        make, {"kind": "linear", "seed": 0}, digits, DigitTraining(epochs=2, batch_size=50)
+    )
     assert len(calls) == 2 * 4
-    again = trained(make, {"kind": "linear", "seed": 0}, digits, Training(epochs=2, batch_size=50))
+    again = trained(
+        make, {"kind": "linear", "seed": 0}, digits, DigitTraining(epochs=2, batch_size=50)
+    )
     assert len(calls) == 2 * 4  # from the cache
     x = digits.test
     assert torch.equal(first.network(x), again.network(x))
     assert first.history == again.history
     assert len(first.history) == 2
-    other = trained(make, {"kind": "linear", "seed": 1}, digits, Training(epochs=2, batch_size=50))
+    other = trained(
+        make, {"kind": "linear", "seed": 1}, digits, DigitTraining(epochs=2, batch_size=50)
+    )
     assert len(calls) == 4 * 4
     assert not torch.equal(first.network(x), other.network(x))
     share = (first.network(x).argmax(-1) != digits.test_labels).float().mean()
@@ -87,7 +93,7 @@ def test_dropout_rates_may_learn_at_a_pace_of_their_own(digits: Digits) -> None:
 
     moved = {}
     for pace in (None, 0.2):
-        training = Training(epochs=1, batch_size=200, noise_learning_rate=pace)
+        training = DigitTraining(epochs=1, batch_size=200, noise_learning_rate=pace)
         network = trained(make, {"kind": "masked"}, digits, training).network
         (mask,) = (module for module in network.modules() if isinstance(module, Concrete))
         moved[pace] = abs(float(mask.logit.detach()))
@@ -102,7 +108,7 @@ def test_numbers_of_images_are_those_of_scikit_learn() -> None:
 
 def test_names_of_settings_are_part_of_the_key(digits: Digits, tmp_path: Path) -> None:
     """Another name would give networks other seeds: raise REVISION if one has to change."""
-    training = Training(epochs=1, batch_size=200, noise_learning_rate=0.1)
+    training = DigitTraining(epochs=1, batch_size=200, noise_learning_rate=0.1)
     trained(_objective, {"kind": "linear"}, digits, training)
     settings = {
         "epochs": 1, "batch_size": 200, "learning_rate": 1e-3, "noise_learning_rate": 0.1,
@@ -112,7 +118,7 @@ def test_names_of_settings_are_part_of_the_key(digits: Digits, tmp_path: Path) -
 
 
 def test_a_damaged_network_is_set_aside_and_made_anew(digits: Digits, tmp_path: Path) -> None:
-    training = Training(epochs=1, batch_size=200)
+    training = DigitTraining(epochs=1, batch_size=200)
     first = trained(_objective, {"kind": "linear"}, digits, training).network
     (file,) = (tmp_path / "cache" / "networks").iterdir()
     content = file.read_bytes()
@@ -125,7 +131,7 @@ def test_a_damaged_network_is_set_aside_and_made_anew(digits: Digits, tmp_path: 
 
 
 def test_a_pace_that_is_not_given_changes_no_key(digits: Digits, tmp_path: Path) -> None:
-    training, identity = Training(epochs=1, batch_size=200), {"kind": "linear"}
+    training, identity = DigitTraining(epochs=1, batch_size=200), {"kind": "linear"}
     trained(_objective, identity, digits, training)
     settings = {"epochs": 1, "batch_size": 200, "learning_rate": 1e-3}
     key = digest([REVISION, identity, settings, torch.__version__])

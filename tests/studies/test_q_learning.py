@@ -13,7 +13,7 @@ from torch import nn
 
 from dubio_studies.agents.exploration import Annealed, Constant, Exploration
 from dubio_studies.agents.networks import q_network
-from dubio_studies.agents.q_learning import Learning, QLearners
+from dubio_studies.agents.q_learning import QLearners, QLearningSettings
 from dubio_studies.agents.replay import Replay, Transitions
 
 GOLDEN: dict[str, Any] = json.loads(
@@ -33,7 +33,7 @@ def test_one_update_is_the_published_one() -> None:
     with torch.no_grad():
         for parameter, name in zip(net.parameters(), ("W1", "b1", "W2", "b2"), strict=True):
             parameter.copy_(torch.tensor(golden[name], dtype=torch.float64))
-    learning = Learning(
+    learning = QLearningSettings(
         discount=golden["gamma"], batch_size=golden["batch_size"],
         learning_rate=golden["learning_rate"], weight_decay=golden["l2_decay"],
     )  # fmt: skip
@@ -90,7 +90,7 @@ def agents_of(
     nets = [
         [q_network(kind, sizes, seed=10 * s + k, drop=0.5) for k in range(members)] for s in (1, 2)
     ]
-    settings = Learning(**{"start": 5, "batch_size": 4, **learning})
+    settings = QLearningSettings(**{"start": 5, "batch_size": 4, **learning})
     return QLearners(nets, 4, explore or Exploration(), settings, seeds=[1, 2])
 
 
@@ -123,7 +123,7 @@ def test_a_held_function_is_one_for_all_states() -> None:
     """A network with the mask of ones and zeros that explains one state explains another."""
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Dropout(0.5), nn.Linear(2, 4))
-    agents = QLearners([[net]], 4, Exploration(None), Learning(), seeds=[4])
+    agents = QLearners([[net]], 4, Exploration(None), QLearningSettings(), seeds=[4])
     numbers = set()
     for _ in range(6):
         explained = None
@@ -196,7 +196,7 @@ def test_an_agent_is_the_same_in_company() -> None:
         seeds = [3, 4, 5][which]
         nets = [[q_network("dropout", (3, 8, 8, 4), seed=seed)] for seed in seeds]
         explore = Exploration(2, Constant(0.3))
-        agents = QLearners(nets, 4, explore, Learning(start=5, batch_size=4), seeds)
+        agents = QLearners(nets, 4, explore, QLearningSettings(start=5, batch_size=4), seeds)
         actions = []
         for tick in range(30):
             x = np.random.default_rng(tick).random((3, 3)).astype(np.float32)[which]
@@ -229,13 +229,13 @@ def test_misuse() -> None:
     x = np.ones((2, 3), dtype=np.float32)
     nets = [[q_network("plain", (3, 8, 5), seed=s)] for s in (1, 2)]
     with pytest.raises(ValueError, match="expected one value for each of 4 actions, got outputs"):
-        QLearners(nets, 4, Exploration(), Learning(), seeds=[1, 2]).act(x)
+        QLearners(nets, 4, Exploration(), QLearningSettings(), seeds=[1, 2]).act(x)
     with pytest.raises(ValueError, match="seeds: expected 2"):
-        QLearners(nets, 5, Exploration(), Learning(), seeds=[1])
+        QLearners(nets, 5, Exploration(), QLearningSettings(), seeds=[1])
     with pytest.raises(TypeError, match="seeds"):
-        QLearners(nets, 5, Exploration(), Learning())  # type: ignore[call-arg]
+        QLearners(nets, 5, Exploration(), QLearningSettings())  # type: ignore[call-arg]
     with pytest.raises(ValueError, match="nets: expected a list of networks for each agent"):
-        QLearners([nets[0], []], 5, Exploration(), Learning(), seeds=[1, 2])
+        QLearners([nets[0], []], 5, Exploration(), QLearningSettings(), seeds=[1, 2])
     with pytest.raises(ValueError, match="kind: expected one of"):
         q_network("gaussian", (3, 8, 5), seed=0)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="hold"):
@@ -283,7 +283,7 @@ def test_another_function_after_the_end_of_an_episode(how: str) -> None:
 )  # fmt: skip
 def test_settings_that_teach_nothing(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=f"^{next(iter(wrong))}: expected"):
-        Learning(**wrong)
+        QLearningSettings(**wrong)
 
 
 def test_rules_that_are_none() -> None:

@@ -9,13 +9,13 @@ from torch import Tensor, nn
 import dubio
 from dubio.masks import Concrete
 from dubio_studies.gal2017.figure_8 import computation as figure_8
-from dubio_studies.scenes.augmentation import Augmented
+from dubio_studies.scenes.augmentation import AugmentedScenes
 from dubio_studies.scenes.images import Labelled, load
 from dubio_studies.scenes.kinds import drops, with_dropout
 from dubio_studies.scenes.likelihood import LIKELIHOOD
 from dubio_studies.scenes.networks import SMOKE, Forks
 from dubio_studies.scenes.pairs import PairedConcrete, mean_slope
-from dubio_studies.scenes.training import Training, key_of
+from dubio_studies.scenes.training import SceneTraining, key_of
 
 ROWS = 4000
 
@@ -94,14 +94,14 @@ def test_an_odd_number_of_rows_and_rates_by_channel_are_refused() -> None:
 
 def test_every_scene_is_twice_in_its_batch() -> None:
     scenes = load("blocks", "train", 5)
-    batches = Augmented(scenes, 2, copies=2)
+    batches = AugmentedScenes(scenes, 2, copies=2)
     found = list(batches)
     assert [len(seen) for seen, _ in found] == [4, 4, 2]
     assert len(found) == len(batches)
     for seen, named in found:
         assert torch.equal(seen[::2], seen[1::2])
         assert torch.equal(named[::2], named[1::2])
-    alone = Augmented(Labelled(*scenes), 2)
+    alone = AugmentedScenes(Labelled(*scenes), 2)
     torch.manual_seed(0)
     once = [seen for seen, _ in alone]
     torch.manual_seed(0)
@@ -110,10 +110,16 @@ def test_every_scene_is_twice_in_its_batch() -> None:
 
 def test_networks_without_pairs_keep_their_keys() -> None:
     """The keys of networks that were trained before there were pairs."""
-    plain = Training(4, 4, 5e-4, drop_learning_rate=0.2, method="one cycle", drop_momentum=0.98)
+    plain = SceneTraining(
+        4, 4, 5e-4, drop_learning_rate=0.2, method="one cycle", drop_momentum=0.98
+    )
     settings = {"part": "fork"}
-    assert key_of(settings, plain) == key_of(settings, Training(**{**vars(plain), "copies": 1}))
-    assert key_of(settings, plain) != key_of(settings, Training(**{**vars(plain), "copies": 2}))
+    assert key_of(settings, plain) == key_of(
+        settings, SceneTraining(**{**vars(plain), "copies": 1})
+    )
+    assert key_of(settings, plain) != key_of(
+        settings, SceneTraining(**{**vars(plain), "copies": 2})
+    )
 
 
 def test_a_network_learns_rates_in_pairs() -> None:
@@ -122,7 +128,7 @@ def test_a_network_learns_rates_in_pairs() -> None:
     assert sum(isinstance(module, PairedConcrete) for module in network.modules()) == 15
     assert [round(float(drop), 6) for drop in drops(network)] == [0.3] * 15
     elbo = dubio.ELBO(network.train(), LIKELIHOOD, num_data=2)
-    ((images, labels),) = Augmented(load("blocks", "train", 2), 2, copies=2)
+    ((images, labels),) = AugmentedScenes(load("blocks", "train", 2), 2, copies=2)
     elbo(images, labels).backward()
     logits = [p for name, p in network.named_parameters() if name.endswith("logit")]
     assert all(p.grad is not None and float(p.grad.abs().sum()) > 0 for p in logits)

@@ -16,7 +16,7 @@ from dubio import metrics
 from dubio_studies.framework.rows import Rows
 from dubio_studies.framework.study import Seed
 from dubio_studies.scenes import evaluation
-from dubio_studies.scenes.augmentation import Augmented
+from dubio_studies.scenes.augmentation import AugmentedScenes
 from dubio_studies.scenes.evaluation import judged, scores
 from dubio_studies.scenes.images import CLASSES, VOID, Labelled, load
 from dubio_studies.scenes.kinds import drops, with_dropout
@@ -26,9 +26,16 @@ from dubio_studies.scenes.names import KINDS, Kind
 from dubio_studies.scenes.networks import PAPER, SMOKE, Forks
 from dubio_studies.scenes.prediction import drawn, passed_once
 from dubio_studies.scenes.published_code import PublishedCode, image_iou
-from dubio_studies.scenes.reading import CONCRETE, MC, REGULAR, Difference, difference, reliability
+from dubio_studies.scenes.reading import (
+    CONCRETE,
+    MC,
+    REGULAR,
+    MethodDifference,
+    difference,
+    reliability,
+)
 from dubio_studies.scenes.strips import read_strips
-from dubio_studies.scenes.training import Training, optimizer
+from dubio_studies.scenes.training import SceneTraining, optimizer
 
 SEED = Seed(own=1, common=2, given=0)
 
@@ -48,7 +55,7 @@ def test_augmentation_moves_labels_with_their_pixels() -> None:
     labels = load("blocks", "train", 6).labels
     images = (labels * 20)[:, None].expand(-1, 3, -1, -1)
     torch.manual_seed(0)
-    (batch,) = Augmented(Labelled(images, labels), 6, light=0.0)
+    (batch,) = AugmentedScenes(Labelled(images, labels), 6, light=0.0)
     seen, named = batch
     assert (seen[:, 0] - 20 * named).abs().le(1).double().mean() > 0.75
     assert seen.shape == images.shape
@@ -59,7 +66,7 @@ def test_augmentation_moves_labels_with_their_pixels() -> None:
 def test_augmentation_mirrors_half_of_the_scenes_and_nothing_else() -> None:
     scenes = load("blocks", "train", 64)
     torch.manual_seed(1)
-    pairs = list(Augmented(scenes, 5, zoom=1.0, light=0.0))
+    pairs = list(AugmentedScenes(scenes, 5, zoom=1.0, light=0.0))
     assert [len(seen) for seen, _ in pairs] == [5] * 12 + [4]
     seen = torch.cat([own for own, _ in pairs])
     named = torch.cat([own for _, own in pairs])
@@ -77,11 +84,11 @@ def test_augmentation_mirrors_half_of_the_scenes_and_nothing_else() -> None:
 
 def test_augmentation_changes_light_within_bounds() -> None:
     scenes = Labelled(torch.full((40, 3, 8, 8), 100).byte(), torch.zeros(40, 8, 8).byte())
-    ((seen, _),) = Augmented(scenes, 40, light=0.3)
+    ((seen, _),) = AugmentedScenes(scenes, 40, light=0.3)
     assert 70 <= seen.min() <= seen.max() <= 130
     assert seen.amax((1, 2, 3)).unique().numel() == 40
     with pytest.raises(ValueError, match="zoom, light: expected at least 1"):
-        Augmented(scenes, 4, zoom=0.5)
+        AugmentedScenes(scenes, 4, zoom=0.5)
 
 
 def tiny(**changes: Any) -> Forks:
@@ -107,7 +114,7 @@ def test_rates_have_a_pace_of_their_own_and_no_decay() -> None:
     net = with_dropout(tiny().built(), "concrete", 0.3, 0.6)
     elbo = dubio.ELBO(net, LIKELIHOOD, num_data=2)
     parameters = list(elbo.parameters())
-    training = Training(1, 2, 1e-3, trunk_share=0.1, drop_learning_rate=0.05)
+    training = SceneTraining(1, 2, 1e-3, trunk_share=0.1, drop_learning_rate=0.05)
     made = optimizer(training, elbo, parameters)
     rest, trunk, logits = made.param_groups
     assert [group["lr"] for group in (rest, trunk, logits)] == [1e-3, 1e-4, 0.05]
@@ -343,7 +350,9 @@ def test_differences_are_in_pairs_for_predictions_of_the_same_forks() -> None:
     assert not apart.is_clear
     assert str(apart) == "+3.00 ± 5.89"
     one = Rows([row for row in rows if row["restart"] == 1])
-    assert difference(one, CONCRETE, MC, "mean IoU") == Difference(pytest.approx(0.11), math.inf)
+    assert difference(one, CONCRETE, MC, "mean IoU") == MethodDifference(
+        pytest.approx(0.11), math.inf
+    )
     assert not difference(one, CONCRETE, MC, "mean IoU").is_clear
 
 

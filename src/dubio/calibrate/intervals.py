@@ -11,7 +11,7 @@ from torch import Tensor
 from dubio.calibrate.conformal import Conformal, with_ties
 from dubio.noise.float64 import in_float64, with_float64
 from dubio.predictive.predictive import Predictive
-from dubio.predictive.validation import Numbers, check_numbers, number_prediction
+from dubio.predictive.validation import NumberPrediction, check_numbers, number_prediction
 
 
 @final
@@ -63,7 +63,7 @@ class _ConformalIntervals(Conformal):
     def _interval(self, p: Predictive, threshold: Tensor) -> tuple[Tensor, Tensor]:
         """Where scores are at most the threshold: the ends, each `(B, *E)`."""
 
-    def fit(self, p: Numbers, y: Tensor) -> Self:
+    def fit(self, p: NumberPrediction, y: Tensor) -> Self:
         """Takes the threshold from validation data.
 
         Args:
@@ -76,7 +76,7 @@ class _ConformalIntervals(Conformal):
         self._keep_sizes(p)
         return self
 
-    def forward(self, p: Numbers) -> Intervals:
+    def forward(self, p: NumberPrediction) -> Intervals:
         """The intervals of new rows."""
         p = number_prediction(p)
         event = p.mean.shape[1:]

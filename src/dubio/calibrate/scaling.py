@@ -12,7 +12,7 @@ from dubio.noise.float64 import in_float64
 from dubio.noise.protocols import DrawSource
 from dubio.predictive.fitted import Fitted
 from dubio.predictive.predictive import Predictive, StoredDraws
-from dubio.predictive.validation import Numbers, check_numbers, number_prediction
+from dubio.predictive.validation import NumberPrediction, check_numbers, number_prediction
 
 GRID = 33  # places at which the likelihood of a mixture is looked at before it is refined
 WIDEST = 16.0  # of |log c| for noise that is not Gaussian
@@ -43,7 +43,7 @@ class PrecisionScaling(Fitted):
     factor: Tensor
     _values = ("factor",)
 
-    def fit(self, p: Numbers, y: Tensor) -> Self:
+    def fit(self, p: NumberPrediction, y: Tensor) -> Self:
         """Sets c to its optimum on validation data.
 
         Args:
@@ -70,7 +70,7 @@ class PrecisionScaling(Fitted):
         self._keep_sizes(p)
         return self
 
-    def forward(self, p: Numbers) -> Predictive:
+    def forward(self, p: NumberPrediction) -> Predictive:
         """The prediction with rescaled noise."""
         p = number_prediction(p)
         _check_noise(p)
@@ -101,7 +101,7 @@ class VarianceScaling(Fitted):
     factor: Tensor
     _values = ("factor",)
 
-    def fit(self, p: Numbers, y: Tensor) -> Self:
+    def fit(self, p: NumberPrediction, y: Tensor) -> Self:
         """Sets s² from validation data.
 
         Args:
@@ -123,7 +123,7 @@ class VarianceScaling(Fitted):
         self._keep_sizes(p)
         return self
 
-    def forward(self, p: Numbers) -> Predictive:
+    def forward(self, p: NumberPrediction) -> Predictive:
         """The prediction with rescaled draws and noise."""
         p = number_prediction(p)
         scale = float(self._known("factor")) ** 0.5

@@ -17,7 +17,7 @@ from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.utils.rnn import PackedSequence
 
 from dubio.conversion.feeds import Feed, between, by_channel, difference, shifts
-from dubio.conversion.passing import Operation
+from dubio.conversion.passing import ScaledCall
 from dubio.conversion.places import input_units
 from dubio.noise import inputs
 from dubio.noise.perturbations import Dropout
@@ -99,7 +99,7 @@ class Flow:
             self._enter(layer_call)
             return function(*args, **kwargs)
         output = function(*args, **kwargs)
-        operation = Operation(function, args, kwargs)
+        operation = ScaledCall(function, args, kwargs)
         carriers = [x for x in operation.tensors() if self._ways(x)]
         if carriers and not operation.asks(output):
             ways = self._behind(operation, carriers)
@@ -163,7 +163,7 @@ class Flow:
         self._carried[id(output)] = (output, ways)
         return output
 
-    def _behind(self, operation: Operation, carriers: list[Tensor]) -> dict[_DropoutNd, _Way]:
+    def _behind(self, operation: ScaledCall, carriers: list[Tensor]) -> dict[_DropoutNd, _Way]:
         """What the outputs of an operation carry."""
         scaled = operation.scales(lambda x: any(x is carrier for carrier in carriers))
         if scaled is None:

@@ -74,7 +74,7 @@ def pools(module: nn.Module) -> bool:
 
 
 @final
-class Operation:
+class ScaledCall:
     """A call of a torch function, seen as something that a scaling may pass."""
 
     def __init__(

@@ -25,7 +25,7 @@ from dubio.priors import Gaussian, Prior
 
 __all__ = ["MaskMaker", "Place", "Rule", "bayes", "lora", "mask_inputs", "replace_dropout"]
 
-Factor = Literal["A", "B", "both"]
+LoraFactor = Literal["A", "B", "both"]
 
 
 class MaskMaker(Protocol):
@@ -105,7 +105,7 @@ def bayes(
 
 
 def lora(
-    factor: Factor = "A",
+    factor: LoraFactor = "A",
     *,
     prior: Prior | Callable[[Place], Prior] | None = None,
     where: Where[Place] = None,
@@ -141,14 +141,14 @@ _ADAPTER = re.compile(r"(^|\.)lora_(?P<factor>[AB])(\.|$)")  # as PEFT names the
 class _Adapting:
     """Puts the factors of low-rank adapters into `Bayesian`."""
 
-    factor: Factor
+    factor: LoraFactor
     prior: Prior | Callable[[Place], Prior] | None
     where: Where[Place]
     sampler: Sampler
     deviation: float | None
 
     def __post_init__(self) -> None:
-        if self.factor not in get_args(Factor):
+        if self.factor not in get_args(LoraFactor):
             raise ValueError(f"factor: expected 'A', 'B' or 'both', got {self.factor!r}.")
         self._weighing(1)  # complains if it must
 

@@ -14,7 +14,7 @@ from dubio.data.errors import DataError, extra
 from dubio.data.ratings import movielens
 from dubio.data.registry import published
 
-Numbers: TypeAlias = npt.NDArray[Any]
+Array: TypeAlias = npt.NDArray[Any]
 
 
 @final
@@ -223,12 +223,12 @@ def _from_npz(path: Path, parts: tuple[str, ...]) -> list[Any]:
         return [_csr(arrays[f"{part}indices"], arrays[f"{part}indptr"], shape) for part in parts]
 
 
-def _csr(indices: Numbers, indptr: Numbers, shape: tuple[int, ...]) -> Any:
+def _csr(indices: Array, indptr: Array, shape: tuple[int, ...]) -> Any:
     ones = np.ones(len(indices), np.float32)
     return extra("scipy.sparse").csr_array((ones, indices.astype(np.int32), indptr), shape=shape)
 
 
-def _matrix(row: Numbers, column: Numbers, shape: tuple[int, int]) -> Any:
+def _matrix(row: Array, column: Array, shape: tuple[int, int]) -> Any:
     order = np.lexsort((column, row))
     indptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=shape[0]))])
     return _csr(column[order], indptr.astype(np.int32), shape)

@@ -14,7 +14,7 @@ from dubio.data.dataset import Dataset, Form, Loaded
 from dubio.data.errors import DataError, unreadable
 from dubio.data.registry import published
 
-Trunk = Literal["efficientnet-lite0", "vgg16", "vgg19"]
+Backbone = Literal["efficientnet-lite0", "vgg16", "vgg19"]
 
 
 def _vgg(depth: int) -> Dataset:
@@ -35,7 +35,7 @@ def _vgg(depth: int) -> Dataset:
     )
 
 
-_NETWORKS: dict[Trunk, Dataset] = {
+_NETWORKS: dict[Backbone, Dataset] = {
     "efficientnet-lite0": Dataset(
         "imagenet-efficientnet-lite0",
         "weights of EfficientNet-Lite0",
@@ -56,7 +56,7 @@ _NETWORKS: dict[Trunk, Dataset] = {
 }
 DATASETS = tuple(_NETWORKS.values())
 _VGG_PIXELS = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)
-_PIXELS: dict[Trunk, tuple[tuple[float, ...], tuple[float, ...]]] = {
+_PIXELS: dict[Backbone, tuple[tuple[float, ...], tuple[float, ...]]] = {
     "efficientnet-lite0": ((127.0,) * 3, (128.0,) * 3),
     "vgg16": _VGG_PIXELS,
     "vgg19": _VGG_PIXELS,
@@ -113,7 +113,7 @@ class Weights(Loaded):
                 target.copy_(tensor)
 
 
-def imagenet_weights(trunk: Trunk) -> Weights:
+def imagenet_weights(trunk: Backbone) -> Weights:
     """What a network has learned from ImageNet's 1.3 million photographs.
 
     - ``efficientnet-lite0``: all 247 tensors, 4,652,008 parameters and statistics of BatchNorm.

@@ -8,11 +8,12 @@ from dubio.decide.log import Log
 from dubio.decide.off_policy import Estimate, doubly_robust, ips, replay, snips
 from dubio.decide.population import BanditPopulation, Choices
 from dubio.decide.prior_function import PriorFunction
-from dubio.decide.rules import Rule
+from dubio.decide.rules import ActionRule
 from dubio.layers.exact_linear import ExactLinear
 
 __all__ = [
     "Acquisition",
+    "ActionRule",
     "Bandit",
     "BanditPopulation",
     "Choice",
@@ -23,7 +24,6 @@ __all__ = [
     "ExactLinear",
     "Log",
     "PriorFunction",
-    "Rule",
     "acquire",
     "doubly_robust",
     "ips",

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from dubio.likelihoods import Likelihood
 
-Array: TypeAlias = Any  # a tensor, an array of numpy, a column of a frame, or nested lists
+ArrayLike: TypeAlias = Any  # a tensor, an array of numpy, a column of a frame, or nested lists
 
 
-def as_tensor(name: str, values: Array) -> Tensor:
+def as_tensor(name: str, values: ArrayLike) -> Tensor:
     """A tensor of these values."""
     if isinstance(values, Tensor):
         if values.is_complex():
@@ -82,7 +82,7 @@ def action_features_of(
     return features.to(like.device, like.dtype).clone()
 
 
-def read_allowed(values: Array, rows: int, actions: int, device: torch.device) -> Tensor:
+def read_allowed(values: ArrayLike, rows: int, actions: int, device: torch.device) -> Tensor:
     """Which actions each row may take, `(B, A)` bool."""
     allowed = as_tensor("allowed", values)
     if allowed.dtype != torch.bool or allowed.shape not in ((actions,), (rows, actions)):
@@ -100,7 +100,7 @@ def read_allowed(values: Array, rows: int, actions: int, device: torch.device) -
     return allowed.clone()
 
 
-def read_actions(values: Array, rows: int, actions: int, device: torch.device) -> Tensor:
+def read_actions(values: ArrayLike, rows: int, actions: int, device: torch.device) -> Tensor:
     """Actions that were taken, `(B,)` int64."""
     taken = as_tensor("actions", values)
     if taken.is_floating_point() or taken.dtype == torch.bool or taken.shape != (rows,):
@@ -116,7 +116,7 @@ def read_actions(values: Array, rows: int, actions: int, device: torch.device) -
     return taken.to(device, torch.int64)
 
 
-def read_numbers(name: str, values: Array, rows: int) -> Tensor:
+def read_numbers(name: str, values: ArrayLike, rows: int) -> Tensor:
     """One finite number for each row, `(B,)` float64; one alone if there is one row."""
     numbers = as_tensor(name, values)
     if numbers.ndim == 0 and rows == 1:
@@ -136,7 +136,7 @@ def read_numbers(name: str, values: Array, rows: int) -> Tensor:
     return numbers
 
 
-def read_ids(values: Array) -> list[int]:
+def read_ids(values: ArrayLike) -> list[int]:
     """Ids of choices."""
     ids = as_tensor("ids", values)
     if ids.numel() == 0:

@@ -12,7 +12,7 @@ from dubio.decide import rules
 from dubio.decide.action_values import ActionValues
 from dubio.decide.answers import Answers
 from dubio.decide.arguments import (
-    Array,
+    ArrayLike,
     action_features_of,
     check_likelihood,
     check_number_of_actions,
@@ -22,14 +22,14 @@ from dubio.decide.arguments import (
     read_ids,
     read_numbers,
 )
-from dubio.decide.choosing import Choice, Policy
+from dubio.decide.choosing import Choice, RulePolicy
 from dubio.decide.contexts import Contexts
 from dubio.decide.journal import Event
-from dubio.decide.keeping import KeptAgent, Weights
-from dubio.decide.learner import Learner, OptimizerFactory, Schedule
+from dubio.decide.keeping import KeptAgent, WeightVersions
+from dubio.decide.learner import Learner, OptimizerFactory, RateSchedule
 from dubio.decide.log import Log
 from dubio.decide.pending import Chosen, Pending
-from dubio.decide.rules import Rule
+from dubio.decide.rules import ActionRule
 from dubio.decide.settings import Settings, whole_number
 from dubio.decide.turns import in_turn
 from dubio.likelihoods import Likelihood
@@ -92,14 +92,14 @@ class Bandit(KeptAgent):
         actions: int,
         *,
         likelihood: Likelihood,
-        rule: Rule = "thompson",
+        rule: ActionRule = "thompson",
         action_features: Literal["one-hot"] | Tensor | None = None,
         memory: int = 4096,
         steps: int = 1,
         batch_size: int = 64,
         learning_rate: float = 1e-3,
         optimizer: OptimizerFactory | None = None,
-        schedule: Schedule | None = None,
+        schedule: RateSchedule | None = None,
         kl_weight: float = 1.0,
         functions: int = 64,
         average: int = 1,
@@ -130,7 +130,7 @@ class Bandit(KeptAgent):
         self._choosing = torch.Generator().manual_seed(_stream(seed, _CHOOSING))
         self._training = torch.Generator().manual_seed(_stream(seed, _TRAINING))
         self._values = ActionValues(nets, actions, self._features, likelihood, average)
-        self._policy = Policy(self._values, self._settings)
+        self._policy = RulePolicy(self._values, self._settings)
         reward = RewardOfAction(likelihood, actions if self._features is None else None)
         self._likelihood = likelihood
         self._learner = Learner(nets, reward, self._settings, optimizer, schedule, self._training)
@@ -174,7 +174,7 @@ class Bandit(KeptAgent):
             return self._answers.log()
 
     @in_turn
-    def choose(self, contexts: Array, allowed: Array | None = None) -> Choice:
+    def choose(self, contexts: ArrayLike, allowed: ArrayLike | None = None) -> Choice:
         """Choose an action for each context.
 
         All rows see the same functions. Given these, the probabilities are exact; on average over
@@ -206,11 +206,11 @@ class Bandit(KeptAgent):
     @in_turn
     def update(
         self,
-        ids: Array,
+        ids: ArrayLike,
         /,
-        actions: Array | None = None,
-        rewards: Array | None = None,
-        weight: Array | None = None,
+        actions: ArrayLike | None = None,
+        rewards: ArrayLike | None = None,
+        weight: ArrayLike | None = None,
         *,
         steps: int | None = None,
     ) -> None:
@@ -249,7 +249,7 @@ class Bandit(KeptAgent):
             self._learner.train(steps)
 
     @in_turn
-    def forget(self, ids: Array) -> None:
+    def forget(self, ids: ArrayLike) -> None:
         """Give up waiting for the rewards of some choices."""
         gone = read_ids(ids)
         self._pending.check(gone)
@@ -257,7 +257,7 @@ class Bandit(KeptAgent):
             self._pending.remove(gone)
 
     @in_turn
-    def expected(self, contexts: Array, draws: int | None = None) -> Tensor:  # (B, A)
+    def expected(self, contexts: ArrayLike, draws: int | None = None) -> Tensor:  # (B, A)
         """The mean reward of every action over functions, the same ones at every call.
 
         Args:
@@ -270,7 +270,7 @@ class Bandit(KeptAgent):
 
     @in_turn
     def probabilities(
-        self, contexts: Array, draws: int | None = None, allowed: Array | None = None
+        self, contexts: ArrayLike, draws: int | None = None, allowed: ArrayLike | None = None
     ) -> Tensor:  # (B, A)
         """The probability of every action by the rule, with the same functions at every call.
 
@@ -288,7 +288,7 @@ class Bandit(KeptAgent):
         count = self._settings.functions if draws is None else whole_number("draws", draws, least)
         return self._policy.probabilities(rows, mask, count, self._asking())
 
-    def _answer(self, ids: list[int], values: Array, steps: int) -> None:
+    def _answer(self, ids: list[int], values: ArrayLike, steps: int) -> None:
         rewards = read_numbers("rewards", values, len(ids))
         self._pending.check(ids)
         if not ids:
@@ -302,7 +302,12 @@ class Bandit(KeptAgent):
             self._learn(chosen.contexts, chosen.actions.to(self._like.device), y, steps)
 
     def _take(
-        self, contexts: Array, actions: Array, rewards: Array, weight: Array | None, steps: int
+        self,
+        contexts: ArrayLike,
+        actions: ArrayLike,
+        rewards: ArrayLike,
+        weight: ArrayLike | None,
+        steps: int,
     ) -> None:
         rows = self._contexts.read(contexts)
         count, device = len(rows), self._like.device
@@ -337,7 +342,7 @@ class Bandit(KeptAgent):
         self._likelihood.check_targets(y[:, 1:2], y.new_zeros(1, len(y), 1))
         return y
 
-    def _read_allowed(self, values: Array | None, rows: int) -> Tensor | None:
+    def _read_allowed(self, values: ArrayLike | None, rows: int) -> Tensor | None:
         if values is None:
             return None
         mask = read_allowed(values, rows, self._settings.actions, self._like.device)
@@ -346,7 +351,7 @@ class Bandit(KeptAgent):
     def _asking(self) -> torch.Generator:
         return torch.Generator().manual_seed(_stream(self._settings.seed, _ASKING))
 
-    def _weights(self) -> Weights:
+    def _weights(self) -> WeightVersions:
         return self._learner.weights()
 
     def _state(self) -> dict[str, Any]:

@@ -33,7 +33,7 @@ class Choice:
 
 
 @final
-class Policy:
+class RulePolicy:
     """The rule of an agent at work on the values of its networks.
 
     Args:

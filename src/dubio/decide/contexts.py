@@ -5,7 +5,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from dubio.decide.arguments import Array, all_finite, as_tensor
+from dubio.decide.arguments import ArrayLike, all_finite, as_tensor
 
 
 @final
@@ -35,7 +35,7 @@ class Contexts:
         if self._before is None:
             self._before = rows.new_empty((0, *rows.shape[1:]))
 
-    def read(self, values: Array) -> Tensor:  # (B, ...)
+    def read(self, values: ArrayLike) -> Tensor:  # (B, ...)
         """The contexts as a copy, or an error."""
         contexts = as_tensor("contexts", values)
         if contexts.ndim < 2 or len(contexts) == 0 or (self._flat and contexts.ndim != 2):

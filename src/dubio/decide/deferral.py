@@ -17,7 +17,7 @@ from dubio.predictive.fitted import Fitted
 from dubio.predictive.predictive import Predictive
 from dubio.predictive.validation import (
     Labels,
-    Numbers,
+    NumberPrediction,
     label_prediction,
     likeliest,
     number_prediction,
@@ -112,7 +112,7 @@ class Deferral(Fitted):
         """The score that decides."""
         return SCORES[int(self.choice)]
 
-    def fit_error_rate(self, p: Labels | Numbers, y: Tensor, error_rate: float) -> Self:
+    def fit_error_rate(self, p: Labels | NumberPrediction, y: Tensor, error_rate: float) -> Self:
         """Takes the threshold with the largest coverage for a wanted error rate.
 
         Args:
@@ -152,7 +152,9 @@ class Deferral(Fitted):
         self._keep_sizes(p)
         return self
 
-    def fit_coverage(self, p: Labels | Numbers, coverage: float, y: Tensor | None = None) -> Self:
+    def fit_coverage(
+        self, p: Labels | NumberPrediction, coverage: float, y: Tensor | None = None
+    ) -> Self:
         """Takes the threshold that answers at least a wanted share of rows.
 
         Args:
@@ -197,7 +199,7 @@ class Deferral(Fitted):
         self._keep_sizes(p)
         return self
 
-    def forward(self, p: Labels | Numbers) -> Decision:
+    def forward(self, p: Labels | NumberPrediction) -> Decision:
         """Answers new rows, or defers them, among them those that are NaN or infinite."""
         p, broken = _prediction(p)
         threshold = self._known("threshold")
@@ -245,7 +247,7 @@ class Deferral(Fitted):
         self._keep("error_bound", torch.tensor(bound, dtype=torch.float64))
 
 
-def _prediction(p: Labels | Numbers) -> tuple[Predictive, Tensor]:
+def _prediction(p: Labels | NumberPrediction) -> tuple[Predictive, Tensor]:
     """The prediction, and which of its rows `(B,)` are NaN or infinite, so that nobody knows.
 
     Of plain tensors these rows become any others: they are not looked at.

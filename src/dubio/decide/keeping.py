@@ -12,12 +12,12 @@ from torch import nn
 from dubio.decide import folder as folders
 from dubio.decide.folder import Fingerprint, KeptFolder, State
 from dubio.decide.journal import Event
-from dubio.decide.learner import OptimizerFactory, Schedule
+from dubio.decide.learner import OptimizerFactory, RateSchedule
 from dubio.decide.turns import Turn
 from dubio.likelihoods import Likelihood
 from dubio.training.errors import CheckpointError
 
-Weights: TypeAlias = tuple[tuple[int, int], ...]
+WeightVersions: TypeAlias = tuple[tuple[int, int], ...]
 
 
 class KeptAgent(ABC):
@@ -26,7 +26,7 @@ class KeptAgent(ABC):
     def __init__(self) -> None:
         self._turn = Turn()
         self._kept: KeptFolder | None = None
-        self._known: Weights = ()  # as the last kept call left them
+        self._known: WeightVersions = ()  # as the last kept call left them
         self._left: tuple[Path, Fingerprint] | None = None  # a folder, as this agent left it
 
     def __getstate__(self) -> dict[str, Any]:
@@ -91,7 +91,7 @@ class KeptAgent(ABC):
         net: nn.Module | Sequence[nn.Module] | None = None,
         likelihood: Likelihood | None = None,
         optimizer: OptimizerFactory | None = None,
-        schedule: Schedule | None = None,
+        schedule: RateSchedule | None = None,
     ) -> Self:
         """The agent of a folder, which goes on bit for bit on the same machine.
 
@@ -146,7 +146,7 @@ class KeptAgent(ABC):
         self._left = folder.resolve(), folders.fingerprint(folder)
 
     @abstractmethod
-    def _weights(self) -> Weights:
+    def _weights(self) -> WeightVersions:
         """Something that differs after a weight was changed."""
 
     @abstractmethod

@@ -15,7 +15,7 @@ from dubio.likelihoods.reward import RewardOfAction
 from dubio.objectives.elbo import ELBO
 
 OptimizerFactory: TypeAlias = Callable[[Sequence[nn.Parameter]], Optimizer]
-Schedule: TypeAlias = Callable[[int], float]
+RateSchedule: TypeAlias = Callable[[int], float]
 
 
 @final
@@ -46,7 +46,7 @@ class Learner:
         likelihood: RewardOfAction,
         settings: Settings,
         optimizer: OptimizerFactory | None,
-        schedule: Schedule | None,
+        schedule: RateSchedule | None,
         generator: torch.Generator,
     ) -> None:
         self.experience = Experience(settings.memory)

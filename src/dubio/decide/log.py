@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dubio.decide.arguments import Array, as_tensor, read_numbers
+from dubio.decide.arguments import ArrayLike, as_tensor, read_numbers
 
 _CONTEXT = "context_"
 _ROUNDING = 1e-5  # of sums of float32
@@ -36,11 +36,11 @@ class Log:
 
     def __init__(
         self,
-        contexts: Array,
-        actions: Array,
-        rewards: Array,
-        probabilities: Array,
-        allowed: Array | None = None,
+        contexts: ArrayLike,
+        actions: ArrayLike,
+        rewards: ArrayLike,
+        probabilities: ArrayLike,
+        allowed: ArrayLike | None = None,
     ) -> None:
         self.contexts = as_tensor("contexts", contexts).clone()
         rows = len(self.contexts)
@@ -203,7 +203,7 @@ def check_distributions(name: str, given: Tensor, actions: Tensor) -> Tensor:  #
     return given
 
 
-def _check_allowed(given: Array, actions: Tensor) -> Tensor:  # (N, A)
+def _check_allowed(given: ArrayLike, actions: Tensor) -> Tensor:  # (N, A)
     """Which actions could be taken; those that were taken could."""
     allowed = as_tensor("allowed", given).cpu().clone()
     least = 1 + (int(actions.max()) if len(actions) else 0)

@@ -9,12 +9,12 @@ from typing import Any, TypeAlias, final
 import torch
 from torch import Tensor
 
-from dubio.decide.arguments import Array, as_tensor
+from dubio.decide.arguments import ArrayLike, as_tensor
 from dubio.decide.bandit import Bandit
 from dubio.decide.log import Log, check_distributions
 
-Policy: TypeAlias = Bandit | Callable[[Tensor], Array] | Array
-Rewards: TypeAlias = Bandit | Callable[[Tensor], Array] | Array
+Policy: TypeAlias = Bandit | Callable[[Tensor], ArrayLike] | ArrayLike
+Rewards: TypeAlias = Bandit | Callable[[Tensor], ArrayLike] | ArrayLike
 
 _RARE = 15.0  # −log of half the probability that a mean weight is beyond its bound
 _ROUNDING = 1e-9

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dubio.decide.arguments import Array, all_finite, as_tensor
+from dubio.decide.arguments import ArrayLike, all_finite, as_tensor
 
 V = TypeVar("V")
 
@@ -23,7 +23,7 @@ def one_each(name: str, given: V | Sequence[V], count: int) -> list[V]:
     return list(given)
 
 
-def actions_of_agents(values: Array, agents: int, rows: int, actions: int) -> Tensor:  # (M, B)
+def actions_of_agents(values: ArrayLike, agents: int, rows: int, actions: int) -> Tensor:  # (M, B)
     """The actions that each agent took."""
     taken = _of_agents("actions", values, agents, rows)
     if taken.is_floating_point() or taken.dtype == torch.bool:
@@ -36,7 +36,7 @@ def actions_of_agents(values: Array, agents: int, rows: int, actions: int) -> Te
     return taken
 
 
-def rewards_of_agents(values: Array, agents: int, rows: int, like: Tensor) -> Tensor:  # (M, B)
+def rewards_of_agents(values: ArrayLike, agents: int, rows: int, like: Tensor) -> Tensor:  # (M, B)
     """The rewards that each agent got."""
     gains = _of_agents("rewards", values, agents, rows).to(like)
     if not all_finite(gains):
@@ -47,7 +47,7 @@ def rewards_of_agents(values: Array, agents: int, rows: int, like: Tensor) -> Te
     return gains
 
 
-def _of_agents(name: str, values: Array, agents: int, rows: int) -> Tensor:
+def _of_agents(name: str, values: ArrayLike, agents: int, rows: int) -> Tensor:
     found = as_tensor(name, values)
     if found.shape != (agents, rows):
         raise ValueError(

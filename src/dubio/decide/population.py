@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from dubio.decide import rules
 from dubio.decide.action_values import all_pairs, values_of_actions
 from dubio.decide.arguments import (
-    Array,
+    ArrayLike,
     action_features_of,
     all_finite,
     as_tensor,
@@ -21,9 +21,9 @@ from dubio.decide.arguments import (
 )
 from dubio.decide.contexts import Contexts
 from dubio.decide.experience import Experience
-from dubio.decide.learner import Schedule
+from dubio.decide.learner import RateSchedule
 from dubio.decide.per_agent import actions_of_agents, one_each, rewards_of_agents
-from dubio.decide.rules import Rule
+from dubio.decide.rules import ActionRule
 from dubio.decide.settings import Settings, whole_number
 from dubio.decide.turns import Turn, in_turn
 from dubio.layers.exact_linear import ExactLinear
@@ -96,13 +96,13 @@ class BanditPopulation:
         actions: int,
         *,
         likelihood: Likelihood | Sequence[Likelihood],
-        rule: Rule | Sequence[Rule] = "thompson",
+        rule: ActionRule | Sequence[ActionRule] = "thompson",
         action_features: Literal["one-hot"] | Tensor | None = None,
         memory: int = 4096,
         steps: int = 1,
         batch_size: int = 64,
         learning_rate: float | Sequence[float] = 1e-3,
-        schedule: Schedule | None = None,
+        schedule: RateSchedule | None = None,
         kl_weight: float | Sequence[float] = 1.0,
         functions: int = 64,
         average: int = 1,
@@ -126,7 +126,7 @@ class BanditPopulation:
                 "nets: expected networks that are trained by gradients alone, got ExactLinear, "
                 "which is conditioned on the memory; use a Bandit for each, or dubio.BayesLinear"
             )
-        own_rules: list[Rule] = one_each("rule", rule, count)
+        own_rules: list[ActionRule] = one_each("rule", rule, count)
         own_seeds: list[int] = one_each(
             "seeds", list(range(count) if seeds is None else seeds), count
         )
@@ -194,7 +194,7 @@ class BanditPopulation:
         return self._session.failed.view(len(self), -1).any(1)
 
     @in_turn
-    def choose(self, contexts: Array) -> Choices:
+    def choose(self, contexts: ArrayLike) -> Choices:
         """Let each agent choose an action for each context.
 
         Args:
@@ -213,7 +213,12 @@ class BanditPopulation:
 
     @in_turn
     def update(
-        self, contexts: Array, actions: Array, rewards: Array, *, steps: int | None = None
+        self,
+        contexts: ArrayLike,
+        actions: ArrayLike,
+        rewards: ArrayLike,
+        *,
+        steps: int | None = None,
     ) -> None:
         """Let each agent learn from the rewards of its actions.
 
@@ -240,7 +245,7 @@ class BanditPopulation:
             self._learn(steps)
 
     @in_turn
-    def expected(self, contexts: Array) -> Tensor:  # (M, B, A)
+    def expected(self, contexts: ArrayLike) -> Tensor:  # (M, B, A)
         """The mean reward of every action over functions, the same ones at every call."""
         scores = self._scores(self._read_contexts(contexts), -1)
         return torch.stack([own.cpu().double().mean(0) for own in scores])
@@ -359,7 +364,7 @@ class BanditPopulation:
             )
         self._checked = True
 
-    def _read_contexts(self, values: Array) -> Tensor:
+    def _read_contexts(self, values: ArrayLike) -> Tensor:
         if not self._own:
             return self._contexts.read(values)
         given = as_tensor("contexts", values)

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from dubio.noise.float64 import in_float64, with_float64
 
-Rule = Literal["thompson", "greedy", "epsilon", "upper"]
-RULES: tuple[Rule, ...] = get_args(Rule)
+ActionRule = Literal["thompson", "greedy", "epsilon", "upper"]
+RULES: tuple[ActionRule, ...] = get_args(ActionRule)
 
 
 def thompson(scores: Tensor, allowed: Tensor | None = None) -> Tensor:  # (S, B, A) -> (B, A)

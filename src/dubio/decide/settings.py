@@ -7,7 +7,7 @@ from typing import Any, SupportsIndex, final
 from torch import Tensor
 
 from dubio.decide import rules
-from dubio.decide.rules import RULES, Rule
+from dubio.decide.rules import RULES, ActionRule
 
 
 @final
@@ -19,7 +19,7 @@ class Settings:
     """
 
     actions: int
-    rule: Rule
+    rule: ActionRule
     memory: int
     steps: int
     batch_size: int

@@ -22,9 +22,9 @@ from dubio.estimators.parameters import (
     check_number,
 )
 from dubio.estimators.scaling import Scaling
-from dubio.estimators.seeds import RandomSeed, Use, seed_of, seeded, stream
-from dubio.estimators.splitting import Rows, split
-from dubio.estimators.training import Member, Plan, new_member, train, train_further
+from dubio.estimators.seeds import RandomSeed, SeedUse, seed_of, seeded, stream
+from dubio.estimators.splitting import LabelledRows, split
+from dubio.estimators.training import Member, TrainingBudget, new_member, train, train_further
 from dubio.likelihoods import Likelihood
 from dubio.predict import predict
 from dubio.predictive.predictive import Predictive
@@ -88,7 +88,7 @@ class DropoutEstimator(BaseEstimator, ABC):
     def _likelihood(self, dtype: torch.dtype) -> Likelihood:
         """A likelihood for a new member."""
 
-    def _look_at(self, held_out: Rows) -> None:
+    def _look_at(self, held_out: LabelledRows) -> None:
         """Takes from rows that were held out what training cannot tell."""
 
     @property
@@ -111,7 +111,7 @@ class DropoutEstimator(BaseEstimator, ABC):
         rows = self._rows(table, targets, weights)
         groups = rows.y.numpy() if rows.y.ndim == 1 else np.zeros(len(rows))
         fraction = self.validation_fraction if self.early_stopping else 0.0
-        rng = np.random.default_rng(stream(self.seed_, Use.SPLIT))
+        rng = np.random.default_rng(stream(self.seed_, SeedUse.SPLIT))
         learned, held_out = split(groups, fraction, rng)
         plan = self._plan(len(learned))
         for member in self.members_:
@@ -200,7 +200,7 @@ class DropoutEstimator(BaseEstimator, ABC):
         ]
 
     def _new_member(self, number: int, example: Tensor) -> Member:
-        with seeded(stream(self.seed_, Use.WEIGHTS, number)):
+        with seeded(stream(self.seed_, SeedUse.WEIGHTS, number)):
             network = self._build(example.shape[1]).to(example.dtype)
             self._check_outputs(network, example)
             network = make_stochastic(network, self.method, example).to(example.dtype)
@@ -237,19 +237,19 @@ class DropoutEstimator(BaseEstimator, ABC):
                 f"{what}; the second argument of the function is how many numbers to give a row"
             )
 
-    def _rows(self, table: Array, targets: Array, weights: Array | None) -> Rows:
-        return Rows(
+    def _rows(self, table: Array, targets: Array, weights: Array | None) -> LabelledRows:
+        return LabelledRows(
             self._inputs.scaled(table.astype(self._dtype, copy=False)),
             self._standard_targets(targets, self._dtype),
             None if weights is None else torch.from_numpy(weights.astype(self._dtype)),
         )
 
-    def _plan(self, rows: int) -> Plan:
+    def _plan(self, rows: int) -> TrainingBudget:
         size = self.batch_size if self.batch_size != "auto" else min(max(32, rows // 50), 256)
         report = None
         if self.verbose:
             report = lambda line: print(f"[{type(self).__name__}] {line}")  # noqa: E731
-        return Plan(self.max_iter, int(size), self.n_iter_no_change, self.seed_, report)
+        return TrainingBudget(self.max_iter, int(size), self.n_iter_no_change, self.seed_, report)
 
     def _draw(self, X: Any) -> Iterator[Predictive]:
         """The predictions of the networks, in standard units, for some rows after the other."""
@@ -270,5 +270,5 @@ class DropoutEstimator(BaseEstimator, ABC):
             draws=self.draws,
             likelihood=[member.likelihood for member in self.members_],
             shared=True,
-            generator=stream(self.seed_, Use.PREDICTION),
+            generator=stream(self.seed_, SeedUse.PREDICTION),
         )

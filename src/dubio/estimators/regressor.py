@@ -15,7 +15,7 @@ from dubio.estimators.mlp import Activation
 from dubio.estimators.parameters import check_choice
 from dubio.estimators.scaling import Scaling
 from dubio.estimators.seeds import RandomSeed
-from dubio.estimators.splitting import Rows
+from dubio.estimators.splitting import LabelledRows
 from dubio.estimators.target_noise import log_noise_factors, means_and_log_variances
 from dubio.likelihoods import HeteroscedasticGaussian, LearnedGaussian, Likelihood
 from dubio.predictive.predictive import Predictive, StoredDraws
@@ -178,7 +178,7 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, DropoutEstimator):
             )
         return torch.from_numpy(self._units.scaled(_columns(y)).numpy().astype(dtype))
 
-    def _look_at(self, held_out: Rows) -> None:
+    def _look_at(self, held_out: LabelledRows) -> None:
         self._log_noise_factors = log_noise_factors(self._predict(held_out.x), held_out)
 
     def _likelihood(self, dtype: torch.dtype) -> Likelihood:

@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 RandomSeed = int | np.random.RandomState | None
 
 
-class Use(IntEnum):
+class SeedUse(IntEnum):
     """What random numbers are for; every use has a stream of its own."""
 
     SPLIT = 0
@@ -33,7 +33,7 @@ def seed_of(random_state: RandomSeed) -> int:
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 
-def stream(seed: int, use: Use, *place: int) -> int:
+def stream(seed: int, use: SeedUse, *place: int) -> int:
     """The seed of a stream: that of a member, say, in a round of training."""
     sequence = np.random.SeedSequence(seed, spawn_key=(int(use), *place))
     return int(sequence.generate_state(1, np.uint64)[0])

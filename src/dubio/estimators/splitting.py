@@ -13,7 +13,7 @@ FEWEST_HELD_OUT = 10  # rows; the loss on fewer tells one epoch from another by 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Rows:
+class LabelledRows:
     """Rows as a network takes them.
 
     Attributes:
@@ -29,8 +29,10 @@ class Rows:
     def __len__(self) -> int:
         return len(self.x)
 
-    def __getitem__(self, rows: NDArray[Any]) -> "Rows":
-        return Rows(self.x[rows], self.y[rows], None if self.weight is None else self.weight[rows])
+    def __getitem__(self, rows: NDArray[Any]) -> "LabelledRows":
+        return LabelledRows(
+            self.x[rows], self.y[rows], None if self.weight is None else self.weight[rows]
+        )
 
     @property
     def weights(self) -> Tensor:

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from dubio.estimators.splitting import Rows
+from dubio.estimators.splitting import LabelledRows
 from dubio.likelihoods import HeteroscedasticGaussian
 from dubio.predictive.predictive import Predictive
 
@@ -20,7 +20,7 @@ def means_and_log_variances(p: Predictive) -> tuple[Tensor, Tensor]:
     return mean, log_variance
 
 
-def log_noise_factors(p: Predictive, rows: Rows) -> Tensor:  # (K,)
+def log_noise_factors(p: Predictive, rows: LabelledRows) -> Tensor:  # (K,)
     """The logarithm of a factor c on the variance of the noise of each target.
 
     c maximises the predictive likelihood of rows that were held out, as Gal & Ghahramani 2016

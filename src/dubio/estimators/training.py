@@ -8,8 +8,8 @@ import torch
 from torch import nn
 from torch.optim import Adam
 
-from dubio.estimators.seeds import Use, stream
-from dubio.estimators.splitting import Rows
+from dubio.estimators.seeds import SeedUse, stream
+from dubio.estimators.splitting import LabelledRows
 from dubio.layers.bayesian import Bayesian
 from dubio.likelihoods import Likelihood
 from dubio.masks.mask import LearnedRate
@@ -64,7 +64,7 @@ def new_member(
 
 @final
 @dataclass(frozen=True)
-class Plan:
+class TrainingBudget:
     """How long to train, and in which steps.
 
     Attributes:
@@ -81,13 +81,13 @@ class Plan:
     seed: int
     report: Callable[[str], None] | None = None
 
-    def generator(self, use: Use, member: Member) -> torch.Generator:
+    def generator(self, use: SeedUse, member: Member) -> torch.Generator:
         """The random numbers of a member for one use, in this round of its training."""
         seed = stream(self.seed, use, member.number, member.rounds)
         return torch.Generator().manual_seed(seed)
 
 
-def train(member: Member, rows: Rows, held_out: Rows, plan: Plan) -> None:
+def train(member: Member, rows: LabelledRows, held_out: LabelledRows, plan: TrainingBudget) -> None:
     """Train on some rows, and end with the weights that were best on those held out.
 
     If none were held out, training ends after all epochs.
@@ -100,26 +100,26 @@ def train(member: Member, rows: Rows, held_out: Rows, plan: Plan) -> None:
         epochs=plan.epochs,
         batch_size=plan.batch_size,
         optimizer=member.optimizer,
-        validate=_Watch(elbo, member, held_out, plan) if stops or plan.report else None,
+        validate=_HeldOutLoss(elbo, member, held_out, plan) if stops or plan.report else None,
         patience=plan.patience if stops else None,
-        generator=plan.generator(Use.ORDER, member),
+        generator=plan.generator(SeedUse.ORDER, member),
         progress=False,
     )
     member.rounds, member.rows_seen = member.rounds + 1, len(rows) + len(held_out)
 
 
-def train_further(member: Member, rows: Rows, plan: Plan) -> None:
+def train_further(member: Member, rows: LabelledRows, plan: TrainingBudget) -> None:
     """Go once through more rows; the prior counts as for all rows that the member has seen."""
     seen = member.rows_seen + len(rows)
     elbo = _elbo(member, seen, plan)
-    order = torch.randperm(len(rows), generator=plan.generator(Use.ORDER, member))
+    order = torch.randperm(len(rows), generator=plan.generator(SeedUse.ORDER, member))
     batches = [rows[part.numpy()].data for part in order.split(plan.batch_size)]
     member.history = fit(elbo, batches, epochs=1, optimizer=member.optimizer, progress=False)
     member.rounds, member.rows_seen = member.rounds + 1, seen
 
 
-def _elbo(member: Member, num_data: int, plan: Plan) -> ELBO:
-    noise = plan.generator(Use.NOISE, member)
+def _elbo(member: Member, num_data: int, plan: TrainingBudget) -> ELBO:
+    noise = plan.generator(SeedUse.NOISE, member)
     weight = _kl_weight(member.network, num_data)
     return ELBO(
         member.network, member.likelihood, num_data=num_data, generator=noise, kl_weight=weight
@@ -137,18 +137,20 @@ def _kl_weight(network: nn.Module, num_data: int) -> float:
 
 
 @final
-class _Watch:
+class _HeldOutLoss:
     """The loss on rows held out, −Σ w log p(y | x) / Σ w, after every epoch; the noise is fixed.
 
     If none were held out it returns the last loss of training, for the report alone.
     """
 
-    def __init__(self, elbo: ELBO, member: Member, rows: Rows, plan: Plan) -> None:
+    def __init__(
+        self, elbo: ELBO, member: Member, rows: LabelledRows, plan: TrainingBudget
+    ) -> None:
         self._elbo = elbo
         self._member = member
         self._rows = rows
         self._report = plan.report
-        self._noise = stream(plan.seed, Use.VALIDATION, member.number)
+        self._noise = stream(plan.seed, SeedUse.VALIDATION, member.number)
         self._epoch = 0
 
     def __call__(self) -> float:

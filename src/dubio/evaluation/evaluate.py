@@ -9,8 +9,8 @@ from torch import nn
 
 from dubio.evaluation.datasets import Data
 from dubio.evaluation.errors import explained
-from dubio.evaluation.predictors import Bounds, Predictor, need_targets
-from dubio.evaluation.scores import LabelScores, NumberScores, Scores
+from dubio.evaluation.predictors import Bounds, DatasetPredictor, need_targets
+from dubio.evaluation.scores import EvaluationScores, LabelScores, NumberScores
 from dubio.likelihoods import Likelihood
 from dubio.predictive.predictive import Predictive
 
@@ -29,7 +29,7 @@ class Evaluation:
         draws: Stochastic passes for every row.
     """
 
-    scores: Mapping[str, Scores]
+    scores: Mapping[str, EvaluationScores]
     calibration: Mapping[str, Mapping[str, float]]
     rows: int
     foreign_rows: int
@@ -87,10 +87,10 @@ def evaluate(
         batch_size: Rows at a time.
         seed: Of all noise.
     """
-    predictor = Predictor(network, likelihood, draws, batch_size, seed)
+    predictor = DatasetPredictor(network, likelihood, draws, batch_size, seed)
     if validation is not None:
         predictor.calibrate(validation)
-    scores: dict[str, Scores] = {}
+    scores: dict[str, EvaluationScores] = {}
     for answers, y in predictor.ask(data, stream=1):
         targets = need_targets(y, data)
         with explained(data.name):
@@ -114,7 +114,7 @@ def evaluate(
     )
 
 
-def _scores_for(p: Predictive, bounds: Bounds | None) -> Scores:
+def _scores_for(p: Predictive, bounds: Bounds | None) -> EvaluationScores:
     if not p.likelihood.discrete:
         return NumberScores()
     return LabelScores(p.likelihood.by_label(p.mean).shape[-1], bounds)

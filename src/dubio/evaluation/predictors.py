@@ -18,13 +18,13 @@ from dubio.predictive.predictive import Predictive, StoredDraws
 from dubio.predictive.validation import from_logs, log_mean
 from dubio.report.progress import Progress
 
-Answers = dict[str, Predictive]
+Predictions = dict[str, Predictive]
 Bounds = tuple[float, float]
 Calibration = TemperatureScaling | PrecisionScaling
 
 
 @final
-class Predictor:
+class DatasetPredictor:
     """Asks a network about data, batch by batch.
 
     ``plain`` is one pass in eval mode without noise, what the network says by itself; ``draws`` is
@@ -51,7 +51,7 @@ class Predictor:
         kinds = (tensor.dtype for tensor in network.parameters() if tensor.is_floating_point())
         self._dtype = next(kinds, torch.get_default_dtype())
 
-    def ask(self, data: Data, stream: int) -> Iterator[tuple[Answers, Tensor | None]]:
+    def ask(self, data: Data, stream: int) -> Iterator[tuple[Predictions, Tensor | None]]:
         """Answers to every batch, with its targets in the form that the likelihood takes.
 
         Args:

@@ -83,7 +83,7 @@ MEASURES = {
 }
 
 
-class Scores(ABC):
+class EvaluationScores(ABC):
     """All metrics of one way to ask the network."""
 
     def __init__(self) -> None:
@@ -129,7 +129,7 @@ class Scores(ABC):
 
 
 @final
-class LabelScores(Scores):
+class LabelScores(EvaluationScores):
     """Metrics of predicted labels.
 
     Args:
@@ -182,7 +182,7 @@ class LabelScores(Scores):
 
 
 @final
-class NumberScores(Scores):
+class NumberScores(EvaluationScores):
     """Metrics of predicted real numbers."""
 
     def __init__(self) -> None:

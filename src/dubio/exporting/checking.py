@@ -11,7 +11,7 @@ from dubio.exporting.errors import ExportError
 from dubio.exporting.files import Runner
 from dubio.exporting.hashed import hashed_noise
 from dubio.exporting.noise_inputs import NoiseInput
-from dubio.exporting.passes import Passes
+from dubio.exporting.passes import ExportPasses
 from dubio.noise.equality import equal_up_to
 from dubio.noise.numbers import Numbers
 
@@ -32,7 +32,7 @@ class Comparison:
 
     def __init__(
         self,
-        passes: Passes,
+        passes: ExportPasses,
         run: Runner,
         noises: Sequence[NoiseInput],
         draws: int,

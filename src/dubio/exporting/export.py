@@ -18,7 +18,7 @@ from dubio.exporting.errors import ExportError
 from dubio.exporting.graph import trace
 from dubio.exporting.hashed import hashed_noise
 from dubio.exporting.noise_inputs import NoiseInput, ObservedNumbers, noise_inputs
-from dubio.exporting.passes import Passes
+from dubio.exporting.passes import ExportPasses
 from dubio.noise.inputs import Inputs, Select
 from dubio.noise.noise import Noise
 from dubio.noise.sites import Site, Where, chooser
@@ -120,7 +120,7 @@ def export(
     if path.suffix == ".onnx":
         files.check_packages()
     draws, seeded = index(draws), noise == "seed"
-    passes = Passes(network, x, chooser(where), select)
+    passes = ExportPasses(network, x, chooser(where), select)
     _check_types(network, passes.rows(2))
     noises = _observed(network, passes)
     program = trace(network, passes, noises, draws, seeded=seeded)
@@ -138,7 +138,7 @@ def export(
     return Exported(path, draws, tuple(passes.names), tuple(noises), tuple(outputs), seeded)
 
 
-def _observed(network: nn.Module, passes: Passes) -> list[NoiseInput]:
+def _observed(network: nn.Module, passes: ExportPasses) -> list[NoiseInput]:
     """The noises of a network, seen in passes over two rows and over three."""
     fewer, more = (ObservedNumbers(0, range(1), shared=False) for _ in range(2))
     _, sites = passes.run(passes.rows(2), fewer)
@@ -148,7 +148,9 @@ def _observed(network: nn.Module, passes: Passes) -> list[NoiseInput]:
     return noise_inputs(fewer.seen, more.seen, 2, sites)
 
 
-def _card(passes: Passes, noises: list[NoiseInput], draws: int, *, seeded: bool) -> dict[str, Any]:
+def _card(
+    passes: ExportPasses, noises: list[NoiseInput], draws: int, *, seeded: bool
+) -> dict[str, Any]:
     """What the file says of the graph."""
     of_inputs = [
         {

@@ -15,7 +15,7 @@ from dubio.draws.given import GivenNumbers
 from dubio.exporting.errors import ExportError
 from dubio.exporting.hashed import hashed_noise
 from dubio.exporting.noise_inputs import NoiseInput
-from dubio.exporting.passes import Passes
+from dubio.exporting.passes import ExportPasses
 from dubio.noise.sites import Site
 
 
@@ -37,7 +37,7 @@ class Graph(nn.Module):
     def __init__(
         self,
         model: nn.Module,
-        passes: Passes,
+        passes: ExportPasses,
         noises: Sequence[NoiseInput],
         draws: int,
         *,
@@ -76,7 +76,7 @@ class Graph(nn.Module):
 
 def trace(
     model: nn.Module,
-    passes: Passes,
+    passes: ExportPasses,
     noises: Sequence[NoiseInput],
     draws: int,
     *,

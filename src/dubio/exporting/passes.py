@@ -29,7 +29,7 @@ from dubio.noise.upkeep import Upkeep
 
 
 @final
-class Passes:
+class ExportPasses:
     """A network, the form of its inputs, and what it takes to run it under noise.
 
     Args:

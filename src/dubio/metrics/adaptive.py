@@ -7,7 +7,7 @@ from torch import Tensor
 
 from dubio.metrics.bins import check_bins
 from dubio.metrics.reading import Classifiable, read_classified
-from dubio.metrics.states import Kept, check_counted
+from dubio.metrics.states import KeptCases, check_counted
 from dubio.metrics.ties import sort_with_ties
 
 
@@ -26,7 +26,7 @@ def ace(
 
 
 @final
-class ACE(Kept):
+class ACE(KeptCases):
     """`ace` over batches and processes. Keeps all probabilities: 8 bytes for each of N K."""
 
     higher_is_better = False

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from dubio.metrics.reading import Classifiable, check_numbers, read_classified
-from dubio.metrics.states import Kept, check_counted
+from dubio.metrics.states import KeptCases, check_counted
 from dubio.metrics.ties import mid_ranks
 from dubio.predictive.predictive import Predictive
 
@@ -51,7 +51,7 @@ def separation(
 
 
 @final
-class OutOfDistribution(Kept):
+class OutOfDistribution(KeptCases):
     """`separation` over batches and processes; keeps 8 bytes for every score."""
 
     higher_is_better = True
@@ -90,7 +90,7 @@ def error_detection(
 
 
 @final
-class ErrorDetection(Kept):
+class ErrorDetection(KeptCases):
     """`error_detection` over batches and processes; keeps 16 bytes for every case."""
 
     higher_is_better = True

@@ -21,7 +21,7 @@ from torch.nn import functional as F
 
 from dubio.metrics.counts import check_count
 from dubio.metrics.reading import Classifiable, Classified, read_classified
-from dubio.metrics.states import Kept, check_counted
+from dubio.metrics.states import KeptCases, check_counted
 from dubio.metrics.ties import mid_ranks
 
 Bounds = tuple[float, float]
@@ -138,7 +138,7 @@ def pavgpu(
 
 
 @final
-class PAvgPU(Kept):
+class PAvgPU(KeptCases):
     """`pavgpu` over batches and processes, with the same arguments.
 
     With `bounds` its state is 2 numbers a point. Without, thresholds are known at the end

@@ -25,11 +25,11 @@ from dubio.noise.float64 import with_float64
 from dubio.predictive.predictive import Predictive
 from dubio.ranks import ndcg, recall
 
-Scores = Predictive | Tensor
+ItemScores = Predictive | Tensor
 
 
 def recall_at(
-    prediction: Scores, held_out: Tensor, cutoff: int, *, fold_in: Tensor | None = None
+    prediction: ItemScores, held_out: Tensor, cutoff: int, *, fold_in: Tensor | None = None
 ) -> Tensor:
     """Recall@R: held-out items among the first R, over min(R, held-out items); mean over users.
 
@@ -39,7 +39,7 @@ def recall_at(
 
 
 def ndcg_at(
-    prediction: Scores, held_out: Tensor, cutoff: int, *, fold_in: Tensor | None = None
+    prediction: ItemScores, held_out: Tensor, cutoff: int, *, fold_in: Tensor | None = None
 ) -> Tensor:
     """NDCG@R: sum over found items of 1/log2(rank + 1), over the best possible; mean over users.
 
@@ -63,7 +63,9 @@ class _Ranking(Average):
 class Recall(_Ranking):
     """`recall_at` over batches and processes."""
 
-    def update(self, prediction: Scores, held_out: Tensor, fold_in: Tensor | None = None) -> None:
+    def update(
+        self, prediction: ItemScores, held_out: Tensor, fold_in: Tensor | None = None
+    ) -> None:
         """Adds a batch of users."""
         self.add(_recalls(prediction, held_out, self.cutoff, fold_in))
 
@@ -72,7 +74,9 @@ class Recall(_Ranking):
 class NDCG(_Ranking):
     """`ndcg_at` over batches and processes."""
 
-    def update(self, prediction: Scores, held_out: Tensor, fold_in: Tensor | None = None) -> None:
+    def update(
+        self, prediction: ItemScores, held_out: Tensor, fold_in: Tensor | None = None
+    ) -> None:
         """Adds a batch of users."""
         self.add(_gains(prediction, held_out, self.cutoff, fold_in))
 
@@ -82,7 +86,7 @@ def _check_cutoff(cutoff: int) -> None:
 
 
 def _found(
-    prediction: Scores, held_out: Tensor, cutoff: int, fold_in: Tensor | None
+    prediction: ItemScores, held_out: Tensor, cutoff: int, fold_in: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """Which of the first R items `(B, R)` were held out, and how many were in all, `(B,)`."""
     _check_cutoff(cutoff)
@@ -109,9 +113,11 @@ def _found(
     return wanted[users].gather(1, best), wanted[users].sum(1)
 
 
-def _recalls(prediction: Scores, held_out: Tensor, cutoff: int, fold_in: Tensor | None) -> Tensor:
+def _recalls(
+    prediction: ItemScores, held_out: Tensor, cutoff: int, fold_in: Tensor | None
+) -> Tensor:
     return recall(*_found(prediction, held_out, cutoff, fold_in), cutoff)
 
 
-def _gains(prediction: Scores, held_out: Tensor, cutoff: int, fold_in: Tensor | None) -> Tensor:
+def _gains(prediction: ItemScores, held_out: Tensor, cutoff: int, fold_in: Tensor | None) -> Tensor:
     return ndcg(*_found(prediction, held_out, cutoff, fold_in), cutoff)

@@ -31,7 +31,7 @@ class HasEnds(Protocol):
         ...
 
 
-Intervals = Interval | HasEnds
+AnyIntervals = Interval | HasEnds
 
 
 def rmse(prediction: Forecastable, target: Tensor) -> Tensor:
@@ -68,7 +68,7 @@ def crps(prediction: Forecastable, target: Tensor, *, fair: bool = False) -> Ten
 
 
 def interval_coverage(
-    prediction: Forecastable | Intervals, target: Tensor, *, level: float = 0.95
+    prediction: Forecastable | AnyIntervals, target: Tensor, *, level: float = 0.95
 ) -> Tensor:
     """The share of targets within the central interval, ends included; it should be `level`.
 
@@ -79,7 +79,7 @@ def interval_coverage(
 
 
 def interval_score(
-    prediction: Forecastable | Intervals, target: Tensor, *, level: float = 0.95
+    prediction: Forecastable | AnyIntervals, target: Tensor, *, level: float = 0.95
 ) -> Tensor:
     """Winkler's score: width + 2/a (distance of the target from the interval), a = 1 - level.
 
@@ -144,7 +144,7 @@ class _OfIntervals(Average):
 class IntervalCoverage(_OfIntervals):
     """`interval_coverage` over batches and processes."""
 
-    def update(self, prediction: Forecastable | Intervals, target: Tensor) -> None:
+    def update(self, prediction: Forecastable | AnyIntervals, target: Tensor) -> None:
         """Adds a batch."""
         self.add(_inside(prediction, target, self.level))
 
@@ -155,7 +155,7 @@ class IntervalScore(_OfIntervals):
 
     higher_is_better = False
 
-    def update(self, prediction: Forecastable | Intervals, target: Tensor) -> None:
+    def update(self, prediction: Forecastable | AnyIntervals, target: Tensor) -> None:
         """Adds a batch."""
         self.add(_winkler(prediction, target, self.level))
 
@@ -179,7 +179,7 @@ def _ranked(prediction: Forecastable, target: Tensor, fair: bool) -> Tensor:
 
 
 def _ends(
-    prediction: Forecastable | Intervals, target: Tensor, level: float
+    prediction: Forecastable | AnyIntervals, target: Tensor, level: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The ends and the target, each of the targets that are known, `(N,)` or `(B, *E)`."""
     check_probability("level", level, "0.95 is a common choice")
@@ -208,12 +208,12 @@ def _ends(
     return low, high, target
 
 
-def _inside(prediction: Forecastable | Intervals, target: Tensor, level: float) -> Tensor:
+def _inside(prediction: Forecastable | AnyIntervals, target: Tensor, level: float) -> Tensor:
     low, high, target = _ends(prediction, target, level)
     return (low <= target) & (target <= high)
 
 
-def _winkler(prediction: Forecastable | Intervals, target: Tensor, level: float) -> Tensor:
+def _winkler(prediction: Forecastable | AnyIntervals, target: Tensor, level: float) -> Tensor:
     low, high, target = _ends(prediction, target, level)
     outside = (low - target).clamp(min=0) + (target - high).clamp(min=0)
     return high - low + 2 / (1 - level) * outside

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from dubio.metrics.reading import Classifiable, check_numbers, check_shape, read_classified
-from dubio.metrics.states import Kept, check_counted
+from dubio.metrics.states import KeptCases, check_counted
 from dubio.metrics.ties import sort_with_ties
 from dubio.noise.float64 import in_float64
 
@@ -83,7 +83,7 @@ def accuracy_at_coverage(
     return curve.accuracy_at(coverage)
 
 
-class _Selective(Kept):
+class _Selective(KeptCases):
     """Keeps 16 bytes for every case: the curve needs all of them in order."""
 
     def __init__(self, *, void: int | None = None, **kwargs: Any) -> None:

@@ -79,7 +79,7 @@ class Average(_InFloat64):
         return self.total / self.count
 
 
-class Kept(_InFloat64):
+class KeptCases(_InFloat64):
     """Keeps numbers of every case, 8 bytes each, for what needs all of them at once.
 
     Args:

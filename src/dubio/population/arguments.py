@@ -13,10 +13,12 @@ from dubio.masks import LearnableBernoulli
 from dubio.objectives.elbo import ELBO
 from dubio.population.descent import Optimizer
 
-Rows: TypeAlias = Tensor | Sequence[Tensor] | None
+MemberRows: TypeAlias = Tensor | Sequence[Tensor] | None
 
 
-def rows_of_members(name: str, rows: Rows, members: int, count: int) -> list[np.ndarray[Any, Any]]:
+def rows_of_members(
+    name: str, rows: MemberRows, members: int, count: int
+) -> list[np.ndarray[Any, Any]]:
     """The rows of each member."""
     if rows is None:
         return [np.arange(count)] * members

@@ -16,7 +16,7 @@ from dubio.noise.numbers import Numbers
 Continuous: TypeAlias = Literal["uniform", "normal"]
 NoisePlace: TypeAlias = tuple[int, ...]  # which Noise of a pass, which draw, which site
 # (place, distribution, shape of one draw, tensor of the dtype that is wanted) -> numbers
-Source: TypeAlias = Callable[[NoisePlace, Continuous, torch.Size, Tensor], Tensor]
+NumberSource: TypeAlias = Callable[[NoisePlace, Continuous, torch.Size, Tensor], Tensor]
 
 
 @final
@@ -24,7 +24,7 @@ Source: TypeAlias = Callable[[NoisePlace, Continuous, torch.Size, Tensor], Tenso
 class SourcedNumbers(Numbers):
     """Random numbers that come from a source, and not from a seed."""
 
-    source: Source
+    source: NumberSource
 
     def stream(self, site: tuple[int, ...]) -> None:
         """There is none: numbers come from the source."""
@@ -65,7 +65,7 @@ class SourcedNumbers(Numbers):
 class Origin:
     """Makes the numbers of each new `dubio.Noise` of a pass, all from one source."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: NumberSource) -> None:
         self._source = source
         self._made = 0
 
@@ -120,7 +120,7 @@ class NoiseRequests:
         return parts
 
 
-def answers(given: dict[NoisePlace, Tensor]) -> Source:
+def answers(given: dict[NoisePlace, Tensor]) -> NumberSource:
     """A source of numbers that were drawn beforehand."""
 
     def answer(

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from dubio.noise.noise import noise_from
 from dubio.noise.run import Pass, run_pass
 from dubio.objectives.elbo import ELBO
-from dubio.population.given import NoisePlace, NoiseRequests, Origin, Source, answers
+from dubio.population.given import NoisePlace, NoiseRequests, NumberSource, Origin, answers
 from dubio.population.stack import Stack
 from dubio.population.watching import watch
 
@@ -34,13 +34,13 @@ def gradients(
 def noise_of_loss(stack: Stack, x: Tensor, y: Tensor) -> NoiseRequests:
     """Which noise the loss of a batch needs."""
 
-    def one_pass(member: nn.Module, source: Source) -> Tensor:
+    def one_pass(member: nn.Module, source: NumberSource) -> Tensor:
         return _loss(member, x.clone(), y.clone(), source)  # which a pass may write over
 
     return watch(stack, x, one_pass, training=True)
 
 
-def _loss(member: nn.Module, x: Tensor, y: Tensor, source: Source) -> Tensor:
+def _loss(member: nn.Module, x: Tensor, y: Tensor, source: NumberSource) -> Tensor:
     origin = Origin(source)
     with noise_from(origin):
         if isinstance(member, ELBO):  # which asks for noise itself

@@ -9,7 +9,7 @@ from torch import Tensor
 from dubio.draws.program import Program, record
 from dubio.population.given import NoisePlace
 from dubio.population.prediction import ROWS_AT_A_TIME, MemberDraws, outputs_of_members
-from dubio.population.recording import RECORDINGS, STEPS_BEFORE, Layout, halves, repeats
+from dubio.population.recording import RECORDINGS, STEPS_BEFORE, TensorLayouts, halves, repeats
 from dubio.population.stack import Stack
 
 
@@ -27,8 +27,8 @@ class MemberOutputs:
         self._draws = MemberDraws(stack, shared=shared)
         self._learned = list(stack.learned.values())
         self._repeats = repeats(stack.skeleton)
-        self._times: dict[Layout, int] = {}  # that a layout was computed
-        self._recordings: dict[Layout, Program] = {}
+        self._times: dict[TensorLayouts, int] = {}  # that a layout was computed
+        self._recordings: dict[TensorLayouts, Program] = {}
 
     @torch.no_grad()
     def __call__(

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from dubio.noise.float64 import placed
 from dubio.objectives.elbo import ELBO
 from dubio.population.arguments import (
-    Rows,
+    MemberRows,
     budget_of_members,
     check_data,
     check_estimators,
@@ -33,7 +33,7 @@ from dubio.population.run import Outcome, PopulationRun
 from dubio.population.scores import Scores, by_length, score
 from dubio.population.session import Session
 from dubio.population.stack import Stack
-from dubio.population.streams import Stream, Streams, Use, seeds_of_predictions
+from dubio.population.streams import MemberStream, Streams, StreamUse, seeds_of_predictions
 from dubio.predictive.predictive import Predictive, StoredDraws
 from dubio.report.progress import Progress
 from dubio.training.checkpoint import Checkpoint
@@ -90,12 +90,12 @@ class Population:
         x: Tensor,
         y: Tensor,
         *,
-        rows: Rows = None,
+        rows: MemberRows = None,
         steps: int | None = None,
         epochs: int | None = None,
         batch_size: int = 128,
         learning_rate: float | Tensor | Sequence[float] = 1e-3,
-        validation_rows: Rows = None,
+        validation_rows: MemberRows = None,
         validation_draws: int = 10,
         validate_every: int | None = None,
         patience: int | None = None,
@@ -155,7 +155,9 @@ class Population:
         stack = Stack.of(self.members)
         first = torch.as_tensor(own[0][np.arange(batch_size) % len(own[0])], device=x.device)
         requests = noise_of_loss(stack, x[first], y[first])
-        streams = Streams([Stream(seed, Use.TRAINING, self._fits) for seed in self.seeds])
+        streams = Streams(
+            [MemberStream(seed, StreamUse.TRAINING, self._fits) for seed in self.seeds]
+        )
         feed = MemberFeed(streams, own, batch_size, requests, next(iter(stack.learned.values())))
         run = PopulationRun(stack, feed, x, y, rates, budget, patience)
         identity = {
@@ -290,7 +292,7 @@ class Population:
         x: Tensor,
         y: Tensor,
         *,
-        rows: Rows = None,
+        rows: MemberRows = None,
         draws: int = 100,
         shared: bool = False,
         generator: torch.Generator | None = None,
@@ -351,7 +353,7 @@ class Population:
         members = run.members[which].tolist()
         chosen = [rows[m] for m in members]
         if isinstance(stack.skeleton, ELBO):
-            seeds = [(self.seeds[m], Use.VALIDATION, self._fits) for m in members]
+            seeds = [(self.seeds[m], StreamUse.VALIDATION, self._fits) for m in members]
             return -score(stack, seeds, x, y, chosen, draws, shared=False).log_prob
         stack.skeleton.eval()
         found = torch.empty(len(members))

@@ -18,13 +18,13 @@ from dubio.objectives.elbo import ELBO
 from dubio.population.given import (
     NoisePlace,
     NoiseRequests,
+    NumberSource,
     Origin,
-    Source,
     SourcedNumbers,
     answers,
 )
 from dubio.population.stack import Stack
-from dubio.population.streams import Stream, Streams
+from dubio.population.streams import MemberStream, Streams
 from dubio.population.watching import watch
 
 ROWS_AT_A_TIME = 2**16  # members × draws × rows: some MiB for each layer of a small network
@@ -32,7 +32,7 @@ _DRAWS_AT_A_TIME = 32
 _Result = TypeVar("_Result")
 
 
-class Piece(NamedTuple, Generic[_Result]):
+class DrawBlock(NamedTuple, Generic[_Result]):
     """Some draws of some members."""
 
     members: slice
@@ -74,7 +74,7 @@ class MemberDraws:
         draws: int,
         summarise: Callable[[ELBO, Tensor, Tensor], _Result],
         y: Tensor | None = None,
-    ) -> Iterator[Piece[_Result]]:
+    ) -> Iterator[DrawBlock[_Result]]:
         """Go through members and draws.
 
         Args:
@@ -98,7 +98,7 @@ class MemberDraws:
             if members < len(rows):
                 stack = self._stack.take(torch.arange(part.start, part.stop))
                 stack.skeleton.eval()
-            streams = Streams([Stream(*own) for own in seeds[part]])
+            streams = Streams([MemberStream(*own) for own in seeds[part]])
             own_x, own_y = x[rows[part]], (x if y is None else y)[rows[part]]
             for first in range(0, draws, at_a_time):
                 count = min(at_a_time, draws - first)
@@ -110,7 +110,7 @@ class MemberDraws:
                     noise,
                     in_dims=(0, 0, 0),
                 )
-                yield Piece(part, count, result)
+                yield DrawBlock(part, count, result)
 
     def noise(
         self, x: Tensor, seeds: Sequence[tuple[int, ...]], draws: int
@@ -125,7 +125,7 @@ class MemberDraws:
         self._prepare(x[0])
         if not len(self._requests):
             return {}
-        streams = Streams([Stream(*own) for own in seeds])
+        streams = Streams([MemberStream(*own) for own in seeds])
         return self._requests.split(streams.noise(draws, self._requests.sizes(), x))
 
     def run(self, stack: Stack, x: Tensor, noise: dict[NoisePlace, Tensor]) -> Tensor:
@@ -155,7 +155,7 @@ class MemberDraws:
         )(noise)
         return outputs
 
-    def _outputs(self, elbo: nn.Module, x: Tensor, source: Source) -> Tensor:
+    def _outputs(self, elbo: nn.Module, x: Tensor, source: NumberSource) -> Tensor:
         """What the network of an objective gives under the noise of one draw."""
         assert isinstance(elbo, ELBO)
         numbers: SourcedNumbers = Origin(source)(range(1), self._shared)

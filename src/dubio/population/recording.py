@@ -28,7 +28,7 @@ from dubio.population.losses import gradients
 from dubio.population.settings import settings_of
 from dubio.population.stack import Stack
 
-Layout: TypeAlias = tuple[tuple[torch.Size, tuple[int, ...], torch.dtype], ...]
+TensorLayouts: TypeAlias = tuple[tuple[torch.Size, tuple[int, ...], torch.dtype], ...]
 Gradients: TypeAlias = tuple[Tensor, Sequence[Tensor]]  # losses (M,), and (M, …) for each parameter
 
 STEPS_BEFORE = 10  # take about as long as a recording is in the making
@@ -54,8 +54,8 @@ class Steps:
         self._learned = list(stack.learned.values())
         self._kept = [*self._learned, *(stack.numbers[name] for name in changing)]
         self._repeats = repeats(stack.skeleton)
-        self._times: dict[Layout, int] = {}  # that a layout was computed
-        self._recordings: dict[Layout, Program] = {}
+        self._times: dict[TensorLayouts, int] = {}  # that a layout was computed
+        self._recordings: dict[TensorLayouts, Program] = {}
         # glibc returns memory to the system, and faults it in again, at every step, unless it has
         # seen a large block freed: then it keeps twice as much (see M_MMAP_THRESHOLD in mallopt)
         torch.empty(_LARGE_BLOCK, dtype=torch.uint8)

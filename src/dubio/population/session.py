@@ -29,7 +29,7 @@ from dubio.population.learning import Learning
 from dubio.population.losses import noise_of_loss
 from dubio.population.outputs import MemberOutputs
 from dubio.population.stack import Stack
-from dubio.population.streams import Stream, Streams, Use, seeds_of_predictions
+from dubio.population.streams import MemberStream, Streams, StreamUse, seeds_of_predictions
 
 _NUM_DATA = ":_num_data"  # the path of this setting of an ELBO
 _MAY_DIFFER = ("_num_data", "step")  # of those who go on from a state
@@ -88,7 +88,7 @@ class Session:
             stack.numbers[_NUM_DATA] = self._num_data.to(self._like)
         self._rates = placed(rates_of_members(learning_rate, len(members)), self._like.device)
         self._learning = self._learning_of(stack, self._rates)
-        streams = Streams([Stream(seed, Use.TRAINING, number) for seed in seeds])
+        streams = Streams([MemberStream(seed, StreamUse.TRAINING, number) for seed in seeds])
         self._noise = NoiseFeed(streams, self._like)
         self._requests: dict[tuple[torch.Size, torch.Size], NoiseRequests] = {}  # by shapes
         self._outputs: dict[bool, MemberOutputs] = {}  # by whether rows share masks

@@ -17,7 +17,7 @@ _ROWS_AHEAD = 2048  # of a data order, drawn at a time
 _BLOCK = 1024  # numbers of a draw
 
 
-class Use(IntEnum):
+class StreamUse(IntEnum):
     """What the streams of one seed are for, which tells them apart."""
 
     TRAINING = 0
@@ -39,14 +39,14 @@ def seeds_of_predictions(
     """
     if own_seeds is not None:
         pairs = zip(seeds, own_seeds, strict=True)
-        return [(own, Use.PREDICTION, also) for own, also in pairs]
+        return [(own, StreamUse.PREDICTION, also) for own, also in pairs]
     device = None if generator is None else generator.device
     drawn = int(torch.randint(2**63 - 1, (), generator=generator, device=device))
-    return [(own, Use.PREDICTION, drawn) for own in seeds]
+    return [(own, StreamUse.PREDICTION, drawn) for own in seeds]
 
 
 @final
-class Stream:
+class MemberStream:
     """The random numbers of one member: its data order, uniform numbers and normal ones.
 
     They are three streams, so that how much of one is drawn at a time changes nothing in the
@@ -131,7 +131,7 @@ def _words(generator: Generator) -> Tensor:
 class Streams:
     """The streams of several members."""
 
-    def __init__(self, streams: Sequence[Stream]) -> None:
+    def __init__(self, streams: Sequence[MemberStream]) -> None:
         self._streams = list(streams)
 
     def __len__(self) -> int:

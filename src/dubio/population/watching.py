@@ -10,12 +10,12 @@ from torch import Tensor, nn
 from dubio.noise.libraries import is_known
 from dubio.noise.upkeep import Upkeep
 from dubio.objectives.elbo import ELBO
-from dubio.population.given import NoiseRequests, Source
+from dubio.population.given import NoiseRequests, NumberSource
 from dubio.population.identity import checksum
 from dubio.population.settings import shown
 from dubio.population.stack import Stack
 
-MemberPass: TypeAlias = Callable[[nn.Module, Source], Tensor]
+MemberPass: TypeAlias = Callable[[nn.Module, NumberSource], Tensor]
 
 
 @torch.no_grad()

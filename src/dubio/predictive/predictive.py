@@ -21,7 +21,7 @@ from dubio.likelihoods.quantiles import check_probability
 from dubio.noise.protocols import DrawSource
 from dubio.noise.seeds import Seed, as_generator
 from dubio.predictive import storage
-from dubio.predictive.rows import Rows, chosen_rows
+from dubio.predictive.rows import RowIndex, chosen_rows
 from dubio.predictive.settings import is_same_likelihood
 from dubio.predictive.summary import Summary
 
@@ -203,7 +203,7 @@ class Predictive:
     def __len__(self) -> int:
         return self.source.num_rows
 
-    def __getitem__(self, rows: Rows) -> "Predictive":
+    def __getitem__(self, rows: RowIndex) -> "Predictive":
         """The prediction of some rows: a slice, a mask, or indices, as numpy has them.
 
         The axis of rows stays, so that a single row is ``p[i : i + 1]``, and ``p[i]`` an error.

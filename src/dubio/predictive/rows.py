@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-Rows: TypeAlias = slice | Tensor | np.ndarray[Any, Any] | Sequence[int] | Sequence[bool]
+RowIndex: TypeAlias = slice | Tensor | np.ndarray[Any, Any] | Sequence[int] | Sequence[bool]
 
 
-def chosen_rows(key: Rows, rows: int, device: torch.device) -> slice | Tensor:
+def chosen_rows(key: RowIndex, rows: int, device: torch.device) -> slice | Tensor:
     """What picks these of so many rows out of a tensor, in their order; at least one."""
     if isinstance(key, slice):
         picked = range(rows)[key]

@@ -10,7 +10,7 @@ from dubio.likelihoods.discrete import check_probabilities
 from dubio.predictive.predictive import Interval, Predictive, StoredDraws
 
 Labels = Predictive | Tensor  # or the probabilities of K classes, (B, ..., K)
-Numbers = Predictive | tuple[Tensor, Tensor]  # or mean and standard deviation, both (B, D)
+NumberPrediction = Predictive | tuple[Tensor, Tensor]  # or mean and standard deviation, both (B, D)
 
 
 def label_prediction(p: Labels) -> Predictive:
@@ -42,7 +42,7 @@ def label_prediction(p: Labels) -> Predictive:
     return p
 
 
-def number_prediction(p: Numbers) -> Predictive:
+def number_prediction(p: NumberPrediction) -> Predictive:
     """A prediction of real targets; a mean and a standard deviation become a Gaussian."""
     if isinstance(p, Interval):
         raise TypeError(

@@ -13,7 +13,7 @@ from dubio.recommend.keyed_noise import Seeds, seed_of, user_keys
 
 Explore: TypeAlias = Literal["mean", "thompson", "upper"]
 Users: TypeAlias = Sequence[Any] | npt.NDArray[Any]
-Rows: TypeAlias = npt.NDArray[np.int64]
+RowNumbers: TypeAlias = npt.NDArray[np.int64]
 
 
 @final
@@ -29,13 +29,17 @@ class Asked:
     """
 
     keys: Seeds
-    rows: Rows | None
+    rows: RowNumbers | None
     seed: int
     draws: int
 
     @classmethod
     def of(
-        cls, users: Users, rows: Rows | None, generator: torch.Generator | int | None, draws: int
+        cls,
+        users: Users,
+        rows: RowNumbers | None,
+        generator: torch.Generator | int | None,
+        draws: int,
     ) -> "Asked":
         """The users of these ids."""
         return cls(user_keys(users), rows, seed_of(generator), draws)

@@ -26,12 +26,12 @@ from dubio.recommend.recommender import Recommender
 from dubio.recommend.sparse import SparseRows
 from dubio.recommend.storage import take
 from dubio.recommend.training import TrainingEpoch, TrainingRun, train
-from dubio.recommend.training_plan import Schedule, TrainingPlan
+from dubio.recommend.training_plan import ScheduleName, TrainingPlan
 from dubio.recommend.validation import check_validation
 from dubio.recommend.variational import VariationalNetwork
 from dubio.recommend.weights import initialise
 
-Network: TypeAlias = VariationalNetwork | DenoisingNetwork
+AutoencoderNetwork: TypeAlias = VariationalNetwork | DenoisingNetwork
 
 AUTOENCODER_CHECKS = {
     "hidden": whole(1),
@@ -57,12 +57,12 @@ class Autoencoder(Recommender, ABC):
     beta: float | str = 0.0
     anneal: int = 0
     weight_decay: float = 0.0
-    _network: Network
+    _network: AutoencoderNetwork
     history: tuple[TrainingEpoch, ...] = ()
     best_epoch: TrainingEpoch | None = None
 
     @abstractmethod
-    def _build(self, items: int, users: int) -> Network:
+    def _build(self, items: int, users: int) -> AutoencoderNetwork:
         """A network whose weights are still to be set."""
 
     def fit(
@@ -74,7 +74,7 @@ class Autoencoder(Recommender, ABC):
         batch_size: int = 500,
         learning_rate: float = 1e-3,
         rate_learning_rate: float = 1e-2,
-        schedule: Schedule = "constant",
+        schedule: ScheduleName = "constant",
         precision: Precision = "float32",
         patience: int = 20,
         seed: int = 0,
@@ -156,7 +156,7 @@ class Autoencoder(Recommender, ABC):
         self._take_over(network, run, items)
         return self
 
-    def _take_over(self, network: Network, run: TrainingRun, items: int) -> None:
+    def _take_over(self, network: AutoencoderNetwork, run: TrainingRun, items: int) -> None:
         self._network = network
         self.history, self.best_epoch = tuple(run.history), run.best
         self._learnt(items)
@@ -170,7 +170,7 @@ class Autoencoder(Recommender, ABC):
             "validation": None if validation is None else " ".join(map(content, validation)),
         }
 
-    def _new_network(self, items: int, users: int) -> Network:
+    def _new_network(self, items: int, users: int) -> AutoencoderNetwork:
         """In float32, whatever torch's default is."""
         return self._build(items, users).float()
 

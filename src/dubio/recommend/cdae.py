@@ -8,7 +8,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from dubio.masks import Bernoulli
-from dubio.recommend.asked import Asked, Explore, Rows, Users, check_users
+from dubio.recommend.asked import Asked, Explore, RowNumbers, Users, check_users
 from dubio.recommend.autoencoder import Autoencoder
 from dubio.recommend.denoising import DenoisingNetwork
 from dubio.recommend.keyed_noise import Seeds
@@ -64,7 +64,7 @@ class CDAE(Autoencoder):
             users=users,
         )
 
-    def _training_rows(self, users: Users | None, count: int) -> Rows:
+    def _training_rows(self, users: Users | None, count: int) -> RowNumbers:
         if users is None:
             raise ValueError(
                 "users: expected the rows of these users in the training matrix, got none; CDAE "
@@ -113,13 +113,15 @@ class CDAE(Autoencoder):
         assert self._network.users is not None
         return len(self._network.users)
 
-    def _scores_of_users(self, seen: csr_array, rows: Rows | None, seeds: Seeds | None) -> Tensor:
+    def _scores_of_users(
+        self, seen: csr_array, rows: RowNumbers | None, seeds: Seeds | None
+    ) -> Tensor:
         return self._scores_of(_with_users(seen, rows), seeds)
 
-    def _embed_of_users(self, seen: csr_array, rows: Rows | None) -> Tensor:
+    def _embed_of_users(self, seen: csr_array, rows: RowNumbers | None) -> Tensor:
         return self._network.embed(_with_users(seen, rows))
 
 
-def _with_users(seen: csr_array, rows: Rows | None) -> SparseRows:
+def _with_users(seen: csr_array, rows: RowNumbers | None) -> SparseRows:
     assert rows is not None
     return SparseRows.of(seen, torch.from_numpy(rows))

@@ -20,7 +20,7 @@ from dubio.recommend.keyed_noise import seed_of
 from dubio.recommend.recommender import Recommender
 from dubio.report.progress import Progress
 
-Floats: TypeAlias = npt.NDArray[np.float64]
+FloatArray: TypeAlias = npt.NDArray[np.float64]
 
 
 class UserMean(NamedTuple):
@@ -49,7 +49,7 @@ class RankingEvaluation:
     """
 
     scores: dict[str, UserMean]
-    by_user: dict[str, Floats]
+    by_user: dict[str, FloatArray]
     rows: npt.NDArray[np.int64]
     users: int
     left_out: int
@@ -187,7 +187,7 @@ class _Tally:
 
     def __init__(self, num_items: int, n: int) -> None:
         self._n = n
-        self._by_user: dict[str, list[Floats]] = {}
+        self._by_user: dict[str, list[FloatArray]] = {}
         self.covered = np.zeros(num_items, bool)
         self.items = 0
         self.popularity = 0.0
@@ -197,7 +197,7 @@ class _Tally:
         for name, values in scores.items():
             self._by_user.setdefault(name, []).append(values.double().numpy())
 
-    def add_items(self, ids: npt.NDArray[Any], popularity: Floats) -> None:
+    def add_items(self, ids: npt.NDArray[Any], popularity: FloatArray) -> None:
         given = ids[:, : self._n]
         given = given[given >= 0]
         self.covered[given] = True
@@ -205,16 +205,16 @@ class _Tally:
         self.popularity += float(popularity[given].sum())
 
     def add_predictions(
-        self, predicted: Floats, ids: npt.NDArray[Any], found: npt.NDArray[Any]
+        self, predicted: FloatArray, ids: npt.NDArray[Any], found: npt.NDArray[Any]
     ) -> None:
         there = ids[:, : self._n] >= 0
         self.hits.add(predicted[:, : self._n][there], found[:, : self._n][there])
 
-    def by_user(self) -> dict[str, Floats]:
+    def by_user(self) -> dict[str, FloatArray]:
         return {name: np.concatenate(values) for name, values in self._by_user.items()}
 
 
-def _mean(values: Floats) -> UserMean:
+def _mean(values: FloatArray) -> UserMean:
     users = len(values)
     error = float(values.std(ddof=1)) / users**0.5 if users > 1 else float("nan")
     return UserMean(float(values.mean()), error)

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias, final
 import numpy as np
 import numpy.typing as npt
 
-Floats: TypeAlias = npt.NDArray[np.float64]
+FloatArray: TypeAlias = npt.NDArray[np.float64]
 
 _EDGES = np.array([0, *(2.0**-power for power in range(8, 0, -1)), 1.0])  # of bins of probabilities
 
@@ -28,13 +28,13 @@ class HitCalibration:
         observed: Share of items that were found, (M,).
     """
 
-    edges: Floats
+    edges: FloatArray
     count: npt.NDArray[np.int64]
-    predicted: Floats
-    observed: Floats
+    predicted: FloatArray
+    observed: FloatArray
 
     @property
-    def standard_error(self) -> Floats:
+    def standard_error(self) -> FloatArray:
         """Standard error of ``observed``, (M,), as if items were independent."""
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.sqrt(self.observed * (1 - self.observed) / self.count)
@@ -57,7 +57,7 @@ class Hits:
     def __init__(self) -> None:
         self._bins = np.zeros((3, len(_EDGES) - 1))  # count, predicted, observed
 
-    def add(self, predicted: Floats, observed: npt.NDArray[Any]) -> None:
+    def add(self, predicted: FloatArray, observed: npt.NDArray[Any]) -> None:
         """Enter recommended items."""  # (N,) each
         bins = np.clip(np.digitize(predicted, _EDGES) - 1, 0, len(_EDGES) - 2)
         for row, weights in enumerate((None, predicted, observed)):

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 @final
-class Memory:
+class SpareMemory:
     """At most one spare tensor.
 
     Whoever takes it owns it until it is given back. A second one who asks meanwhile gets a new

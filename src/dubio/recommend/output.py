@@ -14,7 +14,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from dubio.noise.derivative import Derivative
-from dubio.recommend.memory import Memory
+from dubio.recommend.memory import SpareMemory
 from dubio.recommend.sparse import SparseRows
 
 ItemLikelihood: TypeAlias = Literal["multinomial", "logistic"]
@@ -75,8 +75,8 @@ class Output(nn.Module):
         self.weight = nn.Parameter(torch.zeros(num_items, features))
         self.bias = nn.Parameter(torch.zeros(num_items))
         self.likelihood = likelihood
-        self.memory = Memory()
-        self._logits = Memory()
+        self.memory = SpareMemory()
+        self._logits = SpareMemory()
 
     def forward(self, h: Tensor) -> Tensor:  # (…, H) -> (…, I)
         """The logits."""
@@ -122,8 +122,8 @@ class _GatheredLikelihood(Derivative):
         rows: SparseRows,
         partition: Callable[[Tensor, Tensor], Tensor],
         factor: torch.dtype,
-        memory: Memory,
-        spare: Memory,
+        memory: SpareMemory,
+        spare: SpareMemory,
     ) -> Tensor:
         stack, users, _ = h.shape
         flat = h.reshape(stack * users, -1)

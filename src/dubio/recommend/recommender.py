@@ -30,7 +30,7 @@ from scipy.sparse import csr_array, eye_array
 from torch import Tensor
 
 from dubio.recommend.arguments import number, whole
-from dubio.recommend.asked import Asked, Explore, Rows, Users, check_draws, check_users
+from dubio.recommend.asked import Asked, Explore, RowNumbers, Users, check_draws, check_users
 from dubio.recommend.best import best
 from dubio.recommend.candidates import Candidates, Items, item_positions, items_by_user
 from dubio.recommend.histories import histories
@@ -214,7 +214,7 @@ class Recommender(Model, ABC):
         rows = self._training_rows(users, count)
         return Asked.of(check_users(users, count), rows, generator, made)
 
-    def _training_rows(self, users: Users | None, count: int) -> Rows | None:
+    def _training_rows(self, users: Users | None, count: int) -> RowNumbers | None:
         """The row of each user in the training, negative for new ones, if the model knows them."""
         return None
 
@@ -234,11 +234,13 @@ class Recommender(Model, ABC):
                 for draw in range(asked.draws)
             )
 
-    def _scores_of_users(self, seen: csr_array, rows: Rows | None, seeds: Seeds | None) -> Tensor:
+    def _scores_of_users(
+        self, seen: csr_array, rows: RowNumbers | None, seeds: Seeds | None
+    ) -> Tensor:
         """The scores of one draw, for models that know their users by their rows."""
         return self._scores(seen, seeds)
 
-    def _embed_of_users(self, seen: csr_array, rows: Rows | None) -> Tensor:
+    def _embed_of_users(self, seen: csr_array, rows: RowNumbers | None) -> Tensor:
         return self._embed(seen)
 
     def _batches(self, users: int) -> Iterator[slice]:

@@ -12,7 +12,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from dubio.noise.derivative import Derivative
-from dubio.recommend.memory import Memory
+from dubio.recommend.memory import SpareMemory
 
 with warnings.catch_warnings():  # torch calls CSR tensors a beta feature, once per process
     warnings.simplefilter("ignore")
@@ -87,7 +87,7 @@ class SparseLinear(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.zeros(num_items, features))
         self.bias = nn.Parameter(torch.zeros(features))
-        self.memory = Memory()
+        self.memory = SpareMemory()
 
     def forward(self, rows: SparseRows, entries: Tensor) -> Tensor:
         """Apply the layer.
@@ -108,7 +108,7 @@ class _SparseProduct(Derivative):
 
     @staticmethod
     def forward(
-        ctx: Any, entries: Tensor, weight: Tensor, rows: SparseRows, memory: Memory
+        ctx: Any, entries: Tensor, weight: Tensor, rows: SparseRows, memory: SpareMemory
     ) -> Tensor:
         stack = len(entries)
         ctx.rows, ctx.memory = rows, memory

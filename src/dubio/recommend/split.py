@@ -20,7 +20,7 @@ from dubio.recommend.histories import histories
 from dubio.recommend.times import check_times
 
 Array: TypeAlias = npt.NDArray[Any]
-Seed: TypeAlias = int | np.random.Generator
+NumpySeed: TypeAlias = int | np.random.Generator
 
 _SHARE = number(above=0, below=1, advice="0.2 is common")
 
@@ -70,7 +70,7 @@ def by_users(
     *,
     held_out: float = 0.2,
     at_least: int = 5,
-    seed: Seed = 0,
+    seed: NumpySeed = 0,
 ) -> Parts:
     """Held-out users, for strong generalisation (Liang et al. 2018, section 4.1).
 
@@ -119,7 +119,7 @@ def by_users(
 
 
 def by_ratio(
-    user_items: Any, validation: float = 0.1, test: float = 0.2, *, seed: Seed = 0
+    user_items: Any, validation: float = 0.1, test: float = 0.2, *, seed: NumpySeed = 0
 ) -> Parts:
     """A share of each user's items, rounded down, is held out at random.
 
@@ -240,7 +240,7 @@ def _some(matrix: csr_array, entries: Array) -> csr_array:
     return csr_array((ones, matrix.indices[entries], counts[matrix.indptr]), shape=matrix.shape)
 
 
-def _random(seed: Seed) -> np.random.Generator:
+def _random(seed: NumpySeed) -> np.random.Generator:
     if not isinstance(seed, np.random.Generator):
         seed = whole(0, advice="0 will do, or numpy.random.default_rng()")("seed", seed)
     return np.random.default_rng(seed)

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias, final, get_args
 from dubio.recommend.arguments import SEED, check_attributes, number, one_of, whole
 from dubio.recommend.output import Precision
 
-Schedule: TypeAlias = Literal["constant", "cosine"]
+ScheduleName: TypeAlias = Literal["constant", "cosine"]
 
 _RATE = number(above=0, advice="try 1e-3")
 _WEIGHT = number(least=0, advice="0 switches it off")
@@ -21,7 +21,7 @@ _CHECKS = {
     "beta": _WEIGHT,
     "anneal": _WEIGHT,
     "seed": SEED,
-    "schedule": one_of(*get_args(Schedule)),
+    "schedule": one_of(*get_args(ScheduleName)),
     "precision": one_of(*get_args(Precision)),
 }
 
@@ -54,7 +54,7 @@ class TrainingPlan:
     beta: float
     anneal: int
     seed: int
-    schedule: Schedule = "constant"
+    schedule: ScheduleName = "constant"
     precision: Precision = "float32"
 
     def __post_init__(self) -> None:

@@ -17,16 +17,16 @@ except ImportError as error:
 from dubio.regression.cross_validation import BayesianDropoutRegressionCV
 from dubio.regression.estimator import BayesianDropoutRegression
 from dubio.regression.evidence import Evidence
-from dubio.regression.posterior import Posterior, WeightDraws
-from dubio.regression.predictive import StudentT
-from dubio.regression.prior import Prior
+from dubio.regression.posterior import DropoutPosterior, WeightDraws
+from dubio.regression.predictive import StudentTMixture
+from dubio.regression.prior import DropoutPrior
 
 __all__ = [
     "BayesianDropoutRegression",
     "BayesianDropoutRegressionCV",
+    "DropoutPosterior",
+    "DropoutPrior",
     "Evidence",
-    "Posterior",
-    "Prior",
-    "StudentT",
+    "StudentTMixture",
     "WeightDraws",
 ]

@@ -9,7 +9,7 @@ from sklearn.model_selection import check_cv
 
 from dubio.regression.design import BLOCK, Design, make_design
 from dubio.regression.estimator import DropoutRegression
-from dubio.regression.prior import Array, Prior
+from dubio.regression.prior import DropoutPrior, FloatArray
 from dubio.regression.solver import Solver, SolverName
 from dubio.report.progress import Progress
 
@@ -55,10 +55,10 @@ class BayesianDropoutRegressionCV(DropoutRegression):
         self.solver = solver
         self.tol = tol
 
-    def _choose(self, X: Any, y: Array, weights: Array, solver: Solver) -> Prior:
+    def _choose(self, X: Any, y: FloatArray, weights: FloatArray, solver: Solver) -> DropoutPrior:
         drops = _numbers("drops", self.drops)
         precisions = _numbers("prior_precisions", self.prior_precisions)
-        priors = [Prior(*pair) for pair in product(drops, precisions)]
+        priors = [DropoutPrior(*pair) for pair in product(drops, precisions)]
         folds = list(check_cv(self.cv).split(X, y))
         errors = np.empty((len(priors), len(folds)))
         with Progress("cross-validation", len(folds)) as progress:
@@ -91,8 +91,8 @@ def _numbers(name: str, values: Sequence[float]) -> list[float]:
 
 
 def predict_path(
-    design: Design, y: Array, priors: Sequence[Prior], solver: Solver, X: Any
-) -> Iterator[Array]:
+    design: Design, y: FloatArray, priors: Sequence[DropoutPrior], solver: Solver, X: Any
+) -> Iterator[FloatArray]:
     """The predictions for rows X `(B, D)` under each prior in turn: `(B, *E)`.
 
     The means of as many priors are found together as fit a block of memory.

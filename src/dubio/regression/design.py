@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from dubio.regression.prior import Array
+from dubio.regression.prior import FloatArray
 
 BLOCK = 2**22  # numbers in a dense block: 32 MiB
 _WIDE = 4  # columns from which on it pays to store a sparse design both ways
@@ -47,11 +47,11 @@ class Design(ABC):
         centred_squares: The diagonal of AᵀA, `(D,)`.
     """
 
-    center: Array
-    squares: Array
-    centred_squares: Array
+    center: FloatArray
+    squares: FloatArray
+    centred_squares: FloatArray
 
-    def __init__(self, X: Any, weights: Array, intercept: bool) -> None:
+    def __init__(self, X: Any, weights: FloatArray, intercept: bool) -> None:
         self.shape: tuple[int, int] = X.shape
         self.intercept = intercept
         self.count = float(weights.sum())
@@ -59,12 +59,12 @@ class Design(ABC):
         self.roots = np.sqrt(weights)
         self._weights = weights
 
-    def center_targets(self, y: Array) -> tuple[Array, Array]:
+    def center_targets(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
         """√S (y − 1ȳᵀ), `(N, K)`, and ȳ, `(K,)`."""
         mean = self._mean(y) if self.intercept else np.zeros(y.shape[1])
         return self.roots[:, None] * (y - mean), mean
 
-    def _mean(self, columns: Array) -> Array:
+    def _mean(self, columns: FloatArray) -> FloatArray:
         """The weighted mean, corrected once: a constant is its own mean, to the last digit."""
         mean = self._weights @ columns / self.count
         return np.asarray(mean + self._weights @ (columns - mean) / self.count)
@@ -75,24 +75,24 @@ class Design(ABC):
         """How many numbers a product with A reads."""
 
     @abstractmethod
-    def forward(self, columns: Array) -> Array:
+    def forward(self, columns: FloatArray) -> FloatArray:
         """A V for V `(D, J)`: `(N, J)`."""
 
     @abstractmethod
-    def adjoint(self, columns: Array) -> Array:
+    def adjoint(self, columns: FloatArray) -> FloatArray:
         """Aᵀ U for U `(N, J)`: `(D, J)`."""
 
     @cached_property
     @abstractmethod
-    def gram(self) -> Array:
+    def gram(self) -> FloatArray:
         """AᵀA, `(D, D)`."""
 
     @abstractmethod
-    def outer(self, scale: Array) -> Array:
+    def outer(self, scale: FloatArray) -> FloatArray:
         """A diag(scale) Aᵀ for a scale `(D,)`: `(N, N)`."""
 
     @abstractmethod
-    def column_quadratics(self, kernel: Array) -> Array:
+    def column_quadratics(self, kernel: FloatArray) -> FloatArray:
         """The diagonal of Aᵀ M A for a symmetric kernel M `(N, N)`, stored by rows: `(D,)`."""
 
 
@@ -100,7 +100,7 @@ class Design(ABC):
 class DenseDesign(Design):
     """A is stored."""
 
-    def __init__(self, X: Array, weights: Array, intercept: bool) -> None:
+    def __init__(self, X: FloatArray, weights: FloatArray, intercept: bool) -> None:
         super().__init__(X, weights, intercept)
         self.squares = weights @ np.square(X)
         self.center = self._mean(X) if intercept else np.zeros(X.shape[1])
@@ -112,24 +112,24 @@ class DenseDesign(Design):
         """How many numbers a product with A reads."""
         return self._rows.size
 
-    def forward(self, columns: Array) -> Array:
+    def forward(self, columns: FloatArray) -> FloatArray:
         """A V."""
         return self._rows @ columns
 
-    def adjoint(self, columns: Array) -> Array:
+    def adjoint(self, columns: FloatArray) -> FloatArray:
         """Aᵀ U."""
         return self._rows.T @ columns
 
     @cached_property
-    def gram(self) -> Array:
+    def gram(self) -> FloatArray:
         """AᵀA."""
         return self._rows.T @ self._rows
 
-    def outer(self, scale: Array) -> Array:
+    def outer(self, scale: FloatArray) -> FloatArray:
         """A diag(scale) Aᵀ."""
         return (self._rows * scale) @ self._rows.T
 
-    def column_quadratics(self, kernel: Array) -> Array:
+    def column_quadratics(self, kernel: FloatArray) -> FloatArray:
         """The diagonal of Aᵀ M A, a block of columns at a time."""
         result = np.empty(self.shape[1])
         for part in blocks(self.shape[1], self.shape[0]):
@@ -149,7 +149,7 @@ class SparseDesign(Design):
     the longer: where D > N they use a copy that is stored by column.
     """
 
-    def __init__(self, X: Any, weights: Array, intercept: bool) -> None:
+    def __init__(self, X: Any, weights: FloatArray, intercept: bool) -> None:
         super().__init__(X, weights, intercept)
         self.squares = weights @ sparse.csr_array(X).power(2)
         self.center = weights @ X / self.count if intercept else np.zeros(X.shape[1])
@@ -180,7 +180,7 @@ class SparseDesign(Design):
     def _columns(self) -> Any:
         return self._rows.tocsc()
 
-    def _stored_for(self, columns: Array) -> Any:
+    def _stored_for(self, columns: FloatArray) -> Any:
         wide = self.shape[1] > self.shape[0] and columns.shape[1] >= _WIDE
         return self._columns if wide else self._rows
 
@@ -189,27 +189,27 @@ class SparseDesign(Design):
         """How many numbers a product with A reads."""
         return int(self._rows.nnz)
 
-    def forward(self, columns: Array) -> Array:
+    def forward(self, columns: FloatArray) -> FloatArray:
         """A V = √S X V − √s (x̄ᵀV)."""
-        product: Array = self._stored_for(columns) @ columns
+        product: FloatArray = self._stored_for(columns) @ columns
         if self.intercept:
             product -= np.outer(self.roots, self._shift @ columns)
         return product
 
-    def adjoint(self, columns: Array) -> Array:
+    def adjoint(self, columns: FloatArray) -> FloatArray:
         """Aᵀ U = (√S X)ᵀ U − x̄ (√sᵀU)."""
-        product: Array = self._stored_for(columns).T @ columns
+        product: FloatArray = self._stored_for(columns).T @ columns
         if self.intercept:
             product -= np.outer(self._shift, self.roots @ columns)
         return product
 
     @cached_property
-    def gram(self) -> Array:
+    def gram(self) -> FloatArray:
         """AᵀA = XᵀSX − Σs x̄x̄ᵀ."""
-        gram: Array = (self._rows.T @ self._rows).toarray()
+        gram: FloatArray = (self._rows.T @ self._rows).toarray()
         return gram - self.count * np.outer(self._shift, self._shift)
 
-    def outer(self, scale: Array) -> Array:
+    def outer(self, scale: FloatArray) -> FloatArray:
         """A diag(scale) Aᵀ, some rows at a time: the product of sparse matrices is nearly full."""
         rows = self._rows
         columns = (rows @ sparse.diags_array(scale)).T.tocsr()  # (D, N)
@@ -220,7 +220,7 @@ class SparseDesign(Design):
             result[part] -= np.outer(cross[part], self.roots) + np.outer(self.roots[part], cross)
         return result
 
-    def column_quadratics(self, kernel: Array) -> Array:
+    def column_quadratics(self, kernel: FloatArray) -> FloatArray:
         """The diagonal of Aᵀ M A: M meets a block of columns at a time, and they stay sparse."""
         columns = self._columns.T  # (D, N)
         result = np.empty(self.shape[1])
@@ -233,7 +233,7 @@ class SparseDesign(Design):
         return result
 
 
-def make_design(X: Any, weights: Array, intercept: bool) -> Design:
+def make_design(X: Any, weights: FloatArray, intercept: bool) -> Design:
     """The design of dense or sparse rows."""
     kind = SparseDesign if sparse.issparse(X) else DenseDesign
     return kind(X, weights, intercept)

@@ -13,14 +13,14 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from dubio.regression.design import make_design
 from dubio.regression.evidence import Evidence, evidence
 from dubio.regression.maximisation import maximise
-from dubio.regression.posterior import Posterior, WeightDraws
-from dubio.regression.predictive import StudentT
-from dubio.regression.prior import Array, Prior
+from dubio.regression.posterior import DropoutPosterior, WeightDraws
+from dubio.regression.predictive import StudentTMixture
+from dubio.regression.prior import DropoutPrior, FloatArray
 from dubio.regression.solver import Solver, SolverName
 
 _LARGEST = 1e70  # (y/x)² is the largest number that occurs
 
-Seed = int | np.random.Generator | None
+NumpySeed = int | np.random.Generator
 
 
 class DropoutRegression(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
@@ -31,7 +31,7 @@ class DropoutRegression(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
     tol: float
 
     @abstractmethod
-    def _choose(self, X: Any, y: Array, weights: Array, solver: Solver) -> Prior:
+    def _choose(self, X: Any, y: FloatArray, weights: FloatArray, solver: Solver) -> DropoutPrior:
         """Chooses f and λ0 for these data."""
 
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -71,7 +71,7 @@ class DropoutRegression(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
         _check_sizes("y", y)
         prior = self._choose(X, y, weights, solver)
         design = make_design(X, weights, bool(self.fit_intercept))
-        self.posterior_ = Posterior(design, y, prior, solver)
+        self.posterior_ = DropoutPosterior(design, y, prior, solver)
         self.drop_, self.prior_precision_ = prior.drop, prior.precision
         self.coef_ = self.posterior_.coef
         offset = self.posterior_.offset
@@ -79,10 +79,12 @@ class DropoutRegression(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
         return self
 
     @overload
-    def predict(self, X: Any, return_std: Literal[False] = False) -> Array: ...
+    def predict(self, X: Any, return_std: Literal[False] = False) -> FloatArray: ...
     @overload
-    def predict(self, X: Any, return_std: Literal[True]) -> tuple[Array, Array]: ...
-    def predict(self, X: Any, return_std: bool = False) -> Array | tuple[Array, Array]:
+    def predict(self, X: Any, return_std: Literal[True]) -> tuple[FloatArray, FloatArray]: ...
+    def predict(
+        self, X: Any, return_std: bool = False
+    ) -> FloatArray | tuple[FloatArray, FloatArray]:
         """The mean (1 − f) xᵀμ + intercept, `(B,)` or `(B, K)`.
 
         Args:
@@ -96,7 +98,9 @@ class DropoutRegression(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
             return mean
         return mean, self.posterior_.predictive(rows, 0, np.random.default_rng()).std
 
-    def predictive(self, X: Any, *, draws: int = 0, random_state: Seed = None) -> StudentT:
+    def predictive(
+        self, X: Any, *, draws: int = 0, random_state: NumpySeed | None = None
+    ) -> StudentTMixture:
         """The full predictive distribution.
 
         Args:
@@ -113,7 +117,9 @@ class DropoutRegression(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
         rows = self._rows(X)
         return self.posterior_.predictive(rows, draws, np.random.default_rng(random_state))
 
-    def sample_weights(self, draws: int = 1, *, random_state: Seed = None) -> WeightDraws:
+    def sample_weights(
+        self, draws: int = 1, *, random_state: NumpySeed | None = None
+    ) -> WeightDraws:
         """Draws linear functions from the posterior.
 
         Args:
@@ -198,12 +204,12 @@ class BayesianDropoutRegression(DropoutRegression):
         self.solver = solver
         self.tol = tol
 
-    def _choose(self, X: Any, y: Array, weights: Array, solver: Solver) -> Prior:
+    def _choose(self, X: Any, y: FloatArray, weights: FloatArray, solver: Solver) -> DropoutPrior:
         drop = _number_or_none("drop", self.drop)
         precision = _number_or_none("prior_precision", self.prior_precision)
-        Prior(drop or 0.0, precision or 0.0)  # complains at once
+        DropoutPrior(drop or 0.0, precision or 0.0)  # complains at once
         if drop is not None and precision is not None:
-            return Prior(drop, precision)
+            return DropoutPrior(drop, precision)
         if solver.name == "cg":
             raise ValueError(
                 "solver: expected 'auto' or 'cholesky' to choose by evidence, got 'cg', which "

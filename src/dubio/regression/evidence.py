@@ -6,7 +6,7 @@ from typing import final
 import numpy as np
 from scipy import special
 
-from dubio.regression.posterior import Posterior
+from dubio.regression.posterior import DropoutPosterior
 
 
 @final
@@ -25,7 +25,7 @@ class Evidence:
     prior_precision_gradient: float
 
 
-def log_marginal_likelihood(posterior: Posterior) -> float:
+def log_marginal_likelihood(posterior: DropoutPosterior) -> float:
     """The evidence of the model that has Herlau et al. 2022, eq. 14 for its posterior.
 
     The dropout term of eq. 13 is taken for what it does: it makes the prior of the weights
@@ -55,7 +55,7 @@ def log_marginal_likelihood(posterior: Posterior) -> float:
     return float(np.sum(constant - shape * np.log(2 * np.pi * posterior.rate)))
 
 
-def gradient(posterior: Posterior) -> tuple[float, float]:
+def gradient(posterior: DropoutPosterior) -> tuple[float, float]:
     """The derivatives of the evidence in f and in λ0.
 
     With γ_d = 1 − P_d (Λ⁻¹)_dd and c = diag(XᵀX) they are, for each target,
@@ -74,6 +74,6 @@ def gradient(posterior: Posterior) -> tuple[float, float]:
     return float(drop), float(len(rate) * growth.sum() / 2 - weights.sum())
 
 
-def evidence(posterior: Posterior) -> Evidence:
+def evidence(posterior: DropoutPosterior) -> Evidence:
     """The log marginal likelihood with its derivatives."""
     return Evidence(log_marginal_likelihood(posterior), *gradient(posterior))

@@ -13,7 +13,7 @@ import numpy as np
 from scipy import linalg
 
 from dubio.regression.design import Design
-from dubio.regression.prior import Array, Prior
+from dubio.regression.prior import DropoutPrior, FloatArray
 
 _EPS = float(np.finfo(np.float64).eps)
 _DEPENDENT_FEATURES = (
@@ -38,25 +38,25 @@ class Factor(ABC):
     log_ratio: float
 
     @abstractmethod
-    def mean(self, design: Design, targets: Array) -> Array:
+    def mean(self, design: Design, targets: FloatArray) -> FloatArray:
         """μ = (1 − f) Λ⁻¹ Aᵀ y for targets `(N, K)` of the factorised design: `(D, K)`."""
 
     @abstractmethod
-    def quadratic(self, rows: Array) -> Array:
+    def quadratic(self, rows: FloatArray) -> FloatArray:
         """uᵀ Λ⁻¹ u for rows u `(B, D)`: `(B,)`."""
 
     @abstractmethod
-    def sample(self, draws: int, rng: np.random.Generator) -> Array:
+    def sample(self, draws: int, rng: np.random.Generator) -> FloatArray:
         """Draws from N(0, Λ⁻¹): `(S, D)`."""
 
     @cached_property
     @abstractmethod
-    def variances(self) -> Array:
+    def variances(self) -> FloatArray:
         """The diagonal of Λ⁻¹, `(D,)`."""
 
     @cached_property
     @abstractmethod
-    def determined(self) -> Array:
+    def determined(self) -> FloatArray:
         """γ_d = 1 − P_d (Λ⁻¹)_dd in [0, 1]: how far the data determine each weight, `(D,)`."""
 
 
@@ -64,7 +64,7 @@ class Factor(ABC):
 class PrimalFactor(Factor):
     """Λ = LLᵀ, `(D, D)`. Keeps no training row."""
 
-    def __init__(self, design: Design, prior: Prior) -> None:
+    def __init__(self, design: Design, prior: DropoutPrior) -> None:
         self._keep, self._penalty = prior.keep, prior.penalty(design.squares)
         precision = prior.keep**2 * design.gram
         precision[np.diag_indices_from(precision)] += self._penalty
@@ -74,26 +74,26 @@ class PrimalFactor(Factor):
         with np.errstate(divide="ignore"):
             self.log_ratio = _log_determinant(self._lower) - float(np.log(self._penalty).sum())
 
-    def mean(self, design: Design, targets: Array) -> Array:
+    def mean(self, design: Design, targets: FloatArray) -> FloatArray:
         """By two triangular solves."""
         return _solve(self._lower, self._keep * design.adjoint(targets))
 
-    def quadratic(self, rows: Array) -> Array:
+    def quadratic(self, rows: FloatArray) -> FloatArray:
         """|L⁻¹u|²."""
         return np.asarray(np.square(_triangular(self._lower, rows.T)).sum(0))
 
-    def sample(self, draws: int, rng: np.random.Generator) -> Array:
+    def sample(self, draws: int, rng: np.random.Generator) -> FloatArray:
         """L⁻ᵀz with standard normal z."""
         noise = rng.standard_normal((draws, len(self._lower)))
         return _triangular(self._lower, noise.T, transposed=True).T
 
     @cached_property
-    def variances(self) -> Array:
+    def variances(self) -> FloatArray:
         """From the inverse itself."""
         return _inverse(self._lower).diagonal().copy()
 
     @cached_property
-    def determined(self) -> Array:
+    def determined(self) -> FloatArray:
         """From the variances."""
         return np.clip(1 - self._penalty * self.variances, 0, 1)
 
@@ -107,7 +107,7 @@ class DualFactor(Factor):
     conditioned and changes nothing but the determinant.
     """
 
-    def __init__(self, design: Design, prior: Prior) -> None:
+    def __init__(self, design: Design, prior: DropoutPrior) -> None:
         self._keep, self._penalty = prior.keep, prior.proper_penalty(design.squares)
         self._design = design
         kernel = design.outer(prior.keep**2 / self._penalty)
@@ -119,11 +119,11 @@ class DualFactor(Factor):
         self._lower = _cholesky(kernel, np.zeros(len(kernel)), _DEPENDENT_ROWS)
         self.log_ratio = _log_determinant(self._lower) - float(np.log1p(extra))
 
-    def mean(self, design: Design, targets: Array) -> Array:
+    def mean(self, design: Design, targets: FloatArray) -> FloatArray:
         """(1 − f) P⁻¹ Aᵀ K⁻¹ y."""
         return self._spread(_solve(self._lower, targets))
 
-    def quadratic(self, rows: Array) -> Array:
+    def quadratic(self, rows: FloatArray) -> FloatArray:
         """rᵀP⁻¹r + |β|² with β = K⁻¹ (1 − f) A P⁻¹ u and r = u − (1 − f) Aᵀ β.
 
         This is Λ⁻¹ΛΛ⁻¹ between u and u. Unlike uᵀP⁻¹u − |L⁻¹ (1 − f) A P⁻¹ u|² it cannot cancel
@@ -135,7 +135,7 @@ class DualFactor(Factor):
         prior = np.einsum("bd,bd,d->b", rest, rest, 1 / self._penalty)
         return np.asarray(prior + np.square(duals).sum(0))
 
-    def sample(self, draws: int, rng: np.random.Generator) -> Array:
+    def sample(self, draws: int, rng: np.random.Generator) -> FloatArray:
         """A draw v from the prior, corrected by the data: v − (1 − f) P⁻¹ Aᵀ K⁻¹ ((1 − f) A v + e).
 
         With noise e ~ N(0, I) in the targets this has the covariance Λ⁻¹.
@@ -146,28 +146,28 @@ class DualFactor(Factor):
         return (prior - self._spread(_solve(self._lower, seen))).T
 
     @cached_property
-    def variances(self) -> Array:
+    def variances(self) -> FloatArray:
         """(1 − γ_d) / P_d."""
         return (1 - self.determined) / self._penalty
 
     @cached_property
-    def determined(self) -> Array:
+    def determined(self) -> FloatArray:
         """γ_d = (1 − f)² A_dᵀ K⁻¹ A_d / P_d, with A_d the columns of A."""
         seen = self._design.column_quadratics(_inverse(self._lower))
         return np.clip(self._keep**2 * seen / self._penalty, 0, 1)
 
-    def _spread(self, duals: Array) -> Array:
+    def _spread(self, duals: FloatArray) -> FloatArray:
         """(1 − f) P⁻¹ Aᵀ α."""
         return self._keep * self._design.adjoint(duals) / self._penalty[:, None]
 
 
-def factorise(design: Design, prior: Prior) -> Factor:
+def factorise(design: Design, prior: DropoutPrior) -> Factor:
     """In the space of the features or of the rows, whichever is smaller."""
     rows, features = design.shape
     return PrimalFactor(design, prior) if features <= rows else DualFactor(design, prior)
 
 
-def _cholesky(matrix: Array, noise: Array, message: str) -> Array:
+def _cholesky(matrix: FloatArray, noise: FloatArray, message: str) -> FloatArray:
     """L with LLᵀ = matrix, unless the matrix is singular up to rounding.
 
     A squared pivot over its diagonal element is the share of a feature (or row) that those before
@@ -180,23 +180,23 @@ def _cholesky(matrix: Array, noise: Array, message: str) -> Array:
     return np.asarray(lower)
 
 
-def _log_determinant(lower: Array) -> float:
+def _log_determinant(lower: FloatArray) -> float:
     return 2 * float(np.log(lower.diagonal()).sum())
 
 
-def _triangular(lower: Array, columns: Array, transposed: bool = False) -> Array:
-    solution: Array = linalg.solve_triangular(
+def _triangular(lower: FloatArray, columns: FloatArray, transposed: bool = False) -> FloatArray:
+    solution: FloatArray = linalg.solve_triangular(
         lower, columns, lower=True, trans=int(transposed), check_finite=False
     )
     return solution
 
 
-def _solve(lower: Array, columns: Array) -> Array:
+def _solve(lower: FloatArray, columns: FloatArray) -> FloatArray:
     """(LLᵀ)⁻¹ V."""
     return np.asarray(linalg.cho_solve((lower, True), columns, check_finite=False))
 
 
-def _inverse(lower: Array) -> Array:
+def _inverse(lower: FloatArray) -> FloatArray:
     """(LLᵀ)⁻¹, stored by rows."""
     inverse, _ = linalg.lapack.dpotri(lower, lower=True)  # its upper half is zero
     inverse += np.tril(inverse, -1).T

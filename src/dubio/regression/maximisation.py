@@ -16,8 +16,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from dubio.regression.design import Design
 from dubio.regression.evidence import gradient, log_marginal_likelihood
-from dubio.regression.posterior import Posterior
-from dubio.regression.prior import Array, Prior
+from dubio.regression.posterior import DropoutPosterior
+from dubio.regression.prior import DropoutPrior, FloatArray
 from dubio.regression.solver import Solver
 from dubio.report.progress import Progress
 
@@ -27,7 +27,9 @@ _BEYOND = 100.0  # how far a size lies beyond all features
 _BINDS = 1e-2  # a slope, in nats for a factor e, that makes a bound worth a warning
 
 
-def maximise(design: Design, y: Array, drop: float | None, precision: float | None) -> Prior:
+def maximise(
+    design: Design, y: FloatArray, drop: float | None, precision: float | None
+) -> DropoutPrior:
     """The best prior; what is given stays, what is None is free.
 
     A coarse grid goes through all strengths and all sizes ρ/r that tell features apart, and from
@@ -38,25 +40,25 @@ def maximise(design: Design, y: Array, drop: float | None, precision: float | No
     exact = Solver("cholesky")
     with Progress("evidence", None) as progress:
 
-        def posterior_of(prior: Prior) -> Posterior:
+        def posterior_of(prior: DropoutPrior) -> DropoutPosterior:
             progress.advance()
-            return Posterior(design, y, prior, exact)
+            return DropoutPosterior(design, y, prior, exact)
 
-        def height(prior: Prior) -> float:
+        def height(prior: DropoutPrior) -> float:
             try:
                 return log_marginal_likelihood(posterior_of(prior))
             except np.linalg.LinAlgError:  # a prior too weak for float64
                 return -np.inf
 
-        def climb(start: Prior) -> tuple[float, Prior]:
+        def climb(start: DropoutPrior) -> tuple[float, DropoutPrior]:
             """From a prior of the grid; where f = 0 it stays."""
             free = np.array([drop is None and start.drop > 0, precision is None])
 
-            def prior_at(moved: Array) -> Prior:
+            def prior_at(moved: FloatArray) -> DropoutPrior:
                 rate = float(special.expit(moved[0])) if free[0] else start.drop
-                return Prior(rate, float(np.exp(moved[-1])) if free[1] else start.precision)
+                return DropoutPrior(rate, float(np.exp(moved[-1])) if free[1] else start.precision)
 
-            def loss(moved: Array) -> tuple[float, Array]:
+            def loss(moved: FloatArray) -> tuple[float, FloatArray]:
                 try:
                     posterior = posterior_of(prior_at(moved))
                     return -log_marginal_likelihood(posterior), -_slopes(posterior)[free]
@@ -79,7 +81,7 @@ def maximise(design: Design, y: Array, drop: float | None, precision: float | No
     return best
 
 
-def _grid(design: Design, drop: float | None, precision: float | None) -> list[list[Prior]]:
+def _grid(design: Design, drop: float | None, precision: float | None) -> list[list[DropoutPrior]]:
     """Lines of priors from weak to strong; from line to line dropout takes over.
 
     A strength t stands for the precisions t v_d. It is weak where they are far below the
@@ -94,29 +96,29 @@ def _grid(design: Design, drop: float | None, precision: float | None) -> list[l
     decades = np.log(_STRONGEST / _WEAKEST * data.max() / data.min())
     count = 1 + int(np.ceil(decades / np.log(_STEP)))
 
-    def strengths(weights: Array) -> list[float]:
+    def strengths(weights: FloatArray) -> list[float]:
         ratios = data / weights
         low, high = _WEAKEST * ratios.min(), _STRONGEST * ratios.max()
         return [float(t) for t in np.geomspace(low, high, count)]
 
     if drop is not None:
-        return [[Prior(drop, (1 - drop) ** 2 * t) for t in strengths(np.ones_like(data))]]
+        return [[DropoutPrior(drop, (1 - drop) ** 2 * t) for t in strengths(np.ones_like(data))]]
     if precision is not None:
-        line = [Prior(r / (1 + r), precision) for r in strengths(squares)]
-        return [[Prior(0.0, precision), *line] if precision > 0 else line]
+        line = [DropoutPrior(r / (1 + r), precision) for r in strengths(squares)]
+        return [[DropoutPrior(0.0, precision), *line] if precision > 0 else line]
     low, middle, high = np.quantile(squares, (0, 0.5, 1))
     sizes = np.array([_BEYOND * high, high, middle, low, low / _BEYOND])
     sizes = sizes[np.diff(np.log(sizes), prepend=np.inf) < -0.5]  # no two alike
     return [
-        [Prior(0.0, t) for t in strengths(np.ones_like(data))],
+        [DropoutPrior(0.0, t) for t in strengths(np.ones_like(data))],
         *(
-            [Prior(r / (1 + r), r * size / (1 + r) ** 2) for r in strengths(squares + size)]
+            [DropoutPrior(r / (1 + r), r * size / (1 + r) ** 2) for r in strengths(squares + size)]
             for size in sizes
         ),
     ]
 
 
-def _bounds(grid: list[list[Prior]]) -> Array:
+def _bounds(grid: list[list[DropoutPrior]]) -> FloatArray:
     """The extent of the grid in log r and in log λ0, `(2, 2)`."""
     priors = [prior for line in grid for prior in line]
     rates = [special.logit(prior.drop) for prior in priors if prior.drop > 0]
@@ -124,20 +126,20 @@ def _bounds(grid: list[list[Prior]]) -> Array:
     return np.array([(min(logs, default=0), max(logs, default=0)) for logs in (rates, precisions)])
 
 
-def _is_peak(heights: Array) -> NDArray[np.bool_]:
+def _is_peak(heights: FloatArray) -> NDArray[np.bool_]:
     """Where no neighbour is higher, along a line or across."""
     around = np.pad(heights, 1, constant_values=-np.inf)
     neighbours = around[:-2, 1:-1], around[2:, 1:-1], around[1:-1, :-2], around[1:-1, 2:]
     return np.asarray(np.isfinite(heights) & (heights >= np.max(neighbours, axis=0)))
 
 
-def _slopes(posterior: Posterior) -> Array:
+def _slopes(posterior: DropoutPosterior) -> FloatArray:
     """The derivatives of the evidence in log r and in log λ0, `(2,)`."""
     prior = posterior.prior
     return np.multiply(gradient(posterior), (prior.drop * prior.keep, prior.precision))
 
 
-def _warn_at_bounds(posterior: Posterior, bounds: Array, free: Sequence[bool]) -> None:
+def _warn_at_bounds(posterior: DropoutPosterior, bounds: FloatArray, free: Sequence[bool]) -> None:
     """Where the evidence grows beyond a bound, the best prior is not among those searched."""
     prior = posterior.prior
     with np.errstate(divide="ignore"):

@@ -9,8 +9,8 @@ from scipy import sparse
 
 from dubio.regression.design import Design, blocks
 from dubio.regression.factor import Factor, factorise
-from dubio.regression.predictive import StudentT
-from dubio.regression.prior import Array, Prior
+from dubio.regression.predictive import StudentTMixture
+from dubio.regression.prior import DropoutPrior, FloatArray
 from dubio.regression.solver import Solver
 from dubio.report.progress import Progress
 
@@ -26,13 +26,13 @@ class WeightDraws:
         noise_variance: σ², `(S, *E)`.
     """
 
-    coef: Array
-    intercept: Array
-    noise_variance: Array
+    coef: FloatArray
+    intercept: FloatArray
+    noise_variance: FloatArray
 
 
 @final
-class Posterior:
+class DropoutPosterior:
     """w | σ² ~ N(μ, σ²Λ⁻¹) and σ² ~ InvGamma(a, b), for each of K targets.
 
         μ = (1 − f) Λ⁻¹ Aᵀ y,  2a = degrees of freedom,  2b = |y − (1 − f) A μ|² + μᵀ P μ
@@ -54,7 +54,7 @@ class Posterior:
         rate: b, `(K,)`.
     """
 
-    def __init__(self, design: Design, y: Array, prior: Prior, solver: Solver) -> None:
+    def __init__(self, design: Design, y: FloatArray, prior: DropoutPrior, solver: Solver) -> None:
         targets, self._target_mean = design.center_targets(y.reshape(len(y), -1))
         self._factor: Factor | None = None
         self._design: Design | None = None
@@ -70,7 +70,9 @@ class Posterior:
         self.squares, self.penalty = design.squares, prior.penalty(design.squares)
         residual = targets - prior.keep * design.forward(self.mean)
         self.shape = design.freedom / 2
-        self.rate: Array = (np.square(residual).sum(0) + self.penalty @ np.square(self.mean)) / 2
+        self.rate: FloatArray = (
+            np.square(residual).sum(0) + self.penalty @ np.square(self.mean)
+        ) / 2
         rounding = np.finfo(np.float64).eps * self._target_mean
         self.rate[self.rate <= self.count * rounding**2] = 0  # targets that do not vary
 
@@ -87,17 +89,17 @@ class Posterior:
         return self._factor
 
     @property
-    def coef(self) -> Array:
+    def coef(self) -> FloatArray:
         """(1 − f) μ, `(*E, D)`: the weights of an input that is not dropped."""
         return self.prior.keep * self.mean.T.reshape(*self.event, -1)
 
     @property
-    def offset(self) -> Array:
+    def offset(self) -> FloatArray:
         """ȳ − (1 − f) x̄ᵀμ, `(*E)`: the mean of the intercept."""
         return (self._target_mean - self.prior.keep * self.center @ self.mean).reshape(self.event)
 
     @property
-    def noise_variance(self) -> Array:
+    def noise_variance(self) -> FloatArray:
         """E[σ²] = b/(a − 1), `(K,)`; infinite up to two degrees of freedom."""
         return self.rate / (self.shape - 1) if self.shape > 1 else np.full_like(self.rate, np.inf)
 
@@ -127,7 +129,7 @@ class Posterior:
             noise.reshape(draws, *self.event),
         )
 
-    def predictive(self, X: Any, draws: int, rng: np.random.Generator) -> StudentT:
+    def predictive(self, X: Any, draws: int, rng: np.random.Generator) -> StudentTMixture:
         """The predictive of rows X `(B, D)`.
 
         Without dropout at test time y = β + (1 − f) xᵀw + noise is a Student t with 2a degrees of
@@ -162,7 +164,7 @@ class Posterior:
         location = np.stack([location for location, _ in components])  # (S, B, K)
         scale = np.stack([np.sqrt(1 + spread) for _, spread in components])[..., None]
         scale = scale * np.sqrt(self.rate / self.shape)
-        return StudentT(
+        return StudentTMixture(
             2 * self.shape,
             location.reshape(-1, *shape),
             scale.reshape(-1, *shape),
@@ -171,7 +173,7 @@ class Posterior:
             np.broadcast_to(noise, mean.shape).reshape(shape),
         )
 
-    def _project(self, X: Any) -> tuple[Array, Array]:
+    def _project(self, X: Any) -> tuple[FloatArray, FloatArray]:
         """ȳ + uᵀμ, `(B, K)`, and [1/Σs] + uᵀΛ⁻¹u, `(B,)`, of rows u = X − (1 − f) x̄."""
         location = np.empty((X.shape[0], len(self.rate)))
         spread = np.empty(X.shape[0])
@@ -182,7 +184,7 @@ class Posterior:
         return location, spread
 
 
-def _dense_blocks(X: Any) -> Iterator[tuple[slice, Array]]:
+def _dense_blocks(X: Any) -> Iterator[tuple[slice, FloatArray]]:
     """Some rows at a time, dense: a sparse X is never dense as a whole."""
     for part in blocks(*X.shape):
         yield part, X[part].toarray() if sparse.issparse(X) else X[part]

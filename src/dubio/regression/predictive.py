@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from dubio.regression.prior import Array
+from dubio.regression.prior import FloatArray
 
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class StudentT:
+class StudentTMixture:
     """y | x for each row: an equal mixture over S masks of Student's t distributions.
 
     S = 1 without dropout at test time, and everything is exact. Else the moments are exact, over
@@ -37,27 +37,27 @@ class StudentT:
     """
 
     freedom: float
-    location: Array
-    scale: Array
-    mean: Array
-    epistemic: Array
-    aleatoric: Array
+    location: FloatArray
+    scale: FloatArray
+    mean: FloatArray
+    epistemic: FloatArray
+    aleatoric: FloatArray
 
     def __repr__(self) -> str:
         masks, shape = len(self.location), self.mean.shape
-        return f"StudentT(freedom={self.freedom:g}, masks={masks}, mean={shape})"
+        return f"StudentTMixture(freedom={self.freedom:g}, masks={masks}, mean={shape})"
 
     @property
-    def variance(self) -> Array:
+    def variance(self) -> FloatArray:
         """Var[y | x] = epistemic + aleatoric, `(B, *E)`; infinite up to 2 degrees of freedom."""
         return self.epistemic + self.aleatoric
 
     @property
-    def std(self) -> Array:
+    def std(self) -> FloatArray:
         """The square root of `variance`, `(B, *E)`."""
         return np.sqrt(self.variance)
 
-    def quantile(self, q: float | Sequence[float] | Array) -> Array:
+    def quantile(self, q: float | Sequence[float] | FloatArray) -> FloatArray:
         """Quantiles of every element of the target.
 
         Args:
@@ -71,7 +71,7 @@ class StudentT:
         quantiles = [self._quantile(level) for level in levels.reshape(-1)]
         return np.stack(quantiles).reshape(*levels.shape, *self.mean.shape)
 
-    def interval(self, level: float = 0.95) -> tuple[Array, Array]:
+    def interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """The central interval of probability `level`: its low and high end, each `(B, *E)`."""
         if not 0 < level < 1:
             raise ValueError(
@@ -80,7 +80,7 @@ class StudentT:
         low, high = self.quantile([(1 - level) / 2, (1 + level) / 2])
         return low, high
 
-    def log_prob(self, y: ArrayLike) -> Array:
+    def log_prob(self, y: ArrayLike) -> FloatArray:
         """The log density of every row, joint over its targets: `(B,)`.
 
         Args:
@@ -106,7 +106,9 @@ class StudentT:
         joint = (logs + constant).reshape(*logs.shape[:2], -1).sum(-1)  # (S, B)
         return np.asarray(special.logsumexp(joint, axis=0) - np.log(len(joint)))
 
-    def sample(self, n: int = 1, random_state: int | np.random.Generator | None = None) -> Array:
+    def sample(
+        self, n: int = 1, random_state: int | np.random.Generator | None = None
+    ) -> FloatArray:
         """Draws n targets per row, `(n, B, *E)`, each with one of the masks."""
         rng = np.random.default_rng(random_state)
         rows = np.arange(self.location.shape[1])
@@ -114,7 +116,7 @@ class StudentT:
         noise = rng.standard_t(self.freedom, size=(n, *self.mean.shape))
         return np.asarray(self.location[picks, rows] + self.scale[picks, rows] * noise)
 
-    def _quantile(self, q: float) -> Array:
+    def _quantile(self, q: float) -> FloatArray:
         """Solves 1/S Σ_s F((y − location_s) / scale_s) = q for y by bisection between the parts.
 
         F keeps its relative precision in the lower half; the upper half is mirrored to it.

@@ -7,12 +7,12 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+FloatArray = NDArray[np.float64]
 
 
 @final
 @dataclass(frozen=True)
-class Prior:
+class DropoutPrior:
     """w ~ N(0, σ²/λ0 I), and each feature of each row is dropped with probability f.
 
     Together they act as a Gaussian prior that knows the size of the features but not the targets.
@@ -46,7 +46,7 @@ class Prior:
         """Whether nothing is regularised: least squares."""
         return self.drop == 0 and self.precision == 0
 
-    def penalty(self, squares: Array) -> Array:
+    def penalty(self, squares: FloatArray) -> FloatArray:
         """λ0 + f(1 − f) c_d, the diagonal that Herlau et al. 2022 adds to (1 − f)² XᵀX in eq. 14.
 
         Args:
@@ -61,7 +61,7 @@ class Prior:
             )
         return self.precision + self.drop * self.keep * squares
 
-    def proper_penalty(self, squares: Array) -> Array:
+    def proper_penalty(self, squares: FloatArray) -> FloatArray:
         """The same where a flat prior, f = λ0 = 0, will not do."""
         if self.flat:
             raise ValueError(

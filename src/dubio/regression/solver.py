@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from dubio.regression.design import Design
 from dubio.regression.factor import factorise
-from dubio.regression.prior import Array, Prior
+from dubio.regression.prior import DropoutPrior, FloatArray
 
 SolverName = Literal["auto", "cholesky", "cg"]
 
@@ -49,7 +49,7 @@ class Solver:
                 f"tol: expected a number in (0, 1), got {self.tolerance!r}; 1e-8 is nearly exact"
             )
 
-    def factorises(self, design: Design, priors: Sequence[Prior]) -> bool:
+    def factorises(self, design: Design, priors: Sequence[DropoutPrior]) -> bool:
         """Whether the means come from factors; "auto" counts operations."""
         if self.name != "auto":
             return self.name == "cholesky"
@@ -59,7 +59,9 @@ class Solver:
         iterations = len(priors) * _ITERATIONS * 4 * design.stored
         return factors <= _MATRIX_SPEED * iterations or any(prior.flat for prior in priors)
 
-    def means(self, design: Design, targets: Array, priors: Sequence[Prior]) -> Array:
+    def means(
+        self, design: Design, targets: FloatArray, priors: Sequence[DropoutPrior]
+    ) -> FloatArray:
         """μ for every prior and every target `(N, K)`: `(D, J, K)`."""
         if self.factorises(design, priors):
             return np.stack([factorise(design, p).mean(design, targets) for p in priors], axis=1)
@@ -79,8 +81,8 @@ class Solver:
 
 
 def iterate(
-    design: Design, targets: Array, priors: Sequence[Prior], tolerance: float
-) -> tuple[Array, NDArray[np.bool_]]:
+    design: Design, targets: FloatArray, priors: Sequence[DropoutPrior], tolerance: float
+) -> tuple[FloatArray, NDArray[np.bool_]]:
     """Conjugate gradients for (I + (1 − f)² A P⁻¹ Aᵀ) α = y, all priors and targets as columns.
 
     Then μ = (1 − f) P⁻¹ Aᵀ α. The system is that of Λ preconditioned by its diagonal part P, so
@@ -131,6 +133,6 @@ def iterate(
     )
 
 
-def _squares(columns: Array) -> Array:
+def _squares(columns: FloatArray) -> FloatArray:
     """|v|² of each column."""
     return np.asarray(np.einsum("nj,nj->j", columns, columns))

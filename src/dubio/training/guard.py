@@ -37,7 +37,7 @@ class NonFiniteError(FloatingPointError):
         self.site = site
 
 
-class Site(NamedTuple):
+class Diagnosis(NamedTuple):
     """Where a number is not finite, in a word and in a sentence, and what to do about it."""
 
     name: str
@@ -135,32 +135,34 @@ class Guard:
         for parameter in self._parameters:
             parameter.grad = None
 
-    def _in_step(self, batch: Batch) -> Site:
-        with _Watch(self._objective) as watch:
+    def _in_step(self, batch: Batch) -> Diagnosis:
+        with _FirstNonFinite(self._objective) as watch:
             loss = self._objective(*batch.arguments)
             if watch.first is None and _is_finite(loss):
                 loss.backward()
         return watch.first or self._in_loss(loss)
 
-    def _in_loss(self, loss: Tensor) -> Site:
+    def _in_loss(self, loss: Tensor) -> Diagnosis:
         """Every module gave finite numbers: a KL, the likelihood or the loss function did not."""
         if _is_finite(loss):
-            return Site("loss", "Done again, the same step gave finite numbers", _BLOWN_UP)
+            return Diagnosis("loss", "Done again, the same step gave finite numbers", _BLOWN_UP)
         for name, module in self._objective.named_modules():
             if isinstance(module, Stochastic) and not _is_finite(module.kl()):
-                return Site("kl", f"All outputs are finite, but not the KL of {name!r}", _BLOWN_UP)
+                return Diagnosis(
+                    "kl", f"All outputs are finite, but not the KL of {name!r}", _BLOWN_UP
+                )
         if isinstance(self._objective, ELBO) and not _is_finite(self._objective.nll):
             finding = "All outputs are finite, but not their log-likelihood"
-            return Site("likelihood", finding, _BLOWN_UP)
-        return Site("loss", "All outputs are finite, but not the loss made of them", _STEEP)
+            return Diagnosis("likelihood", finding, _BLOWN_UP)
+        return Diagnosis("loss", "All outputs are finite, but not the loss made of them", _STEEP)
 
 
-class _Watch:
+class _FirstNonFinite:
     """Takes note of the first output, or else of the first gradient, that is not finite."""
 
     def __init__(self, objective: nn.Module) -> None:
         self._objective = objective
-        self.first: Site | None = None
+        self.first: Diagnosis | None = None
 
     def __enter__(self) -> Self:
         modules = [(name, module) for name, module in self._objective.named_modules() if name]
@@ -189,15 +191,15 @@ class _Watch:
             if self.first is None and not _is_finite(tensor):
                 inputs_too = not all(map(_is_finite, _floating((args, kwargs))))
                 before = ", whose input was not finite either" if inputs_too else ""
-                self.first = Site(name, f"It is first seen in {where}{before}", _BLOWN_UP)
+                self.first = Diagnosis(name, f"It is first seen in {where}{before}", _BLOWN_UP)
 
     def _see_gradient(self, name: str, where: str, gradient: Tensor) -> None:
         if self.first is None and not _is_finite(gradient):
             finding = f"On the way back it is first seen in the gradient of {where}"
-            self.first = Site(name, finding, _STEEP)
+            self.first = Diagnosis(name, finding, _STEEP)
 
 
-def _in_data(batch: Batch) -> Site | None:
+def _in_data(batch: Batch) -> Diagnosis | None:
     for name, part in zip(("x", "y", "weight"), batch.arguments, strict=False):
         for path, tensor in tree_flatten_with_path(part)[0]:
             if not isinstance(tensor, Tensor) or _is_finite(tensor):
@@ -208,17 +210,19 @@ def _in_data(batch: Batch) -> Site | None:
             if batch.rows is not None and len(batch.rows) == len(tensor):
                 of = f"row {int(batch.rows[row])} of the data"
             kind = "NaN" if tensor[tuple(bad)].isnan() else "an infinite number"
-            return Site(
+            return Diagnosis(
                 name, f"{name}{keystr(path)} holds {kind} in {of}", "Drop or impute such rows"
             )
     return None
 
 
-def _in_weights(objective: nn.Module) -> Site | None:
+def _in_weights(objective: nn.Module) -> Diagnosis | None:
     for name, parameter in objective.named_parameters():
         if not _is_finite(parameter):
             finding = f"Parameter {name!r} was not finite even before"
-            return Site(name, finding, "Start from finite weights, or try a smaller learning rate")
+            return Diagnosis(
+                name, finding, "Start from finite weights, or try a smaller learning rate"
+            )
     return None
 
 

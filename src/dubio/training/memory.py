@@ -23,8 +23,8 @@ from dubio.training.holders import Generator, is_library
 from dubio.training.values import Owner, Written, is_plain, is_same, put, written
 
 Key: TypeAlias = str | int
-Notes: TypeAlias = dict[Key, Written]
-Places: TypeAlias = dict[Key, tuple[Owner, Any]]  # where a value is, and the value
+NotesByKey: TypeAlias = dict[Key, Written]
+OwnedValues: TypeAlias = dict[Key, tuple[Owner, Any]]  # where a value is, and the value
 
 _OF_MODULES = frozenset(vars(nn.Module()))
 _OF_OPTIMIZERS = ("state", "param_groups", "defaults", "step", "_optimizer_", "_opt_called")
@@ -34,7 +34,9 @@ _ADVICE = (
     "Make it before fit, of tensors, numbers, lists, dicts or modules, or return its state from "
     "get_extra_state"
 )
-_moved: dict[int, Notes] = {}  # as it was at first, of objects that a run of this process has moved
+_moved: dict[
+    int, NotesByKey
+] = {}  # as it was at first, of objects that a run of this process has moved
 
 
 @final
@@ -72,7 +74,7 @@ class Memory:
                 if (moves or learns) and not known and not self._places(value):
                     self._tell(f"{path}.{key}, a {type(value).__name__} whose state is not seen")
 
-    def get(self) -> dict[str, Notes]:
+    def get(self) -> dict[str, NotesByKey]:
         """What is not as at first, in types that ``torch.load(weights_only=True)`` takes."""
         changes = {}
         for path, thing in self._parts.items():
@@ -87,7 +89,7 @@ class Memory:
                 changes[path] = changed
         return changes
 
-    def set(self, changes: dict[str, Notes]) -> None:
+    def set(self, changes: dict[str, NotesByKey]) -> None:
         """Put the changes back, and what an interrupted run of this process has moved as it was."""
         unknown = changes.keys() - self._parts.keys()
         if unknown:
@@ -143,7 +145,7 @@ class Memory:
             inner = [(f"{path}.{k}", v) for k, (_, v) in places.items() if not is_plain(v)]
             waiting.extend(reversed(inner))
 
-    def _plain(self, thing: object) -> Notes:
+    def _plain(self, thing: object) -> NotesByKey:
         return {k: written(v) for k, (_, v) in self._places(thing).items() if is_plain(v)}
 
     def _kept(self, thing: object) -> dict[Key, object]:
@@ -154,7 +156,7 @@ class Memory:
             if not is_plain(v) and not isinstance(v, _CODE) and package(type(v)) != "dubio"
         }
 
-    def _places(self, thing: object) -> Places:
+    def _places(self, thing: object) -> OwnedValues:
         """The values of an object that no state_dict has."""
         if isinstance(thing, nn.Module):
             return self._of_module(thing)
@@ -171,7 +173,7 @@ class Memory:
             return {k: (thing, v) for k, v in enumerate(thing)}  # type: ignore[misc]
         return _by_name(vars(thing), vars(thing), type(thing)) if _has_attributes(thing) else {}
 
-    def _of_module(self, module: nn.Module) -> Places:
+    def _of_module(self, module: nn.Module) -> OwnedValues:
         own = {k: v for k, v in vars(module).items() if k not in _OF_MODULES}
         places = _by_name(vars(module), own, type(module))
         is_saved = id(module) in self._saved
@@ -183,7 +185,7 @@ class Memory:
         return places | {name: (module._modules, m) for name, m in module._modules.items()}
 
 
-def _by_name(owner: MutableMapping[Any, Any], own: Mapping[str, Any], kind: type) -> Places:
+def _by_name(owner: MutableMapping[Any, Any], own: Mapping[str, Any], kind: type) -> OwnedValues:
     """Attributes; of a library's class only plain ones, and of dubio's, which save all, none."""
     if package(kind) == "dubio":
         return {}

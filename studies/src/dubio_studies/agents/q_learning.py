@@ -30,7 +30,7 @@ Optimizer = Literal["adam", "sgd"]
 
 
 @dataclass(frozen=True)
-class Learning:
+class QLearningSettings:
     """How agents learn; the defaults are those of Gal and Ghahramani (2016, appendix E.2).
 
     Attributes:
@@ -99,7 +99,7 @@ class QLearners:
         nets: Sequence[Sequence[nn.Module]],
         actions: int,
         explore: Exploration,
-        learning: Learning,
+        learning: QLearningSettings,
         seeds: Sequence[int],
     ) -> None:
         sizes = {len(own) for own in nets}

@@ -12,7 +12,7 @@ from dubio.priors import Gaussian, Laplace, Prior, ScaleMixture
 from dubio_studies.framework.study import Piece, Scale, Seed
 from dubio_studies.mnist import checks
 from dubio_studies.mnist.images import CLASSES, PIXELS, Digits, Scaled, Source, load
-from dubio_studies.mnist.training import Trained, Training, trained
+from dubio_studies.mnist.training import DigitTraining, TrainedDigits, trained
 
 Method = Literal[
     "gaussian",
@@ -122,7 +122,7 @@ class Networks:
         restart: int,
         seed: int,
         loss: Loss = "cross-entropy",
-    ) -> Trained:
+    ) -> TrainedDigits:
         """A network by one of the methods, trained now or before.
 
         Args:
@@ -161,7 +161,7 @@ class Networks:
 
         return trained(make, identity, digits, self.training(method))
 
-    def of(self, piece: Piece, seed: Seed) -> Trained:
+    def of(self, piece: Piece, seed: Seed) -> TrainedDigits:
         """The network that a piece names by method, width, restart and, perhaps, loss."""
         return self.trained(
             cast(Method, piece["method"]),
@@ -171,12 +171,12 @@ class Networks:
             cast(Loss, piece.get("loss", "cross-entropy")),
         )
 
-    def training(self, method: Method) -> Training:
+    def training(self, method: Method) -> DigitTraining:
         """How a method's networks learn."""
         if method not in BAYESIAN:
-            return Training(self.point_epochs)
+            return DigitTraining(self.point_epochs)
         pace = self.slow * self.learning_rate if method == "slow gaussian" else None
-        return Training(self.epochs, self.batch_size, self.learning_rate, pace)
+        return DigitTraining(self.epochs, self.batch_size, self.learning_rate, pace)
 
     def start(self, method: Method) -> float:
         """The deviation that random weights begin with."""

@@ -13,7 +13,7 @@ import dubio
 from dubio.calibrate import PrecisionScaling
 from dubio.likelihoods import Categorical, Gaussian, Likelihood
 from dubio.predictive.predictive import Predictive
-from dubio_studies.demo.train import OBSERVED, Curve, Digits, true_curve
+from dubio_studies.demo.train import OBSERVED, Curve, SmallDigits, true_curve
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -121,7 +121,7 @@ def ask_about_curve(net: nn.Module, curve: Curve, draws: int = 1000) -> CurveAns
     )
 
 
-def ask_about_digits(net: nn.Module, digits: Digits, draws: int = 100) -> DigitsAnswer:
+def ask_about_digits(net: nn.Module, digits: SmallDigits, draws: int = 100) -> DigitsAnswer:
     """Asks for the classifier's prediction on every test digit."""
     p = ask(net, digits.test_images, Categorical(), draws=draws)
     with torch.no_grad():

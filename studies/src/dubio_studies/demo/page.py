@@ -15,7 +15,7 @@ from dubio_studies.demo.figures import (
     draw_rotation,
     draw_split,
 )
-from dubio_studies.demo.train import NOISE, Curve, Digits
+from dubio_studies.demo.train import NOISE, Curve, SmallDigits
 
 IN_GALLERY = 12
 HALF = (5.6, 3.7)
@@ -23,7 +23,7 @@ HALF = (5.6, 3.7)
 
 def render(
     curve: Curve,
-    digits: Digits,
+    digits: SmallDigits,
     curve_answer: CurveAnswer,
     digits_answer: DigitsAnswer,
     rotation_answer: RotationAnswer,
@@ -83,7 +83,7 @@ def rotation_section(answer: RotationAnswer) -> dict[str, str]:
     }
 
 
-def digits_section(answer: DigitsAnswer, digits: Digits) -> dict[str, str]:
+def digits_section(answer: DigitsAnswer, digits: SmallDigits) -> dict[str, str]:
     """What the sections on the test digits show and say."""
     total = len(answer.labels)
     least = range(total - 1, total - 1 - IN_GALLERY, -1)

@@ -28,7 +28,7 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Digits:
+class SmallDigits:
     """Handwritten digits, 8 × 8 pixels in [0, 1]: images (B, 1, 8, 8) and labels (B,)."""
 
     train_images: Tensor
@@ -89,17 +89,17 @@ def train_regressor(curve: Curve, steps: int = 2500, seed: int = 0) -> nn.Module
     return net.eval()
 
 
-def split_digits(train_size: int = 400, seed: int = 0) -> Digits:
+def split_digits(train_size: int = 400, seed: int = 0) -> SmallDigits:
     """Splits scikit-learn's 1797 digits at random; few to train on, so that doubt has reason."""
     bundle = load_digits()
     images = torch.tensor(bundle.images, dtype=torch.float32).unsqueeze(1) / 16
     labels = torch.tensor(bundle.target)
     order = torch.randperm(len(images), generator=torch.Generator().manual_seed(seed))
     train, test = order[:train_size], order[train_size:]
-    return Digits(images[train], labels[train], images[test], labels[test])
+    return SmallDigits(images[train], labels[train], images[test], labels[test])
 
 
-def train_classifier(digits: Digits, epochs: int = 80, seed: int = 0) -> nn.Module:
+def train_classifier(digits: SmallDigits, epochs: int = 80, seed: int = 0) -> nn.Module:
     """Trains a small convolutional network with dropout; returns it in eval mode."""
     torch.manual_seed(seed)
     net = nn.Sequential(

@@ -103,7 +103,7 @@ DEVIATIONS = (
 
 @final
 @dataclass(frozen=True)
-class Kind:
+class PublishedNetwork:
     """A network of the authors' files and how it was trained.
 
     Attributes:
@@ -126,9 +126,9 @@ class Kind:
 
 
 CO2_KINDS = {
-    "relu": Kind(nn.ReLU, drop=0.1, learning_rate=1e-2, weight_decay=1e-6),
-    "tanh": Kind(nn.Tanh, drop=0.1, learning_rate=5e-3, weight_decay=5e-7),
-    "tanh-0.2": Kind(nn.Tanh, drop=0.2, learning_rate=1e-2, weight_decay=0.0),
+    "relu": PublishedNetwork(nn.ReLU, drop=0.1, learning_rate=1e-2, weight_decay=1e-6),
+    "tanh": PublishedNetwork(nn.Tanh, drop=0.1, learning_rate=5e-3, weight_decay=5e-7),
+    "tanh-0.2": PublishedNetwork(nn.Tanh, drop=0.2, learning_rate=1e-2, weight_decay=0.0),
 }
 
 PUBLISHED_WIDTH = 1024
@@ -145,7 +145,7 @@ def drop_at(drop: float, width: int) -> float:
     return odds / (1 + odds)
 
 
-def network(kind: Kind, width: int) -> nn.Sequential:
+def network(kind: PublishedNetwork, width: int) -> nn.Sequential:
     """Linear, activation and dropout for each hidden layer, then a linear output."""
     sizes = [1, *([width] * kind.hidden)]
     drop = drop_at(kind.drop, width)
@@ -165,7 +165,7 @@ def xavier(fan_in: int, fan_out: int) -> nn.Linear:
 
 
 @torch.no_grad()
-def prepare(first: nn.Linear, config: Config, kind: Kind, x: Tensor) -> None:
+def prepare(first: nn.Linear, config: Config, kind: PublishedNetwork, x: Tensor) -> None:
     """Change the first layer as the config says."""
     if kind.activation is nn.Tanh:
         first.weight.mul_(config.steepness)
@@ -187,7 +187,9 @@ class EuclideanLoss(nn.Module):
         return F.mse_loss(self.model(x), y) / 2
 
 
-def train(config: Config, kind: Kind, x: Tensor, y: Tensor) -> tuple[nn.Sequential, list[float]]:
+def train(
+    config: Config, kind: PublishedNetwork, x: Tensor, y: Tensor
+) -> tuple[nn.Sequential, list[float]]:
     """A trained network, and its loss in every round through the batches."""
     model = network(kind, config.width)
     prepare(model[0], config, kind, x)  # type: ignore[arg-type]
@@ -213,7 +215,7 @@ def cyclic_batches(x: Tensor, y: Tensor, size: int) -> list[tuple[Tensor, Tensor
     return [(x[chosen], y[chosen]) for chosen in rows]
 
 
-def make_optimizer(config: Config, kind: Kind, model: nn.Module) -> Optimizer:
+def make_optimizer(config: Config, kind: PublishedNetwork, model: nn.Module) -> Optimizer:
     """Either optimizer; the weight decay is part of the gradient, and so of the loss, in both."""
     if config.optimizer == "muon":
         return Muon(model.parameters(), lr=config.learning_rate, weight_decay=kind.weight_decay)
@@ -226,7 +228,9 @@ def make_optimizer(config: Config, kind: Kind, model: nn.Module) -> Optimizer:
     return SGD(groups, momentum=0.9, weight_decay=kind.weight_decay)
 
 
-def make_schedule(config: Config, kind: Kind, optimizer: Optimizer, steps: int) -> LambdaLR:
+def make_schedule(
+    config: Config, kind: PublishedNetwork, optimizer: Optimizer, steps: int
+) -> LambdaLR:
     """Caffe's "inv"; for muon half a cosine down to zero, after a rise in the first 5 %."""
     if config.optimizer == "caffe":
         return LambdaLR(optimizer, lambda step: (1 + kind.gamma * step) ** -kind.power)

@@ -48,7 +48,7 @@ class Examples(Protocol):
 
 @final
 @dataclass(frozen=True)
-class Training:
+class DigitTraining:
     """How a network learns: by Adam, with a rate that falls to zero along half a cosine.
 
     Attributes:
@@ -68,7 +68,7 @@ class Training:
 
 @final
 @dataclass(frozen=True)
-class Trained:
+class TrainedDigits:
     """A network that has learned.
 
     Attributes:
@@ -85,8 +85,8 @@ def trained(
     make: Callable[[], dubio.ELBO],
     identity: Mapping[str, Scalar],
     examples: Examples,
-    training: Training,
-) -> Trained:
+    training: DigitTraining,
+) -> TrainedDigits:
     """Train a network, or take it from the cache.
 
     Args:
@@ -98,7 +98,7 @@ def trained(
     settings = {k: v for k, v in dataclasses.asdict(training).items() if v is not None}
     key = digest([REVISION, dict(identity), settings, torch.__version__])
 
-    def train(file: Path) -> Trained:
+    def train(file: Path) -> TrainedDigits:
         torch.manual_seed(int(key[:8], 16))
         objective = make()
         steps = training.epochs * -(-len(examples.train) // training.batch_size)
@@ -114,12 +114,12 @@ def trained(
             checkpoint=file,
             progress=False,
         )
-        return Trained(objective.model.eval(), history)
+        return TrainedDigits(objective.model.eval(), history)
 
     return kept(key, train)
 
 
-def adam(training: Training, objective: nn.Module, parameters: Sequence[nn.Parameter]) -> Adam:
+def adam(training: DigitTraining, objective: nn.Module, parameters: Sequence[nn.Parameter]) -> Adam:
     """The optimizer, with a group of its own for noise that learns at another pace."""
     groups: list[dict[str, Any]] = [{"params": list(parameters)}]
     if training.noise_learning_rate is not None:

@@ -14,7 +14,7 @@ PATCH = 2  # pixels of an edge of what is whitened
 WIDTHS = (64, 256, 256)
 
 
-class Block(nn.Sequential):
+class ConvolutionBlock(nn.Sequential):
     """A convolution, half the resolution, and another convolution."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
@@ -54,7 +54,7 @@ class Airbench(nn.Module):
         channels = (2 * patch, *widths)
         self.blocks = nn.Sequential(
             nn.GELU(),
-            *(Block(*channels[index : index + 2]) for index in range(3)),
+            *(ConvolutionBlock(*channels[index : index + 2]) for index in range(3)),
             nn.MaxPool2d(3),
             nn.Flatten(),
             *([nn.Dropout(drop)] if drop > 0 else []),

@@ -52,7 +52,7 @@ def normed(
     ]
 
 
-class Block(nn.Module):
+class InvertedBottleneck(nn.Module):
     """An inverted bottleneck: wider, filtered channel by channel, narrow again."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int, stride: int, expansion: int) -> None:
@@ -83,7 +83,9 @@ class EfficientNetLite0(nn.Module):
         for count, kernel, stride, expansion, width in STAGES:
             for index in range(count):
                 blocks.append(
-                    Block(channels, width, kernel, stride if index == 0 else 1, expansion)
+                    InvertedBottleneck(
+                        channels, width, kernel, stride if index == 0 else 1, expansion
+                    )
                 )
                 channels = width
         self.blocks = nn.ModuleList(blocks)

@@ -32,7 +32,7 @@ class Photographs(NamedTuple):
 
 
 @final
-class Watched(NamedTuple):
+class WatchedImages(NamedTuple):
     """What a network learns from, and what it is watched on while it does."""
 
     train: Tensor

@@ -11,7 +11,7 @@ from dubio_studies.scenes.images import Labelled
 
 
 @final
-class Augmented:
+class AugmentedScenes:
     """Batches of scenes in a new order every epoch, changed at random by torch's generator.
 
     Every scene is mirrored with probability ½, a part of it is enlarged to its size, and its

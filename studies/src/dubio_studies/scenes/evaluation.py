@@ -18,7 +18,7 @@ from dubio_studies.scenes.names import BINS, TOP_BINS, Sampling
 from dubio_studies.scenes.networks import Forks
 from dubio_studies.scenes.prediction import Predict, drawn, passed_once, predictions
 from dubio_studies.scenes.published_code import PublishedCode
-from dubio_studies.scenes.training import Trained
+from dubio_studies.scenes.training import TrainedScenes
 
 REVISION = 1  # raise it when scores change: those in the cache then count no more
 
@@ -50,7 +50,7 @@ def judged(config: Forks, piece: Piece, seed: Seed) -> list[Measurement]:
     return rows
 
 
-def rate_rows(trained: Trained) -> Iterator[Measurement]:
+def rate_rows(trained: TrainedScenes) -> Iterator[Measurement]:
     """Dropout rates by layer, at the start and after every epoch."""
     for epoch, rates in enumerate(trained.rates):
         for layer, rate in enumerate(rates):

@@ -26,7 +26,7 @@ from dubio_studies.scenes.images import (
 from dubio_studies.scenes.kinds import TEMPERATURE, with_dropout
 from dubio_studies.scenes.likelihood import LIKELIHOOD
 from dubio_studies.scenes.names import Kind
-from dubio_studies.scenes.training import Method, Trained, Training, key_of, trained
+from dubio_studies.scenes.training import Method, SceneTraining, TrainedScenes, key_of, trained
 
 Network = Literal["lite", "tiramisu103"]
 """The middle and a shorter way up of FC-DenseNet-103 on EfficientNet-Lite0; or FC-DenseNet-103."""
@@ -123,7 +123,7 @@ class Forks:
             network.load_trunk(data.imagenet_weights("efficientnet-lite0"))
         return network
 
-    def first(self, seed: int) -> Trained:
+    def first(self, seed: int) -> TrainedScenes:
         """The network without dropout that all forks start from.
 
         Args:
@@ -132,7 +132,7 @@ class Forks:
         scenes, (key, training) = self.scenes("train"), self._first_plan(seed)
         return trained(lambda: self._objective(self.built(), scenes), key, scenes, training)
 
-    def fork(self, kind: Kind, restart: int, seed: int, drop: float | None = None) -> Trained:
+    def fork(self, kind: Kind, restart: int, seed: int, drop: float | None = None) -> TrainedScenes:
         """A fork with one kind of dropout. Its trunk, if it has one, learns no more.
 
         Args:
@@ -161,7 +161,7 @@ class Forks:
 
         return trained(make, key, scenes, training)
 
-    def of(self, piece: Piece, seed: Seed) -> Trained:
+    def of(self, piece: Piece, seed: Seed) -> TrainedScenes:
         """The fork that a piece names by kind, restart and, perhaps, the rate it starts from."""
         kind, restart, drop = _named(piece)
         return self.fork(kind, restart, seed.given, drop)
@@ -171,9 +171,9 @@ class Forks:
         kind, restart, drop = _named(piece)
         return self._fork_plan(kind, restart, seed.given, self.drop if drop is None else drop)[0]
 
-    def fork_training(self) -> Training:
+    def fork_training(self) -> SceneTraining:
         """How forks learn."""
-        return Training(
+        return SceneTraining(
             self.fork_epochs,
             self.batch_size,
             self.fork_learning_rate,
@@ -185,12 +185,14 @@ class Forks:
         """That of Concrete masks."""
         return TEMPERATURE
 
-    def _first_plan(self, seed: int) -> tuple[str, Training]:
+    def _first_plan(self, seed: int) -> tuple[str, SceneTraining]:
         """The key of the network before the fork, and how it learns."""
-        training = Training(self.first_epochs, self.batch_size, self.learning_rate)
+        training = SceneTraining(self.first_epochs, self.batch_size, self.learning_rate)
         return key_of({**self._identity(seed), "part": "before the fork"}, training), training
 
-    def _fork_plan(self, kind: Kind, restart: int, seed: int, drop: float) -> tuple[str, Training]:
+    def _fork_plan(
+        self, kind: Kind, restart: int, seed: int, drop: float
+    ) -> tuple[str, SceneTraining]:
         """The key of a fork, and how it learns."""
         identity = {
             **self._identity(seed),

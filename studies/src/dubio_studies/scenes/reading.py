@@ -14,7 +14,7 @@ from dubio_studies.scenes.names import Kind, Sampling
 
 @final
 @dataclass(frozen=True)
-class Method:
+class SceneMethod:
     """A way to train and to predict.
 
     Attributes:
@@ -28,33 +28,33 @@ class Method:
     sampling: Sampling
 
 
-NO_DROPOUT = Method("no dropout", "none", "one pass")
-REGULAR = Method("dropout 0.2", "fixed", "one pass")
-MC = Method("MC dropout 0.2", "fixed", "draws")
-CONCRETE_ONCE = Method("Concrete, one pass", "concrete", "one pass")
-CONCRETE = Method("Concrete", "concrete", "draws")
-LBD = Method("LBD", "bernoulli", "draws")
-GAUSSIAN = Method("Gaussian", "gaussian", "draws")
+NO_DROPOUT = SceneMethod("no dropout", "none", "one pass")
+REGULAR = SceneMethod("dropout 0.2", "fixed", "one pass")
+MC = SceneMethod("MC dropout 0.2", "fixed", "draws")
+CONCRETE_ONCE = SceneMethod("Concrete, one pass", "concrete", "one pass")
+CONCRETE = SceneMethod("Concrete", "concrete", "draws")
+LBD = SceneMethod("LBD", "bernoulli", "draws")
+GAUSSIAN = SceneMethod("Gaussian", "gaussian", "draws")
 
 
-def of(rows: Rows, method: Method) -> Rows:
+def of(rows: Rows, method: SceneMethod) -> Rows:
     """The rows of a method."""
     return rows.where(kind=method.kind, sampling=method.sampling)
 
 
-def values(rows: Rows, method: Method, metric: str) -> list[float]:
+def values(rows: Rows, method: SceneMethod, metric: str) -> list[float]:
     """A score of every fork of a method, in the order of restarts."""
     return of(rows, method).where(metric=metric).values()
 
 
-def percent(rows: Rows, method: Method, metric: str) -> str:
+def percent(rows: Rows, method: SceneMethod, metric: str) -> str:
     """A share in percent: the mean over forks and its standard error."""
     return with_error([100 * value for value in values(rows, method, metric)])
 
 
 @final
 @dataclass(frozen=True)
-class Difference:
+class MethodDifference:
     """How much higher one method scores than another.
 
     Attributes:
@@ -76,27 +76,27 @@ class Difference:
         return f"{100 * self.mean:+.2f} ± {error}".replace("-", "−")
 
 
-def difference(rows: Rows, one: Method, other: Method, metric: str) -> Difference:
+def difference(rows: Rows, one: SceneMethod, other: SceneMethod, metric: str) -> MethodDifference:
     """Of two methods; in pairs if they are predictions of the same forks."""
     ours, theirs = (values(rows, method, metric) for method in (one, other))
     mean = fmean(ours) - fmean(theirs)
     if one.kind == other.kind:
         paired = standard_error([a - b for a, b in zip(ours, theirs, strict=True)])
-        return Difference(mean, math.inf if paired is None else paired)
+        return MethodDifference(mean, math.inf if paired is None else paired)
     errors = [standard_error(own) for own in (ours, theirs)]
     if None in errors:
-        return Difference(mean, math.inf)
-    return Difference(mean, math.hypot(*(error for error in errors if error is not None)))
+        return MethodDifference(mean, math.inf)
+    return MethodDifference(mean, math.hypot(*(error for error in errors if error is not None)))
 
 
-def curve(rows: Rows, method: Method, metric: str) -> tuple[list[float], list[list[float]]]:
+def curve(rows: Rows, method: SceneMethod, metric: str) -> tuple[list[float], list[list[float]]]:
     """Thresholds t, and at each of them the value of every fork that has one."""
     own = of(rows, method).where(metric=metric)
     places = sorted(own.distinct("t"))
     return places, [own.where(t=place).values() for place in places]
 
 
-def reliability(rows: Rows, method: Method) -> tuple[list[float], list[float]]:
+def reliability(rows: Rows, method: SceneMethod) -> tuple[list[float], list[float]]:
     """Mean probabilities and frequencies bin by bin, of all forks of a method together."""
     own = of(rows, method).where(metric="frequency")
     confidences, frequencies = [], []
@@ -108,6 +108,6 @@ def reliability(rows: Rows, method: Method) -> tuple[list[float], list[float]]:
     return confidences, frequencies
 
 
-def listed(rows: Rows, methods: Sequence[Method], metric: str) -> str:
+def listed(rows: Rows, methods: Sequence[SceneMethod], metric: str) -> str:
     """A share of several methods, in words."""
     return ", ".join(f"{method.name} {percent(rows, method, metric)}" for method in methods)

@@ -17,7 +17,7 @@ from dubio.masks.mask import LearnedRate
 from dubio_studies.framework.network_cache import kept
 from dubio_studies.framework.recipe import digest
 from dubio_studies.framework.rows import Scalar
-from dubio_studies.scenes.augmentation import Augmented
+from dubio_studies.scenes.augmentation import AugmentedScenes
 from dubio_studies.scenes.images import Labelled
 from dubio_studies.scenes.kinds import drops
 
@@ -30,7 +30,7 @@ Method = Literal["one cycle", "published"]
 
 @final
 @dataclass(frozen=True)
-class Training:
+class SceneTraining:
     """How a network learns.
 
     Attributes:
@@ -57,7 +57,7 @@ class Training:
 
 
 @final
-class Watched(nn.Module):
+class WatchedLoss(nn.Module):
     """An objective in low precision that notes dropout rates step by step.
 
     Attributes:
@@ -86,7 +86,7 @@ class Watched(nn.Module):
 
 @final
 @dataclass(frozen=True)
-class Trained:
+class TrainedScenes:
     """A network that has learned.
 
     Attributes:
@@ -98,7 +98,7 @@ class Trained:
     rates: Tensor
 
 
-def key_of(identity: Mapping[str, Scalar], training: Training) -> str:
+def key_of(identity: Mapping[str, Scalar], training: SceneTraining) -> str:
     """Hexadecimal digits that stand for all that decides the weights of a network.
 
     Args:
@@ -107,14 +107,14 @@ def key_of(identity: Mapping[str, Scalar], training: Training) -> str:
     """
     settings = dataclasses.asdict(training)
     for later in ("drop_momentum", "copies"):
-        if settings[later] == getattr(Training, later):
+        if settings[later] == getattr(SceneTraining, later):
             del settings[later]  # networks from before there was a choice have their keys
     return digest([REVISION, dict(identity), settings, torch.__version__])
 
 
 def trained(
-    make: Callable[[], dubio.ELBO], key: str, scenes: Labelled, training: Training
-) -> Trained:
+    make: Callable[[], dubio.ELBO], key: str, scenes: Labelled, training: SceneTraining
+) -> TrainedScenes:
     """Train a network, or take it from the cache.
 
     Args:
@@ -124,12 +124,12 @@ def trained(
         training: How.
     """
 
-    def train(file: Path) -> Trained:
+    def train(file: Path) -> TrainedScenes:
         torch.manual_seed(int(key[:8], 16))
-        batches = Augmented(scenes, training.batch_size, copies=training.copies)
+        batches = AugmentedScenes(scenes, training.batch_size, copies=training.copies)
         steps = training.epochs * len(batches)
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        watched = Watched(make(), steps).to(device)
+        watched = WatchedLoss(make(), steps).to(device)
         dubio.fit(
             watched,
             batches,
@@ -143,13 +143,13 @@ def trained(
         )
         watched.note()
         rates = watched.rates[:: len(batches)].cpu()
-        return Trained(watched.objective.model.eval(), rates)
+        return TrainedScenes(watched.objective.model.eval(), rates)
 
     return kept(key, train)
 
 
 def optimizer(
-    training: Training, objective: dubio.ELBO, parameters: Sequence[nn.Parameter]
+    training: SceneTraining, objective: dubio.ELBO, parameters: Sequence[nn.Parameter]
 ) -> Optimizer:
     """Groups of their own for the trunk, which learns slowly, and for dropout rates."""
     logits = [m.logit for m in objective.modules() if isinstance(m, LearnedRate) and m.learn]
@@ -170,7 +170,7 @@ def optimizer(
     return AdamW(groups, lr=training.learning_rate, weight_decay=1e-2, fused=True)
 
 
-def schedule(training: Training, steps: int, chosen: Optimizer) -> LRScheduler:
+def schedule(training: SceneTraining, steps: int, chosen: Optimizer) -> LRScheduler:
     """How learning rates change, each from its own largest."""
     if training.method == "published":
         return ExponentialLR(chosen, 0.995)

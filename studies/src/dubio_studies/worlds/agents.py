@@ -89,7 +89,7 @@ class OneByOne:
 
 
 @dataclass(frozen=True)
-class Learning:
+class AgentLearning:
     """How agents learn.
 
     Attributes:
@@ -139,7 +139,7 @@ class Halving:
         return 0.5 ** (update // self.every) if self.every else 1.0
 
 
-def network(kind: Kind, inputs: int, outputs: int, learning: Learning) -> nn.Module:
+def network(kind: Kind, inputs: int, outputs: int, learning: AgentLearning) -> nn.Module:
     """Two hidden layers with rectifiers."""
     hidden = learning.hidden
     if kind == "bayes":
@@ -180,8 +180,8 @@ def start_as_published(layer: dubio.Bayesian) -> None:
 def agents(
     kind: Kind,
     stream: Stream,
-    learning: Learning,
-    rules: list[decide.Rule],
+    learning: AgentLearning,
+    rules: list[decide.ActionRule],
     epsilon: list[float],
     seeds: list[int],
     *,
@@ -238,7 +238,7 @@ def agents(
 
 
 def _regression(
-    kind: Kind, inputs: int, actions: int, learning: Learning, seed: int
+    kind: Kind, inputs: int, actions: int, learning: AgentLearning, seed: int
 ) -> decide.Bandit:
     """An agent with an exact posterior of its last layer, or of its only one."""
     torch.manual_seed(seed)

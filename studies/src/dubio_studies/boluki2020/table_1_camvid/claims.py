@@ -12,14 +12,14 @@ from dubio_studies.scenes.reading import (
     LBD,
     MC,
     REGULAR,
-    Method,
+    SceneMethod,
     curve,
     difference,
     listed,
     values,
 )
 
-PUBLISHED: dict[Method, tuple[float, float, float]] = {
+PUBLISHED: dict[SceneMethod, tuple[float, float, float]] = {
     LBD: (89.18, 60.42, 85.16),
     CONCRETE: (88.64, 55.95, 83.81),
     GAUSSIAN: (88.04, 54.85, 85.02),

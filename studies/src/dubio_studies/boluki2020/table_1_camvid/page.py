@@ -29,7 +29,7 @@ from dubio_studies.scenes.reading import (
     LBD,
     MC,
     REGULAR,
-    Method,
+    SceneMethod,
     curve,
     percent,
     values,
@@ -165,7 +165,7 @@ def draw_learned(rows: Rows, size: Size) -> Figure:
     layers = sorted(drops.distinct("layer"))
     learned = (LBD, CONCRETE, GAUSSIAN)
 
-    def by_layer(method: Method) -> list[list[float]]:
+    def by_layer(method: SceneMethod) -> list[list[float]]:
         own = drops.where(kind=method.kind, epoch=max(drops.distinct("epoch")))
         return [own.where(layer=layer).values() for layer in layers]
 

@@ -16,14 +16,14 @@ from dubio_studies.boluki2020.table_1_cifar10.methods import LEARNED, Loss, Meth
 from dubio_studies.boluki2020.table_1_cifar10.scores import scores
 from dubio_studies.framework.study import Computation, Measurement, Piece, Seed
 from dubio_studies.mnist import checks
-from dubio_studies.mnist.training import Training, trained
+from dubio_studies.mnist.training import DigitTraining, trained
 from dubio_studies.photographs.images import (
     CLASSES,
     LARGEST,
     VALIDATION,
     Photographs,
     Source,
-    Watched,
+    WatchedImages,
     load,
 )
 from dubio_studies.photographs.trunks import TrunkName, trunk
@@ -149,7 +149,7 @@ def run(config: Config, piece: Piece, seed: Seed) -> Iterator[Measurement]:
         "images": len(photographs.train),
         "seed": seed.given,
     }
-    training = Training(
+    training = DigitTraining(
         config.epochs,
         config.batch_size,
         config.learning_rate,
@@ -192,9 +192,9 @@ def built(config: Config, name: TrunkName, method: Method, photographs: Photogra
     return nn.Sequential(eye, top)
 
 
-def watched(photographs: Photographs) -> Watched:
+def watched(photographs: Photographs) -> WatchedImages:
     """Training is watched on the validation, and nothing is chosen by it."""
-    return Watched(
+    return WatchedImages(
         photographs.train,
         photographs.train_labels,
         photographs.validation,

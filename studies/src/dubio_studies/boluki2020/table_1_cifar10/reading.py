@@ -52,7 +52,7 @@ TRUNKS = {"efficientnet-lite0": "EfficientNet-Lite0", "vgg16": "VGG16", "vgg19":
 
 
 @final
-class Published(NamedTuple):
+class PublishedAccuracies(NamedTuple):
     """Table 1 of the paper, in shares; the accuracy of one rate for all layers is in the text."""
 
     accuracy: float
@@ -60,18 +60,18 @@ class Published(NamedTuple):
 
 
 PUBLISHED = {
-    LBD_LAYER: Published(0.9347, 0.6452),
-    LBD_SHARED: Published(0.9211, None),
-    CONCRETE: Published(0.9272, 0.5997),
-    GAUSSIAN: Published(0.9116, 0.5271),
-    MC: Published(0.9157, 0.5208),
-    REGULAR: Published(0.9161, 0.5681),
+    LBD_LAYER: PublishedAccuracies(0.9347, 0.6452),
+    LBD_SHARED: PublishedAccuracies(0.9211, None),
+    CONCRETE: PublishedAccuracies(0.9272, 0.5997),
+    GAUSSIAN: PublishedAccuracies(0.9116, 0.5271),
+    MC: PublishedAccuracies(0.9157, 0.5208),
+    REGULAR: PublishedAccuracies(0.9161, 0.5681),
 }
 
 
 @final
 @dataclass(frozen=True)
-class Difference:
+class MeanDifference:
     """A mean over networks less another.
 
     Attributes:
@@ -112,16 +112,18 @@ def shown(rows: Rows, variants: dict[Variant, str]) -> dict[Variant, str]:
     return {v: name for v, name in variants.items() if values(rows, trunk, v, "accuracy")}
 
 
-def difference(rows: Rows, trunk: str, first: Variant, second: Variant, metric: str) -> Difference:
+def difference(
+    rows: Rows, trunk: str, first: Variant, second: Variant, metric: str
+) -> MeanDifference:
     """A row of the table less another."""
     a, b = (values(rows, trunk, variant, metric) for variant in (first, second))
     gap = fmean(a) - fmean(b)
     if min(len(a), len(b)) < 2:
-        return Difference(gap, None)
+        return MeanDifference(gap, None)
     parts = [variance(own) / len(own) for own in (a, b)]
     if sum(parts) == 0:
-        return Difference(gap, 0.0)
+        return MeanDifference(gap, 0.0)
     weighed = (part**2 / (len(own) - 1) for part, own in zip(parts, (a, b), strict=True))
     freedom = sum(parts) ** 2 / sum(weighed)
     quantile = float(stats.t.ppf(0.5 + LEVEL / 2, freedom))
-    return Difference(gap, quantile * math.sqrt(sum(parts)))
+    return MeanDifference(gap, quantile * math.sqrt(sum(parts)))

@@ -12,7 +12,7 @@ from dubio.data.inventory import DATASETS
 from dubio.recommend import VAE, Recommender
 from dubio_studies.boluki2020.table_2 import methods
 from dubio_studies.boluki2020.table_2.linear import NotInstalledError
-from dubio_studies.boluki2020.table_2.methods import DETERMINISTIC, Training
+from dubio_studies.boluki2020.table_2.methods import DETERMINISTIC, AutoencoderTraining
 from dubio_studies.boluki2020.table_2.published import METHODS
 from dubio_studies.boluki2020.table_2.ranking import Ranking, group_means, mean_and_error
 from dubio_studies.boluki2020.table_2.spread import hit_rates
@@ -28,7 +28,7 @@ LIKED = 8  # items of the example user's history
 
 
 @dataclass(frozen=True)
-class Config(Training):
+class Config(AutoencoderTraining):
     """Settings of the comparison.
 
     Attributes:

@@ -15,7 +15,7 @@ MakeAutoencoder: TypeAlias = Callable[..., Autoencoder]
 
 
 @dataclass(frozen=True)
-class Training:
+class AutoencoderTraining:
     """Sizes of the autoencoders, and how they are trained.
 
     Attributes:
@@ -81,7 +81,7 @@ NEURAL = (*_VAES, *_DENOISING)
 DETERMINISTIC = ("ease", "slim", "popular")
 
 
-def fit(method: str, task: Task, training: Training, seed: int) -> Fitted:
+def fit(method: str, task: Task, training: AutoencoderTraining, seed: int) -> Fitted:
     """Fit a row of the table to a task, its settings chosen on the validation."""
     if method in NEURAL:
         return _trained(method, task, training, seed)
@@ -90,7 +90,7 @@ def fit(method: str, task: Task, training: Training, seed: int) -> Fitted:
     return _best_of(method, task, training.latent, seed)
 
 
-def _trained(method: str, task: Task, training: Training, seed: int) -> Fitted:
+def _trained(method: str, task: Task, training: AutoencoderTraining, seed: int) -> Fitted:
     """Stopped by the validation; fitted again on all interactions where users are the same."""
     model = _autoencoder(method, task, training)
     fit_model = partial(
@@ -110,7 +110,7 @@ def _trained(method: str, task: Task, training: Training, seed: int) -> Fitted:
     return Fitted(model, {"epoch": best.epoch, "beta": best.beta, "validation": best.validation})
 
 
-def _autoencoder(method: str, task: Task, training: Training) -> Autoencoder:
+def _autoencoder(method: str, task: Task, training: AutoencoderTraining) -> Autoencoder:
     if method in _DENOISING:
         return _DENOISING[method](hidden=training.latent)
     steps = -(-task.train.shape[0] // training.batch_size)

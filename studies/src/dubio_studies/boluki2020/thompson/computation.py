@@ -8,7 +8,7 @@ import numpy as np
 
 from dubio.recommend import Popular, Recommender
 from dubio_studies.boluki2020.table_2 import methods
-from dubio_studies.boluki2020.table_2.methods import Training
+from dubio_studies.boluki2020.table_2.methods import AutoencoderTraining
 from dubio_studies.boluki2020.table_2.ranking import group_means, mean_and_error
 from dubio_studies.boluki2020.thompson.world import Choice, Policy, Source, World, load, play
 from dubio_studies.framework.study import Computation, Measurement, Piece, Seed
@@ -17,7 +17,7 @@ MODELS = ("sivae-lbdrop", "vae-drop")
 
 
 @dataclass(frozen=True)
-class Config(Training):
+class Config(AutoencoderTraining):
     """Settings of the loop.
 
     Attributes:

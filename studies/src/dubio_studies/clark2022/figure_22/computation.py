@@ -19,7 +19,7 @@ from dubio_studies.framework.standard_errors import share_error
 from dubio_studies.framework.study import Computation, Measurement, Piece, Seed
 from dubio_studies.mnist import checks
 from dubio_studies.mnist.images import CLASSES, Digits, Scaled
-from dubio_studies.mnist.training import Trained, Training, trained
+from dubio_studies.mnist.training import DigitTraining, TrainedDigits, trained
 
 METHODS: tuple[Method, ...] = (
     "mixture", "cold mixture", "gaussian", "slow gaussian", "cold gaussian", "dropout", "plain",
@@ -91,7 +91,7 @@ def chosen(digits: Digits, count: int) -> tuple[Tensor, Tensor]:
     return digits.test[rows], digits.test_labels[rows]
 
 
-def convolutional(config: Config, digits: Digits, seed: int) -> Trained:
+def convolutional(config: Config, digits: Digits, seed: int) -> TrainedDigits:
     """The network whose gradient is transferred; the same for all pieces."""
 
     def make() -> dubio.ELBO:
@@ -112,7 +112,7 @@ def convolutional(config: Config, digits: Digits, seed: int) -> Trained:
         "test images": len(digits.test),
         "seed": seed,
     }
-    return trained(make, identity, digits, Training(epochs=config.cnn_epochs))
+    return trained(make, identity, digits, DigitTraining(epochs=config.cnn_epochs))
 
 
 def direction(

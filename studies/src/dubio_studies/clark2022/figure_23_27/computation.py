@@ -8,15 +8,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dubio.decide import Rule
+from dubio.decide import ActionRule
 from dubio_studies.framework.study import Computation, Measurement, Piece, Seed
-from dubio_studies.worlds.agents import Kind, Learning, agents, begin, play
+from dubio_studies.worlds.agents import AgentLearning, Kind, agents, begin, play
 from dubio_studies.worlds.bandits import EAT, Mushrooms
 
 POINTS = 25  # of a curve
 
 
-class Setting(NamedTuple):
+class MushroomAgent(NamedTuple):
     """An agent of the figures.
 
     Attributes:
@@ -27,32 +27,32 @@ class Setting(NamedTuple):
     """
 
     kind: Kind
-    rule: Rule = "thompson"
+    rule: ActionRule = "thompson"
     epsilon: float = 0.0
     changes: tuple[tuple[str, float], ...] = ()
 
 
 SETTINGS = {
-    "bayes": Setting("bayes"),
-    "greedy": Setting("plain", "greedy"),
-    "epsilon 1 %": Setting("plain", "epsilon", 0.01),
-    "epsilon 5 %": Setting("plain", "epsilon", 0.05),
-    "dropout": Setting("dropout"),
-    "concrete": Setting("concrete"),
-    "bernoulli": Setting("bernoulli"),
-    "ensemble": Setting("ensemble"),
-    "linear": Setting("linear"),
-    "bayes, slab 0.75": Setting("bayes", changes=(("slab_sigma", 0.75),)),
-    "bayes, slab 0.25": Setting("bayes", changes=(("slab_sigma", 0.25),)),
-    "bayes, slab 4": Setting("bayes", changes=(("slab_sigma", 4.0),)),
-    "bayes, rate 1e-3": Setting("bayes", changes=(("learning_rate", 1e-3),)),
-    "bayes, rate 1e-5": Setting("bayes", changes=(("learning_rate", 1e-5),)),
+    "bayes": MushroomAgent("bayes"),
+    "greedy": MushroomAgent("plain", "greedy"),
+    "epsilon 1 %": MushroomAgent("plain", "epsilon", 0.01),
+    "epsilon 5 %": MushroomAgent("plain", "epsilon", 0.05),
+    "dropout": MushroomAgent("dropout"),
+    "concrete": MushroomAgent("concrete"),
+    "bernoulli": MushroomAgent("bernoulli"),
+    "ensemble": MushroomAgent("ensemble"),
+    "linear": MushroomAgent("linear"),
+    "bayes, slab 0.75": MushroomAgent("bayes", changes=(("slab_sigma", 0.75),)),
+    "bayes, slab 0.25": MushroomAgent("bayes", changes=(("slab_sigma", 0.25),)),
+    "bayes, slab 4": MushroomAgent("bayes", changes=(("slab_sigma", 4.0),)),
+    "bayes, rate 1e-3": MushroomAgent("bayes", changes=(("learning_rate", 1e-3),)),
+    "bayes, rate 1e-5": MushroomAgent("bayes", changes=(("learning_rate", 1e-5),)),
 }
 MAIN = tuple(SETTINGS)[:9]
 
 
 @dataclass(frozen=True)
-class Config(Learning):
+class Config(AgentLearning):
     """Settings of the comparison.
 
     Attributes:
@@ -89,12 +89,14 @@ def run(config: Config, piece: Piece, seed: Seed) -> Iterator[Measurement]:
     count = config.seeds if name in MAIN else config.variants
     world = Mushrooms.drawn(config.start + config.interactions, seed.common, drop_first=True)
     learning = replace(
-        Learning(**{field.name: getattr(config, field.name) for field in fields(Learning)}),
+        AgentLearning(
+            **{field.name: getattr(config, field.name) for field in fields(AgentLearning)}
+        ),
         average=2 if setting.kind == "bayes" else 1,
         **dict(setting.changes),  # type: ignore[arg-type]
     )
     seeds = [(seed.own + number) % 2**62 for number in range(count)]
-    rules: list[Rule] = [setting.rule] * count
+    rules: list[ActionRule] = [setting.rule] * count
     players = agents(
         setting.kind, world, learning, rules, [setting.epsilon] * count, seeds, joint=True
     )

@@ -190,7 +190,7 @@ def run(config: Config, piece: Piece, seed: Seed) -> Iterator[Measurement]:
     elif piece["part"] == "network":
         yield from of_network(config, piece, seed)
     elif piece["part"] == "time":
-        trained = Training(config, gaussian(BASE_PRIOR, BASE_NOISE, sampler_of(piece)), seed)
+        trained = RegressionRun(config, gaussian(BASE_PRIOR, BASE_NOISE, sampler_of(piece)), seed)
         trained.fit(config.timed_epochs)  # as long as the seconds of the piece say
         yield {"metric": "epochs", "value": config.timed_epochs}
     else:
@@ -204,7 +204,7 @@ def sampler_of(piece: Piece) -> Sampler:
     return "local" if piece["sampler"] == "local" else "weights"
 
 
-class Training:
+class RegressionRun:
     """A Bayesian network of a piece, its data and its objective."""
 
     def __init__(self, config: Config, piece: Piece, seed: Seed) -> None:
@@ -259,7 +259,7 @@ class Training:
 
 def of_network(config: Config, piece: Piece, seed: Seed) -> Iterator[Measurement]:
     """Train a Bayesian network, and follow and evaluate it."""
-    training = Training(config, piece, seed)
+    training = RegressionRun(config, piece, seed)
     history = training.fit(config.epochs, watch=True)
     for epoch in history:
         if epoch.epoch in training.errors:
@@ -363,7 +363,7 @@ def band(x: Tensor, draws: Tensor) -> Iterator[Measurement]:
         yield {"metric": "band", **{n: rounded(float(column[at])) for n, column in columns.items()}}
 
 
-def variance_of_one_batch(training: Training, piece: Piece, sampler: Sampler) -> float:
+def variance_of_one_batch(training: RegressionRun, piece: Piece, sampler: Sampler) -> float:
     """Of the loss in nats of one minibatch, by the noise of one draw, at fixed weights."""
     config = training.config
     network = bayesian_network(config.hidden, prior_of(piece), sampler)

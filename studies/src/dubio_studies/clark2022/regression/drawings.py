@@ -19,7 +19,7 @@ HEIGHTS = (-1.6, 2.6)  # of y in all panels
 
 @final
 @dataclass(frozen=True)
-class Training:
+class TrainingLine:
     """A line of the plots of training.
 
     Attributes:
@@ -81,7 +81,7 @@ def surroundings(axes: Axes, rows: Rows, band: Rows, title: str) -> None:
 
 
 @house_style()
-def draw_training(lines: Sequence[Training], size: Size) -> Figure:
+def draw_training(lines: Sequence[TrainingLine], size: Size) -> Figure:
     """Negative ELBO, objective of the last minibatch, and RMSE, against epochs."""
     figure = Figure(figsize=size, layout="constrained")
     titles = {

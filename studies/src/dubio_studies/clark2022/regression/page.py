@@ -21,7 +21,7 @@ from dubio_studies.clark2022.regression.claims import (
     of,
 )
 from dubio_studies.clark2022.regression.drawings import (
-    Training,
+    TrainingLine,
     draw_bands,
     draw_curves,
     draw_training,
@@ -66,7 +66,7 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
         spread_table(rows),
         bands(rows, "figure-8", "Figure 8: the noise of the likelihood", noise_panels(rows)),
         training(rows, "figure-9", "Figure 9: training by the noise of the likelihood", [
-            Training(f"noise σ = {noise:g}", rows.where(**noisy(noise)), hue)
+            TrainingLine(f"noise σ = {noise:g}", rows.where(**noisy(noise)), hue)
             for noise, hue in zip(noises(rows), HUES, strict=False)
         ]),
         noise_table(rows),
@@ -80,19 +80,23 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
         ),
         bands(rows, "figure-11", "Figure 11: bands by prior", prior_panels(rows)),
         training(rows, "figure-12", "Figure 12: training with Gaussian priors", [
-            Training(f"−log σ = {sigma}", rows.where(**gaussian(sigma)), hue)
+            TrainingLine(f"−log σ = {sigma}", rows.where(**gaussian(sigma)), hue)
             for sigma, hue in zip(sigmas(rows), HUES, strict=False)
         ]),
         table_1(rows),
         training(rows, "figure-13", "Figure 13: training with mixtures", [
-            Training(f"{sigma}, {spike}", mixtures(rows).where(sigma=sigma, spike=spike), hue, line)
+            TrainingLine(
+                f"{sigma}, {spike}", mixtures(rows).where(sigma=sigma, spike=spike), hue, line
+            )
             for sigma, hue in zip(sigmas(rows), HUES, strict=False)
             for spike, line in zip(spikes(rows), LINES, strict=False)
         ], "The legend gives −log σ1 (hue) and −log σ2 (line)."),
         table_2(rows),
         bands(rows, "figure-14", "Figure 14: local reparameterisation", sampler_panels(rows)),
         training(rows, "figure-15", "Figure 15: training with local reparameterisation", [
-            Training(f"{name}, −log σ = {sigma}", rows.where(**gaussian(sigma, sampler)), hue, line)
+            TrainingLine(
+                f"{name}, −log σ = {sigma}", rows.where(**gaussian(sigma, sampler)), hue, line
+            )
             for sampler, name, hue in (("weights", "weights", BLUE), ("local", "local", VERMILION))
             for sigma, line in ((1, "-"), (0, "--"))
         ], "Figure 14 of the paper says −log σ = 1, its figure 15 says σ = 1: here are both."),
@@ -116,7 +120,9 @@ def bands(
     )
 
 
-def training(rows: Rows, name: str, title: str, lines: Sequence[Training], note: str = "") -> Plot:
+def training(
+    rows: Rows, name: str, title: str, lines: Sequence[TrainingLine], note: str = ""
+) -> Plot:
     """The objective, what the paper calls ELBO, and the error against epochs."""
     return Plot(
         name,

@@ -20,7 +20,7 @@ from dubio_studies.gal2016.figure_4.lenet import Noise, lenet
 from dubio_studies.gal2016.figure_4.rotation import DIGIT, turned, turned_digit
 from dubio_studies.mnist import checks
 from dubio_studies.mnist.images import Digits, Source, load
-from dubio_studies.mnist.training import Trained, Training, trained
+from dubio_studies.mnist.training import DigitTraining, TrainedDigits, trained
 
 ONES: dict[Source, int] = {"mnist": 1_135, "digits": 46}  # among the test images
 
@@ -123,10 +123,10 @@ def run(config: Config, piece: Piece, seed: Seed) -> Iterator[Measurement]:
         yield {"method": noise, "metric": "drop", "layer": layer, "value": float(mask.drop)}
 
 
-def learned(config: Config, noise: Noise, digits: Digits, member: int, seed: int) -> Trained:
+def learned(config: Config, noise: Noise, digits: Digits, member: int, seed: int) -> TrainedDigits:
     """A network that has learned the digits, now or before."""
     learns = noise in ("concrete", "bernoulli")
-    training = Training(
+    training = DigitTraining(
         config.epochs,
         config.batch_size,
         config.learning_rate,
@@ -157,7 +157,7 @@ def learned(config: Config, noise: Noise, digits: Digits, member: int, seed: int
 
 @torch.no_grad()
 def predictions(
-    noise: Noise, members: list[Trained], images: Tensor, draws: int
+    noise: Noise, members: list[TrainedDigits], images: Tensor, draws: int
 ) -> Mapping[str, Predictive]:
     """By method: networks without noise are one network, and an ensemble."""
     if noise != "plain":

@@ -9,7 +9,7 @@ import numpy as np
 
 from dubio_studies.agents.exploration import Annealed, Constant, Exploration
 from dubio_studies.agents.networks import Kind, q_network
-from dubio_studies.agents.q_learning import Learning, QLearners
+from dubio_studies.agents.q_learning import QLearners, QLearningSettings
 from dubio_studies.framework.study import Computation, Measurement, Piece, Seed
 from dubio_studies.gal2016.figure_6.timing import TICKS_OF_BATCH, TICKS_OF_FRAME, WINDOW
 
@@ -17,7 +17,7 @@ EYES, ACTIONS = 9, 5
 CURVE = 60  # points of a curve, at most
 
 
-class Setting(NamedTuple):
+class ForagerAgent(NamedTuple):
     """An agent of the figure.
 
     Attributes:
@@ -32,12 +32,12 @@ class Setting(NamedTuple):
 
 
 SETTINGS = {
-    "epsilon": Setting("plain", epsilon=Annealed()),
-    "thompson": Setting("dropout"),
-    "greedy": Setting("plain"),
-    "episode": Setting("dropout", TICKS_OF_BATCH),
-    "concrete": Setting("concrete"),
-    "ensemble": Setting("prior", TICKS_OF_BATCH),
+    "epsilon": ForagerAgent("plain", epsilon=Annealed()),
+    "thompson": ForagerAgent("dropout"),
+    "greedy": ForagerAgent("plain"),
+    "episode": ForagerAgent("dropout", TICKS_OF_BATCH),
+    "concrete": ForagerAgent("concrete"),
+    "ensemble": ForagerAgent("prior", TICKS_OF_BATCH),
 }
 
 
@@ -101,7 +101,7 @@ def foragers(config: Config, name: str, seeds: list[int]) -> QLearners:
     ]  # fmt: skip
     random_ticks = TICKS_OF_BATCH * config.burn_in
     explore = Exploration(setting.hold, setting.epsilon, random_ticks)
-    learning = Learning(memory=config.memory, start=config.start)
+    learning = QLearningSettings(memory=config.memory, start=config.start)
     return QLearners(nets, ACTIONS, explore, learning, seeds)
 
 

@@ -17,7 +17,7 @@ from dubio_studies.gal2016.curves import (
     NOISE_PRECISION,
     SCALES,
     Config,
-    Kind,
+    PublishedNetwork,
     curve,
     learning_curve,
     observations,
@@ -27,8 +27,8 @@ from dubio_studies.gal2016.curves import (
 from dubio_studies.gal2016.gaussian_process import SquaredExponential
 
 KINDS = {
-    "relu": Kind(nn.ReLU, drop=0.1, learning_rate=5e-2, weight_decay=5e-6),
-    "tanh": Kind(nn.Tanh, drop=0.1, learning_rate=5e-2, weight_decay=5e-6),
+    "relu": PublishedNetwork(nn.ReLU, drop=0.1, learning_rate=5e-2, weight_decay=5e-6),
+    "tanh": PublishedNetwork(nn.Tanh, drop=0.1, learning_rate=5e-2, weight_decay=5e-6),
 }
 GAP = 20  # years
 

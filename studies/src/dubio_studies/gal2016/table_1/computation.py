@@ -113,7 +113,7 @@ def pieces(config: Config) -> list[Piece]:
 
 @final
 @dataclass(frozen=True)
-class Outcome:
+class ProtocolOutcome:
     """What a protocol ends with, split by split.
 
     Attributes:
@@ -173,7 +173,7 @@ def members(
     return found
 
 
-def by_paper(config: Config, table: str, splits: Splits) -> Outcome:
+def by_paper(config: Config, table: str, splits: Splits) -> ProtocolOutcome:
     """One rate, length scale and precision for all splits, found beforehand on some of them.
 
     The authors minimise the mean of (y − ŷ)² plus l²(1 − p)/(2Nτ)·‖W‖² with standardised targets.
@@ -188,7 +188,7 @@ def by_paper(config: Config, table: str, splits: Splits) -> Outcome:
     )  # fmt: skip
 
 
-def by_grid(config: Config, table: str, splits: Splits) -> Outcome:
+def by_grid(config: Config, table: str, splits: Splits) -> ProtocolOutcome:
     """The rate and the precision of each split by its validation rows, from a grid.
 
     The precision has a part in training only through a penalty with l = 0.01, of the order of
@@ -218,7 +218,7 @@ def by_grid(config: Config, table: str, splits: Splits) -> Outcome:
     return _published(table, splits, epochs, 128, chosen, precisions, 1e-2, config.draws)
 
 
-def by_clean_protocol(config: Config, table: str, splits: Splits) -> Outcome:
+def by_clean_protocol(config: Config, table: str, splits: Splits) -> ProtocolOutcome:
     """Rate, length scale and precision by the validation rows of each split alone.
 
     The precision is learned in training, so that likelihood and prior have consistent units, and
@@ -249,7 +249,7 @@ def by_clean_protocol(config: Config, table: str, splits: Splits) -> Outcome:
     chosen = candidates[best]
     networks = trained(chosen, own.tolist(), splits.train)
     found = score(networks, precision, splits, own.tolist(), splits.test, config.draws)
-    return Outcome(found, chosen[:, 0], precision, chosen[:, 1])
+    return ProtocolOutcome(found, chosen[:, 0], precision, chosen[:, 1])
 
 
 def _published(
@@ -261,7 +261,7 @@ def _published(
     precisions: Tensor,
     length_scale: float,
     draws: int,
-) -> Outcome:
+) -> ProtocolOutcome:
     """Train on all training rows as the authors do, and test."""
     of = list(range(len(splits)))
     networks = _trained(
@@ -269,7 +269,7 @@ def _published(
     )
     precision = precisions * splits.scale**2
     found = score(networks, precision, splits, of, splits.test, draws)
-    return Outcome(found, drops, precision, _equivalent(length_scale, drops, splits.scale))
+    return ProtocolOutcome(found, drops, precision, _equivalent(length_scale, drops, splits.scale))
 
 
 def _trained(

@@ -12,7 +12,7 @@ from dubio.report.ink import BLUE, GREEN, QUIET, RULE, VERMILION, house_style
 from dubio_studies.framework.claims import Claim, Finding, Undecided
 from dubio_studies.framework.rows import Rows
 from dubio_studies.framework.study import Page
-from dubio_studies.gal2016.table_1.published import LOG_LIKELIHOOD, PRECISIONS, RMSE, Published
+from dubio_studies.gal2016.table_1.published import LOG_LIKELIHOOD, PRECISIONS, RMSE, PublishedTable
 from dubio_studies.uci.tables import TABLES, TITLES, Value, as_printed
 
 CAPPED = ("energy", "naval", "yacht")  # where the grid of the newer code bounds the precision
@@ -34,7 +34,7 @@ def compared(rows: Rows, protocol: str, method: str) -> dict[tuple[str, str], tu
         for table in rows.distinct("table"):
             value = ours(rows, table, protocol, metric)
             if value is not None:
-                known: Published = published[table]
+                known: PublishedTable = published[table]
                 theirs: Value = getattr(known, method)
                 gain = sign * (value.mean - theirs.mean)
                 found[table, metric] = gain, value.margin(theirs)
@@ -181,7 +181,7 @@ def result_table(rows: Rows, metric: str) -> Table:
     published, _ = METRICS[metric]
     cells = []
     for name in as_printed(rows.distinct("table")):
-        known: Published = published[name]
+        known: PublishedTable = published[name]
         digits = 4 if name == "naval" and metric == "rmse" else 2
         splits = len(rows.where(table=name, metric=metric).distinct("split"))
         found = [ours(rows, name, protocol, metric) for protocol in NAMES]

@@ -6,7 +6,7 @@ from dubio_studies.uci.tables import Value
 
 
 @final
-class Published(NamedTuple):
+class PublishedTable(NamedTuple):
     """What was published for a table.
 
     The paper prints standard errors for VI and PBP but standard deviations over splits for dropout,
@@ -20,12 +20,12 @@ class Published(NamedTuple):
     grid: Value  # the authors' repository, a grid search for each split
 
 
-def _of(vi: str, pbp: str, dropout: str, grid: str, splits: int = 20) -> Published:
+def _of(vi: str, pbp: str, dropout: str, grid: str, splits: int = 20) -> PublishedTable:
     def value(text: str, divisor: float = 1.0) -> Value:
         mean, error = map(float, text.split(" ± "))
         return Value(mean, error / divisor)
 
-    return Published(value(vi), value(pbp), value(dropout, splits**0.5), value(grid))
+    return PublishedTable(value(vi), value(pbp), value(dropout, splits**0.5), value(grid))
 
 
 PRECISIONS = {  # τ of the authors' newer grid, in units of the raw target

@@ -52,7 +52,7 @@ class Config:
             raise ValueError(f"starts: expected rates in (0, 1), got {self.starts}.")
 
 
-class Network(nn.Module):
+class TwoHeadedNetwork(nn.Module):
     """Three hidden layers, and two heads for the mean and the log variance; five rates in all."""
 
     def __init__(self, width: int, start: float, length_scale: float) -> None:
@@ -87,7 +87,7 @@ def run(config: Config, piece: Piece, seed: Seed) -> Iterator[Measurement]:
     cases = [(size, start) for size in config.sizes for start in config.starts]
     elbos = [
         dubio.ELBO(
-            Network(config.width, start, config.length_scale),
+            TwoHeadedNetwork(config.width, start, config.length_scale),
             dubio.likelihoods.HeteroscedasticGaussian(),
             num_data=size,
         )

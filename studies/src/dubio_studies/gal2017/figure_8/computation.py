@@ -9,7 +9,7 @@ from dubio_studies.mnist import checks
 from dubio_studies.scenes import protocol
 from dubio_studies.scenes.evaluation import rate_rows
 from dubio_studies.scenes.networks import PAPER, SMALL, SMOKE, Forks
-from dubio_studies.scenes.training import Training
+from dubio_studies.scenes.training import SceneTraining
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Config(Forks):
                 "the rows are another mask of the same scene."
             )
 
-    def fork_training(self) -> Training:
+    def fork_training(self) -> SceneTraining:
         """How forks learn: with rates that average more of the noise of their gradients."""
         usual = replace(super().fork_training(), drop_momentum=self.drop_momentum)
         if not self.pairs:

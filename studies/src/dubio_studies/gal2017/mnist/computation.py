@@ -15,7 +15,7 @@ from dubio.masks import Bernoulli, Concrete, LearnableBernoulli, Mask
 from dubio_studies.framework.study import Computation, Measurement, Piece, Seed
 from dubio_studies.mnist import checks
 from dubio_studies.mnist.images import CLASSES, PIXELS, Digits, Scaled, Source, load
-from dubio_studies.mnist.training import Training, trained
+from dubio_studies.mnist.training import DigitTraining, trained
 
 Method = Literal["bernoulli", "concrete", "mc"]
 """Learnable Bernoulli dropout, Concrete dropout, and dropout at rates chosen by hand."""
@@ -134,7 +134,7 @@ def run(config: Config, piece: Piece, seed: Seed) -> Iterator[Measurement]:
     size, start = cast(int, piece["size"]), cast(float | None, piece["start"])
     digits = load(config.source, size, config.test_images, seed=0)
     batches = math.ceil(len(digits.train) / config.batch_size)
-    training = Training(
+    training = DigitTraining(
         epochs=math.ceil(config.steps / batches),
         batch_size=config.batch_size,
         learning_rate=config.learning_rate,

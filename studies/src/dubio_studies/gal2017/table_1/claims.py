@@ -10,13 +10,13 @@ from dubio_studies.scenes.reading import (
     MC,
     NO_DROPOUT,
     REGULAR,
-    Method,
+    SceneMethod,
     difference,
     listed,
     values,
 )
 
-PUBLISHED: dict[Method, float] = {
+PUBLISHED: dict[SceneMethod, float] = {
     NO_DROPOUT: 65.8,
     REGULAR: 67.1,
     MC: 67.2,
@@ -51,7 +51,7 @@ def sampling_improves(rows: Rows) -> Finding:
     return clearly_above(rows, [(MC, REGULAR), (CONCRETE, CONCRETE_ONCE)])
 
 
-def clearly_above(rows: Rows, pairs: list[tuple[Method, Method]]) -> Finding:
+def clearly_above(rows: Rows, pairs: list[tuple[SceneMethod, SceneMethod]]) -> Finding:
     """Whether each first method has a clearly higher IoU than the second."""
     found = {pair: difference(rows, *pair, IOU) for pair in pairs}
     text = "; ".join(

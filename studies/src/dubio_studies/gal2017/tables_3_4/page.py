@@ -9,7 +9,7 @@ from dubio.report.ink import BLUE, GREEN, PURPLE, QUIET, RULE, VERMILION, house_
 from dubio_studies.framework.claims import Claim, Finding, Undecided
 from dubio_studies.framework.rows import Rows
 from dubio_studies.framework.study import Page
-from dubio_studies.gal2017.tables_3_4.published import LOG_LIKELIHOOD, RMSE, Published
+from dubio_studies.gal2017.tables_3_4.published import LOG_LIKELIHOOD, RMSE, PublishedRow
 from dubio_studies.uci.tables import TITLES, Value, as_printed
 
 NEAR_ZERO = 0.02  # a rate that is called essentially zero
@@ -40,7 +40,7 @@ def behind(rows: Rows, stage: str, column: str) -> tuple[list[str], int]:
             value = ours(rows, table, "concrete", stage, metric)
             if value is None:
                 continue
-            row: Published = published[table]
+            row: PublishedRow = published[table]
             theirs: Value = getattr(row, column)
             count += 1
             if sign * (value.mean - theirs.mean) < -value.margin(theirs):
@@ -127,7 +127,7 @@ def paper_table(rows: Rows, metric: str) -> Table:
     published, _ = METRICS[metric]
     cells = []
     for name in as_printed(rows.distinct("table")):
-        row: Published = published[name]
+        row: PublishedRow = published[name]
         stages = [ours(rows, name, "concrete", s, metric) for s in ("learned", "m-step", "tuned")]
         cells.append([TITLES[name], *(shown(v, name, metric) for v in (*row, *stages))])
     return Table(

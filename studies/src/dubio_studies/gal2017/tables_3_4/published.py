@@ -6,7 +6,7 @@ from dubio_studies.uci.tables import Value
 
 
 @final
-class Published(NamedTuple):
+class PublishedRow(NamedTuple):
     """A row of table 3 or 4."""
 
     dropout: Value  # two layers, by the authors of Gal & Ghahramani 2016
@@ -15,8 +15,8 @@ class Published(NamedTuple):
     deep_gp: Value
 
 
-def _of(*texts: str) -> Published:
-    return Published(*(Value(*map(float, text.split(" ± "))) for text in texts))
+def _of(*texts: str) -> PublishedRow:
+    return PublishedRow(*(Value(*map(float, text.split(" ± "))) for text in texts))
 
 
 LOG_LIKELIHOOD = {

@@ -8,7 +8,7 @@ from sklearn.linear_model import lars_path
 
 from dubio.data import qspr
 from dubio.regression import BayesianDropoutRegression
-from dubio.regression.prior import Array
+from dubio.regression.prior import FloatArray
 from dubio_studies.framework.study import Computation, Measurement, Piece, Seed
 
 UNITS = ("unit variance", "own units")
@@ -62,7 +62,7 @@ def run(config: Config, piece: Piece, seed: Seed) -> Iterator[Measurement]:
             }
 
 
-def amino_acids() -> tuple[tuple[str, ...], Array, Array]:
+def amino_acids() -> tuple[tuple[str, ...], FloatArray, FloatArray]:
     """Names, centred features and centred target; DGR has its sign flipped."""
     data = qspr()
     features, target = data.features.numpy().copy(), data.target.numpy()
@@ -70,7 +70,9 @@ def amino_acids() -> tuple[tuple[str, ...], Array, Array]:
     return data.feature_names, features - features.mean(0), target - target.mean()
 
 
-def path(method: str, rows: Array, target: Array, steps: int) -> tuple[Array, Array, Array]:
+def path(
+    method: str, rows: FloatArray, target: FloatArray, steps: int
+) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Strengths `(J,)`, coefficients, and coefficients that predict, both `(D, J)`.
 
     The last two differ for dropout: μ and (1 − f)μ.

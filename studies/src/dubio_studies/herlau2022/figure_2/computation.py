@@ -13,7 +13,7 @@ from dubio.data import Reviews, amazon, amazon_selected
 from dubio.data.reviews import Domain
 from dubio.regression.cross_validation import predict_path
 from dubio.regression.design import make_design
-from dubio.regression.prior import Array, Prior
+from dubio.regression.prior import DropoutPrior, FloatArray
 from dubio.regression.solver import Solver
 from dubio_studies.framework.study import Computation, Measurement, Piece, Seed
 
@@ -96,7 +96,7 @@ def run(config: Config, piece: Piece, seed: Seed) -> Iterator[Measurement]:
                 yield {**row, **over_splits("difference", errors[:, i, j] - errors[:, 0, j])}
 
 
-def over_splits(metric: str, values: Array) -> Measurement:
+def over_splits(metric: str, values: FloatArray) -> Measurement:
     """The mean with the standard deviation over splits, and the standard error of that mean."""
     deviation = float(values.std(ddof=1))
     return {
@@ -108,7 +108,7 @@ def over_splits(metric: str, values: Array) -> Measurement:
 
 
 @lru_cache(maxsize=1)
-def read(corpus: Corpus, category: Domain) -> tuple[Any, Array]:
+def read(corpus: Corpus, category: Domain) -> tuple[Any, FloatArray]:
     """Counts of words as they are, and opinions 1 and -1."""
     found: Reviews = amazon(category) if corpus == "full" else amazon_selected(category, "test")
     return sparse.csr_array(found.counts, dtype=np.float64), found.labels.double().numpy()
@@ -116,12 +116,12 @@ def read(corpus: Corpus, category: Domain) -> tuple[Any, Array]:
 
 def error_rates(
     train: Any,
-    labels: Array,
+    labels: FloatArray,
     test: Any,
-    test_labels: Array,
+    test_labels: FloatArray,
     drops: Sequence[float],
     precisions: Sequence[float],
-) -> Array:
+) -> FloatArray:
     """The share of test documents whose sign is wrong, for every rate and λ0: `(F, J)`.
 
     There is no intercept, as in the paper. Values of λ0 are columns of one conjugate-gradient
@@ -133,7 +133,7 @@ def error_rates(
             [
                 np.mean(np.sign(predicted) != test_labels)
                 for predicted in predict_path(
-                    design, labels, [Prior(drop, p) for p in precisions], SOLVER, test
+                    design, labels, [DropoutPrior(drop, p) for p in precisions], SOLVER, test
                 )
             ]
             for drop in drops

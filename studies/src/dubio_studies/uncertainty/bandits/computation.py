@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 
-from dubio.decide import Rule
+from dubio.decide import ActionRule
 from dubio_studies.framework.study import Computation, Measurement, Piece, Seed
 from dubio_studies.uncertainty.bandits.published import LONG, METHODS, SHORT
-from dubio_studies.worlds.agents import Kind, Learning, agents, begin, play
+from dubio_studies.worlds.agents import AgentLearning, Kind, agents, begin, play
 from dubio_studies.worlds.bandits import Mushrooms, SideBySide, Stream, Wheel
 
 KINDS: dict[str, Kind] = {
@@ -22,7 +22,7 @@ KINDS: dict[str, Kind] = {
 
 
 @dataclass(frozen=True)
-class Config(Learning):
+class Config(AgentLearning):
     """Settings of the comparison.
 
     Attributes:
@@ -101,8 +101,8 @@ def run(config: Config, piece: Piece, seed: Seed) -> Iterator[Measurement]:
     """Let the agents of a method play all trials of a problem, side by side."""
     problem, method = str(piece["problem"]), str(piece["method"])
     config = config.of(problem)
-    learning = Learning(**{f.name: getattr(config, f.name) for f in fields(Learning)})
-    rule: Rule = "greedy" if method == "greedy" else "thompson"
+    learning = AgentLearning(**{f.name: getattr(config, f.name) for f in fields(AgentLearning)})
+    rule: ActionRule = "greedy" if method == "greedy" else "thompson"
     trials = range(1, config.trials + 1)
     length = config.interactions + 5 * config.pulls
     world = SideBySide.of(

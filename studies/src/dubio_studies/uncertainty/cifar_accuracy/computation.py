@@ -18,7 +18,7 @@ from dubio_studies.framework.recipe import digest
 from dubio_studies.framework.study import Computation, Measurement, Piece, Seed
 from dubio_studies.mnist import checks
 from dubio_studies.networks.airbench import Airbench
-from dubio_studies.uncertainty.cifar_accuracy.learning import Training, learn, standardised
+from dubio_studies.uncertainty.cifar_accuracy.learning import CifarTraining, learn, standardised
 
 REVISION = 1  # raise it when training changes: networks in the cache then count no more
 Source = Literal["cifar10", "squares"]
@@ -97,7 +97,7 @@ def run(config: Config, piece: Piece, seed: Seed) -> Iterator[Measurement]:
     file = cache_directory() / "networks" / f"{digest(identity)[:16]}.pt"
     started = time.process_time()
     network = Airbench(10, config.widths, drop)
-    learn(network, images, labels, Training(config.epochs, config.batch_size), file)
+    learn(network, images, labels, CifarTraining(config.epochs, config.batch_size), file)
     yield {
         "metric": "images", "value": len(images), "cpu_seconds": time.process_time() - started,
         "copy": copy,

@@ -28,7 +28,7 @@ WHITENED = 5_000  # photographs that the first layer looks at
 
 @final
 @dataclass(frozen=True)
-class Training:
+class CifarTraining:
     """How the network learns.
 
     Attributes:
@@ -55,7 +55,7 @@ def standardised(images: Tensor) -> Tensor:  # (B, 3, H, W) uint8 -> float32
 
 
 @final
-class Augmented(nn.Module):
+class AugmentedLoss(nn.Module):
     """The loss of a batch of bytes, shifted at random and flipped in every other epoch.
 
     Half of the photographs, at random, are flipped in the first epoch, the others in the second,
@@ -107,13 +107,13 @@ def shifted(images: Tensor) -> Tensor:  # (B, C, H, W)
 
 
 def learn(
-    network: Airbench, images: Tensor, labels: Tensor, training: Training, checkpoint: Path
+    network: Airbench, images: Tensor, labels: Tensor, training: CifarTraining, checkpoint: Path
 ) -> None:
     """Train a network on bytes (N, 3, 32, 32), in place; one that was stopped goes on."""
     network.whiten_like(standardised(images[:WHITENED]))
     steps = -(-len(images) // training.batch_size)
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    objective = Augmented(network, len(images), steps)
+    objective = AugmentedLoss(network, len(images), steps)
     dubio.fit(
         objective,
         ((images, torch.arange(len(images))), labels),
@@ -135,7 +135,7 @@ def triangle(total: int, step: int) -> float:
     return max((1 - done) / (1 - PEAK), 0.0)
 
 
-def _sgd(training: Training, objective: nn.Module, parameters: Sequence[nn.Parameter]) -> SGD:
+def _sgd(training: CifarTraining, objective: nn.Module, parameters: Sequence[nn.Parameter]) -> SGD:
     """Nesterov's SGD; shifts of BatchNorm are a group that learns faster and decays as much."""
     norms = [layer for layer in objective.modules() if isinstance(layer, nn.BatchNorm2d)]
     shifts = {layer.bias for layer in norms}

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dubio_studies.agents.exploration import Constant, Exploration
 from dubio_studies.agents.networks import Kind, q_network
-from dubio_studies.agents.q_learning import Learning, QLearners
+from dubio_studies.agents.q_learning import QLearners, QLearningSettings
 from dubio_studies.framework.study import Computation, Measurement, Piece, Seed
 
 SOLVED_BELOW = 0.8  # the share of bad episodes so far, as in bsuite
@@ -18,7 +18,7 @@ MARKS = 20  # of curves
 FUNCTIONS = 32  # that are compared
 
 
-class Setting(NamedTuple):
+class Explorer(NamedTuple):
     """An explorer.
 
     Attributes:
@@ -35,15 +35,15 @@ class Setting(NamedTuple):
 
 
 SETTINGS = {
-    "epsilon": Setting("plain", epsilon=0.05),
-    "dropout 0.1, step": Setting("dropout", 1),
-    "dropout 0.1, episode": Setting("dropout"),
-    "dropout 0.5, step": Setting("dropout", 1, drop=0.5),
-    "dropout 0.5, episode": Setting("dropout", drop=0.5),
-    "concrete": Setting("concrete"),
-    "bernoulli": Setting("bernoulli"),
-    "ensemble": Setting("plain"),
-    "prior": Setting("prior"),
+    "epsilon": Explorer("plain", epsilon=0.05),
+    "dropout 0.1, step": Explorer("dropout", 1),
+    "dropout 0.1, episode": Explorer("dropout"),
+    "dropout 0.5, step": Explorer("dropout", 1, drop=0.5),
+    "dropout 0.5, episode": Explorer("dropout", drop=0.5),
+    "concrete": Explorer("concrete"),
+    "bernoulli": Explorer("bernoulli"),
+    "ensemble": Explorer("plain"),
+    "prior": Explorer("prior"),
 }
 ENSEMBLES = ("prior", "ensemble")
 
@@ -105,7 +105,7 @@ def divers(config: Config, name: str, size: int, seeds: list[int]) -> QLearners:
         ]
         for seed in seeds
     ]  # fmt: skip
-    learning = Learning(
+    learning = QLearningSettings(
         discount=0.99, memory=10_000, start=config.batch_size, batch_size=config.batch_size,
         every=config.every,
         optimizer="adam", learning_rate=1e-3, precision=config.precision,
