@@ -2,12 +2,15 @@
 
 Dropout is in the middle of these networks. Behind it they read skip connections, or earlier
 features, that are the same for all draws. Contenders take turns in one process, so compare them
-within a run. One thread: CPU time, median. More: wall time, minimum. See README.md in this folder.
+within a run. One thread: CPU time, median. More: wall time, minimum. ``--memory`` asks instead by
+how much draws raise the peak memory of a process. See README.md in this folder.
 """
 
 import argparse
 import copy
+import multiprocessing
 import random
+import resource
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -20,10 +23,12 @@ from torch import Tensor, nn
 
 import dubio
 from dubio.draws import tape
+from dubio.likelihoods import Categorical
 from dubio_studies.networks.tiramisu import tiramisu56, tiramisu103
 
 MOST_PASSES = 10  # of the loop in a round; more draws take proportionally longer
 LOOP, TRUNK, DUBIO = "loop", "trunk once", "dubio"
+CHUNKS = (1, 2, 5, None)  # draws that are computed at a time; None: as many as dubio chooses
 
 
 class UNet(nn.Module):
@@ -191,15 +196,49 @@ def measure(cell: Cell, draws: int, rounds: int, threads: int) -> tuple[dict[str
     return {name: summary(values) for name, values in seconds.items()}, error(network, x)
 
 
+def peak_rise(draws: int, chunk: int | None) -> float:
+    """Megabytes by which mean and entropy of FC-DenseNet-103's draws raise a process's peak.
+
+    What counts is above the peak of plain passes; to be called in a process of its own.
+    """
+    torch.set_grad_enabled(False)
+    torch.set_num_threads(1)
+    network = tiramisu103(11, dropout="middle").eval()
+    x = torch.randn(_CAMVID)
+    for _ in range(3):
+        network(x)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    likelihood = Categorical(dim=1)
+    dubio.predict(network, x, draws=draws, chunk=chunk, likelihood=likelihood, keep_draws=False)
+    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 / 1e6
+
+
+def print_memory(numbers: list[int]) -> None:
+    """A line for each number of draws, a column for each chunk."""
+    print(f"\n{'megabytes above plain passes':32}", end="")
+    print("".join(f"{'chunk ' + str(chunk or 'chosen'):>14}" for chunk in CHUNKS))
+    context = multiprocessing.get_context("spawn")
+    for draws in numbers:
+        print(f"{'fc-densenet-103, T = ' + str(draws):32}", end="", flush=True)
+        for chunk in CHUNKS:
+            with context.Pool(1) as process:
+                print(f"{process.apply(peak_rise, (draws, chunk)):14.0f}", end="", flush=True)
+        print()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--draws", type=int, nargs="+", default=[10, 50])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--cells", nargs="+", choices=CELLS, default=list(CELLS))
+    parser.add_argument("--memory", action="store_true", help="peak memory, not time")
     options = parser.parse_args()
     torch.set_grad_enabled(False)
     print(f"torch {torch.__version__}, {torch.backends.cpu.get_cpu_capability()}")
+    if options.memory:
+        print_memory(options.draws)
+        return
     for threads in options.threads:
         torch.set_num_threads(threads)
         print(f"\n=== threads: {threads}\n{'':32}{'T':>4}{'loop, s':>9}{'trunk once':>12}", end="")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import dubio
 from dubio import metrics
@@ -154,10 +154,18 @@ def test_rates_are_noted_before_every_step_and_at_the_end() -> None:
     assert torch.equal(fork.rates[-1], found)
 
 
-def test_the_published_network_takes_a_step() -> None:
-    """FC-DenseNet-103 from nothing, by RMSProp; forks have no common start."""
+def test_the_published_network_takes_a_step_and_predicts() -> None:
+    """FC-DenseNet-103 from nothing, by RMSProp; forks have no common start. It sees bytes."""
     settings = {**PAPER, "source": "blocks", "images": 2, "fork_epochs": 1, "estimator": "disarm"}
-    fork = Forks(**settings).fork("bernoulli", 1, 0)
+    config = Forks(**settings)
+    fork = config.fork("bernoulli", 1, 0)
+    images = config.scenes("train").images[:1]
+    network = fork.network
+    assert isinstance(network, nn.Sequential)
+    assert network[0](torch.tensor([0, 255], dtype=torch.uint8)).tolist() == [-1.0, 1.0]
+    for predict in (passed_once(network), drawn(network, 2, torch.Generator().manual_seed(0))):
+        probabilities, _ = predict(images)
+        assert probabilities.shape == (1, len(CLASSES), *images.shape[-2:])
     assert fork.rates.shape == (2, 15)
     assert bool(fork.rates.isfinite().all())
     assert not torch.equal(fork.rates[0], fork.rates[1])

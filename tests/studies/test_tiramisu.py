@@ -69,6 +69,8 @@ def test_wrong_arguments_are_errors() -> None:
         tiramisu56(11)(torch.empty(1, 3, 31, 64))
     with pytest.raises(ValueError, match=r"\(B, 3, H, W\)"):
         small()(torch.randn(3, 8, 8))
+    with pytest.raises(ValueError, match=r"\(B, 3, H, W\).*got \(1, 1, 8, 8\)"):
+        small()(torch.randn(1, 1, 8, 8))
     with pytest.raises(ValueError, match="odd number"):
         Tiramisu(3, layers=[1, 1], growth=4)
     with pytest.raises(ValueError, match="'middle' or 'everywhere'"):

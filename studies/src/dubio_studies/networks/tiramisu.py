@@ -137,7 +137,7 @@ class Tiramisu(nn.Module):
     def forward(self, images: Tensor) -> Tensor:  # (B, 3, H, W) -> (B, K, H, W)
         """Logits of every pixel."""
         least = 2 ** len(self.down)
-        if images.dim() != 4 or min(images.shape[-2:]) < least:
+        if images.dim() != 4 or images.shape[1] != 3 or min(images.shape[-2:]) < least:
             raise ValueError(
                 f"images: expected shape (B, 3, H, W) with H and W of at least {least}, got "
                 f"{tuple(images.shape)}; use larger images or a network of fewer blocks."

@@ -47,7 +47,7 @@ def with_dropout(
     mask = _MASKS[kind]
     if kind == "concrete":
         mask = partial(PairedConcrete if paired else Concrete, temperature=temperature)
-    rule = dubio.rules.mask_inputs(mask, where="middle.*", drop=drop, length_scale=length_scale)
+    rule = dubio.rules.mask_inputs(mask, where="*middle.*", drop=drop, length_scale=length_scale)
     return dubio.convert(network, rule)
 
 

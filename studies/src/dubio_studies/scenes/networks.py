@@ -3,16 +3,16 @@
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, final
 
-from torch import nn
+from torch import Tensor, nn
 
 import dubio
 from dubio import data
 from dubio.objectives.estimators import Estimator
 from dubio_studies.framework.study import Piece, Seed
 from dubio_studies.mnist import checks
-from dubio_studies.networks.tiramisu import Tiramisu, tiramisu103
+from dubio_studies.networks.tiramisu import tiramisu103
 from dubio_studies.networks.tiramisu_lite import TiramisuLite
 from dubio_studies.scenes.images import (
     AVAILABLE,
@@ -114,10 +114,10 @@ class Forks:
         }
         return load(self.source, split, counts[split])
 
-    def built(self) -> TiramisuLite | Tiramisu:
-        """The network before any scene; a trunk knows ImageNet, unless scenes are made up."""
+    def built(self) -> nn.Module:
+        """From pixels to logits; a trunk knows ImageNet, unless scenes are made up."""
         if self.network == "tiramisu103":
-            return tiramisu103(len(CLASSES), drop=0.0)
+            return nn.Sequential(Centred(), tiramisu103(len(CLASSES), drop=0.0))
         network = TiramisuLite(len(CLASSES))
         if self.source == "camvid":
             network.load_trunk(data.imagenet_weights("efficientnet-lite0"))
@@ -226,6 +226,15 @@ class Forks:
             "width": width,
             "seed": seed,
         }
+
+
+@final
+class Centred(nn.Module):
+    """Pixels from 0 to 255 as numbers from −1 to 1."""
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """For networks that learn from nothing."""
+        return (pixels.float() - 127.5) / 127.5
 
 
 def _named(piece: Piece) -> tuple[Kind, int, float | None]:
