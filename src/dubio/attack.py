@@ -33,7 +33,7 @@ Bounds = tuple[float, float]
 
 
 class Attack(Protocol):
-    """Changes a batch so that a network is wrong about it: `fgsm`, `pgd`, or one of your own."""
+    """A function that changes a batch to fool a network: `fgsm`, `pgd`, or your own."""
 
     def __call__(
         self,
@@ -48,7 +48,7 @@ class Attack(Protocol):
         bounds: Bounds | None,
         select: Select,
     ) -> Tensor:
-        """The changed batch."""
+        """Return the attacked batch."""
         ...
 
 
@@ -64,22 +64,24 @@ def fgsm(
     bounds: Bounds | None = (0.0, 1.0),
     select: Select = None,
 ) -> Tensor:
-    """The fast gradient sign method: x + ε·sign ∇L(x).
+    """Attack a batch by the fast gradient sign method: x + ε·sign ∇L(x).
 
     Clark et al. 2022, eq. 21; Goodfellow et al. 2015.
 
     Args:
-        model: The network whose gradient is followed; nothing in it is changed. If it is another
-            than the one that is to be fooled, the attack is transferred, as in Clark et al. 2022.
+        model: The network whose gradient is used; it is not changed. If it is not the network to be
+            fooled, the attack is transferred, as in Clark et al. 2022.
         x: A batch.
         y: Its targets.
         epsilon: The largest change of an entry.
-        likelihood: What outputs say about targets.
-        draws: Number of draws that the gradient goes through; one is enough for a network
-            without noise.
+        likelihood: The distribution of targets given outputs.
+        draws: Number of draws to average the gradient over; one is enough without noise.
         generator: Source of the noise.
         bounds: The range of entries, such as that of pixels; None if there is none.
-        select: Which part of the network's output is meant.
+        select: Which part of the network's output to use.
+
+    Returns:
+        The attacked batch.
     """
     _check(x, epsilon, bounds)
     noise = Noise(draws, generator=generator)
@@ -102,25 +104,28 @@ def pgd(
     random_start: bool = True,
     fresh_noise: bool = True,
 ) -> Tensor:
-    """Projected gradient descent: several small steps, back into the ε-ball after each.
+    """Attack a batch by projected gradient descent: small steps, projected onto the ε-ball.
 
     Madry et al. (2018).
 
     Args:
-        model: The network whose gradient is followed, as for `fgsm`.
+        model: The network whose gradient is used, as for `fgsm`.
         x: A batch.
         y: Its targets.
         epsilon: The largest change of an entry.
-        likelihood: What outputs say about targets.
-        draws: Number of draws that each gradient goes through.
+        likelihood: The distribution of targets given outputs.
+        draws: Number of draws to average each gradient over.
         generator: Source of the noise and of the start.
         bounds: The range of entries; None if there is none.
-        select: Which part of the network's output is meant.
+        select: Which part of the network's output to use.
         steps: Number of steps.
         step_size: Change of an entry in one step; by default 2.5·ε/steps.
-        random_start: Whether to start from a random point of the ball, or from x.
-        fresh_noise: Whether each step has draws of its own, so that the attack is on the network,
-            or all have the same, so that it is on these draws.
+        random_start: Whether to start from a random point of the ball instead of x.
+        fresh_noise: Whether each step uses new draws, which attacks the network, instead of the
+            same draws, which attacks these draws.
+
+    Returns:
+        The attacked batch.
     """
     _check(x, epsilon, bounds)
     if steps < 1:
@@ -144,14 +149,14 @@ def pgd(
 @final
 @dataclass(frozen=True)
 class Robustness:
-    """How a network does on attacked inputs; prints as a table.
+    """Accuracy and uncertainty of a network on attacked inputs; prints as a table.
 
     Attributes:
         epsilon: The sizes of the attack.
-        accuracy: The share of labels that are the likeliest by the predictive mean, for each; all
-            elements count alike, such as pixels.
+        accuracy: The share of labels that are the likeliest by the predictive mean, for each size;
+            all elements, such as pixels, count equally.
         entropy: The mean entropy of the predictive distribution, in nats.
-        mutual_information: The mean part of it that comes from disagreement among draws.
+        mutual_information: The mean mutual information: the disagreement among draws, in nats.
     """
 
     epsilon: tuple[float, ...]
@@ -182,21 +187,24 @@ def robustness(
     bounds: Bounds | None = (0.0, 1.0),
     select: Select = None,
 ) -> Robustness:
-    """Accuracy and uncertainty of a classifier against the size of an attack.
+    """Measure accuracy and uncertainty of a classifier for several sizes of an attack.
 
     Args:
-        model: The network that is to be fooled.
+        model: The network to be fooled.
         x: A batch.
         y: Its labels.
-        epsilons: Sizes of the attack; 0 is the batch as it is.
-        likelihood: What outputs say about labels, such as ``Categorical()``.
+        epsilons: Sizes of the attack; 0 is the unchanged batch.
+        likelihood: The distribution of labels given outputs, such as ``Categorical()``.
         attack: `fgsm`, `pgd`, or ``functools.partial(pgd, steps=40)``.
-        source: The network that the attack knows; by default the model itself (white-box).
+        source: The network that the attack uses; by default the model itself (white-box).
         source_draws: Draws for its gradient; by default as many as for predictions.
         draws: Draws for predictions.
         generator: Source of the noise.
         bounds: The range of entries; None if there is none.
-        select: Which part of the networks' output is meant.
+        select: Which part of the networks' output to use.
+
+    Returns:
+        Accuracy, entropy and mutual information for each size.
     """
     if not likelihood.discrete:
         raise TypeError(f"likelihood: expected one for labels, got {likelihood!r}.")
@@ -226,7 +234,7 @@ def robustness(
 def _gradient(
     model: Network, x: Tensor, y: Tensor, likelihood: Likelihood, noise: Noise, select: Select
 ) -> Tensor:
-    """∇ −log 1/S Σ_s p(y | x, ω_s), row by row, one draw at a time."""
+    """Return ∇ −log 1/S Σ_s p(y | x, ω_s), row by row, one draw at a time."""
     roots = inputs.networks(model)
     _check_weights(roots)
     gates = find_gates(model, roots, x, select)

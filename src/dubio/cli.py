@@ -107,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def load_command(name: str) -> Command:
-    """The function behind a command: our own, or of a package that adds it."""
+    """Return the function behind a command: our own, or of a package that adds it."""
     if name in COMMANDS:
         return COMMANDS[name]
     for point in entry_points(group="dubio.commands", name=name):
@@ -143,7 +143,7 @@ def root_parser() -> argparse.ArgumentParser:
 
 
 def summary_of(name: str) -> str:
-    """The first line of a command's docstring."""
+    """Return the first line of a command's docstring."""
     try:
         return (load_command(name).__doc__ or "").partition("\n")[0]
     except Exception as error:  # another package's fault is not to cost the other commands
@@ -151,7 +151,7 @@ def summary_of(name: str) -> str:
 
 
 def subparser(command: Command, name: str, **options: Any) -> argparse.ArgumentParser:
-    """A parser for one command."""
+    """Return a parser for one command."""
     description = (command.__doc__ or "").partition("\n")[0]
     return argparse.ArgumentParser(
         prog=f"dubio {name}", description=description, allow_abbrev=False, **options
@@ -240,12 +240,12 @@ def print_json(value: Any) -> None:
 
 
 def positive(text: str) -> int:
-    """A whole number from 1."""
+    """Return a whole number from 1."""
     return natural(text, least=1)
 
 
 def natural(text: str, least: int = 0) -> int:
-    """A whole number from 0, or from another."""
+    """Return a whole number from 0, or from another."""
     try:
         number = int(text)
     except ValueError:
@@ -258,7 +258,7 @@ def natural(text: str, least: int = 0) -> int:
 
 
 def readable(text: str) -> str:
-    """A text that a page or a file of JSON can hold."""
+    """Return a text that a page or a file of JSON can hold."""
     try:
         text.encode()
     except UnicodeEncodeError:  # bytes of a name in another encoding
@@ -269,7 +269,7 @@ def readable(text: str) -> str:
 
 
 def readable_path(text: str) -> Path:
-    """A path that a page can show."""
+    """Return a path that a page can show."""
     return Path(readable(text))
 
 

@@ -34,12 +34,12 @@ def precision(found: Tensor, wanted: Tensor, cutoff: int) -> Tensor:
 
 
 def hit(found: Tensor, wanted: Tensor, cutoff: int) -> Tensor:
-    """1 if an item was found, else 0."""
+    """Return 1 if an item was found, else 0."""
     return found[:, :cutoff].any(1).double()
 
 
 def reciprocal_rank(found: Tensor, wanted: Tensor, cutoff: int) -> Tensor:
-    """1/rank of the first item found, or 0."""
+    """Return 1/rank of the first item found, or 0."""
     inverse = 1 / _ranks(found, cutoff)
     return (found[:, :cutoff] * inverse).amax(1)
 

@@ -185,7 +185,7 @@ class NetworkModel(Model):
         observation_noise: bool | Tensor = False,
         posterior_transform: PosteriorTransform | None = None,
     ) -> Any:
-        """The values of all functions at points, differentiable by the points.
+        """Return the values of all functions at points, differentiable by the points.
 
         Args:
             X: Points, `(*batch, q, d)`.
@@ -220,7 +220,7 @@ class NetworkModel(Model):
         return posterior if posterior_transform is None else posterior_transform(posterior, X=X)
 
     def _draws(self, X: Tensor) -> Tensor:  # (T, rows, …)
-        """The outputs of all functions at all points, one after the other."""
+        """Return the outputs of all functions at all points, one after the other."""
         points = X.reshape(-1, X.shape[-1])
         weights = [w for root in self._networks for w in root.parameters() if w.is_floating_point()]
         points = points.to(weights[0]) if weights else points

@@ -54,7 +54,7 @@ class ELBOModule(LightningModule):
         self._random_state: Tensor | None = None
 
     def forward(self, x: Any) -> Predictive:
-        """The predictive distribution of a batch."""
+        """Return the predictive distribution of a batch."""
         return predict(
             self.elbo.model,
             x,
@@ -65,11 +65,11 @@ class ELBOModule(LightningModule):
         )
 
     def configure_optimizers(self) -> Any:
-        """What the given function makes."""
+        """Return what the given function makes."""
         return self.make_optimizer(self.elbo.parameters())
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
-        """The ELBO of a batch."""
+        """Return the ELBO of a batch."""
         loss: Tensor = self.elbo(*batch)
         rows = len(batch[1])
         self.log("loss", loss, prog_bar=True, batch_size=rows)
@@ -85,7 +85,7 @@ class ELBOModule(LightningModule):
         self._judge("test_nll", batch)
 
     def predict_step(self, batch: Any, batch_idx: int) -> Predictive:
-        """The predictive distribution; a pair is taken for inputs and targets."""
+        """Return the predictive distribution; a pair is taken for inputs and targets."""
         return self.forward(batch[0] if isinstance(batch, list | tuple) else batch)
 
     def on_train_start(self) -> None:

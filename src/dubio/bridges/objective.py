@@ -53,7 +53,7 @@ def rates(model: nn.Module) -> dict[str, Tensor]:
 
 
 def mean_nll(p: Predictive, y: Tensor) -> Tensor:
-    """−1/B Σ_b log p(y_b | x_b), over the rows that have a label."""
+    """Return −1/B Σ_b log p(y_b | x_b), over the rows that have a label."""
     losses = -p.log_prob(y)  # (B,)
     known = p.likelihood.known(y)
     if known is None:

@@ -81,7 +81,7 @@ class ELBOTrainer(Trainer):
         self._nlls: list[Tensor] = []  # since the last entry of the log
 
     def get_train_dataloader(self) -> DataLoader[Any]:
-        """The loader of Trainer, if the objective knows how many rows there are."""
+        """Return the loader of Trainer, if the objective knows how many rows there are."""
         if hasattr(self.train_dataset, "__len__"):
             check_num_data(self.elbo, len(self.train_dataset))
         loader: DataLoader[Any] = super().get_train_dataloader()
@@ -94,7 +94,7 @@ class ELBOTrainer(Trainer):
         return_outputs: bool = False,
         num_items_in_batch: Tensor | int | None = None,
     ) -> Tensor:
-        """The ELBO of a batch."""
+        """Return the ELBO of a batch."""
         x, y = self._split(inputs)
         if y is None:
             raise ValueError(
@@ -119,7 +119,7 @@ class ELBOTrainer(Trainer):
         ignore_keys: list[str] | None = None,
         metric_key_prefix: str = "test",
     ) -> PredictionOutput:
-        """The predictive distribution of a data set, and metrics if it has labels.
+        """Return the predictive distribution of a data set, and metrics if it has labels.
 
         Returns:
             A tuple of predictions, which are a `dubio.Predictive`, label_ids and metrics.
@@ -141,7 +141,7 @@ class ELBOTrainer(Trainer):
         prediction_loss_only: bool,
         ignore_keys: list[str] | None = None,
     ) -> tuple[None, Tensor, Tensor | None]:
-        """Draws of a batch, the draws last, since Trainer joins along the first two axes."""
+        """Return the draws of a batch, draws last, since Trainer joins along the first two axes."""
         x, y = self._split(self._prepare_inputs(inputs))
         with self.accelerator.autocast():
             p = predict(
@@ -155,7 +155,7 @@ class ELBOTrainer(Trainer):
         return None, p.draws.movedim(0, -1).contiguous(), y  # (B, …, S)
 
     def _split(self, inputs: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
-        """The arguments of the network, and the targets."""
+        """Return the arguments of the network, and the targets."""
         x = dict(inputs)
         return x, x.pop(self.label_names[0], None)
 
@@ -199,7 +199,7 @@ def _check_options(options: Mapping[str, Any]) -> None:
 
 
 def _apart(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """A state without shared memory, which safetensors refuses."""
+    """Return a state without shared memory, which safetensors refuses."""
     seen: set[int] = set()
     apart = {}
     for name, tensor in state.items():

@@ -29,7 +29,7 @@ from dubio.predictive.fitted import Fitted
 
 
 class Conformal(Fitted):
-    """A threshold for scores, at a rank that validation rows give.
+    """A threshold for scores, taken from validation rows at a conformal rank.
 
     Args:
         alpha: The wanted probability of a miss.
@@ -50,11 +50,11 @@ class Conformal(Fitted):
         self.register_buffer("alpha", torch.tensor(alpha, dtype=torch.float64))
 
     def extra_repr(self) -> str:
-        """What nn.Module prints."""
+        """Return the settings that `nn.Module` prints."""
         return f"alpha={float(self.alpha):g}"
 
     def _calibrate(self, scores: Tensor, known: Tensor | None = None) -> None:
-        """Takes the threshold from scores `(n, *E)`, for each element of a target on its own.
+        """Take the threshold from scores `(n, *E)`, for each element of a target on its own.
 
         Args:
             scores: How far each target is from its prediction.
@@ -74,7 +74,7 @@ class Conformal(Fitted):
 
 
 def conformal_rank(rows: int, alpha: float) -> int:
-    """⌈(n + 1)(1 − α)⌉, exactly, for α as it is written: 0.07 is 7/100, not its binary float."""
+    """Return ⌈(n + 1)(1 − α)⌉, with α read as a decimal: 0.07 is 7/100, not a binary float."""
     written = Fraction(repr(alpha))
     rank = math.ceil((rows + 1) * (1 - written))
     if rank > rows:
@@ -87,14 +87,14 @@ def conformal_rank(rows: int, alpha: float) -> int:
 
 
 def with_ties(threshold: Tensor, dtype: torch.dtype, unit: float = 0.0) -> Tensor:
-    """The threshold and a little more, so that rounding does not part scores that tie.
+    """Return a slightly larger threshold, so that rounding does not separate tied scores.
 
-    The same row is rounded in another way in another batch. A few units in the last place of the
-    prediction's type make up for that; sets are never smaller for it.
+    The same row may be rounded differently in another batch. A few units in the last place of the
+    prediction's type allow for that; sets never get smaller.
 
     Args:
-        threshold: The largest score that is in.
+        threshold: The largest score that is included.
         dtype: The type of the prediction.
-        unit: What is rounded, if that is larger than the threshold.
+        unit: The magnitude that is rounded, if it is larger than the threshold.
     """
     return threshold + 4 * torch.finfo(dtype).eps * threshold.abs().clamp(min=unit)

@@ -17,7 +17,7 @@ from dubio.predictive.validation import NumberPrediction, check_numbers, number_
 @final
 @dataclass(frozen=True)
 class Intervals:
-    """An interval for each target.
+    """Prediction intervals, one for each target.
 
     Attributes:
         low: Its lower end, `(B, *E)`.
@@ -29,11 +29,11 @@ class Intervals:
 
     @property
     def widths(self) -> Tensor:
-        """Upper less lower end, `(B, *E)`."""
+        """Upper minus lower end, `(B, *E)`."""
         return self.high - self.low
 
     def contains(self, y: Tensor) -> Tensor:
-        """Whether targets lie in their intervals, ends included, `(B, *E)`."""
+        """Return whether targets lie in their intervals, ends included, `(B, *E)`."""
         if y.shape != self.low.shape:
             raise ValueError(
                 f"y: expected targets of shape {tuple(self.low.shape)}, one for each interval, got "
@@ -57,14 +57,14 @@ class _ConformalIntervals(Conformal):
 
     @abstractmethod
     def _scores(self, p: Predictive, y: Tensor) -> Tensor:
-        """How far each target is from its prediction, `(B, *E)`."""
+        """Return how far each target is from its prediction, `(B, *E)`."""
 
     @abstractmethod
     def _interval(self, p: Predictive, threshold: Tensor) -> tuple[Tensor, Tensor]:
-        """Where scores are at most the threshold: the ends, each `(B, *E)`."""
+        """Return where scores are at most the threshold: the ends, each `(B, *E)`."""
 
     def fit(self, p: NumberPrediction, y: Tensor) -> Self:
-        """Takes the threshold from validation data.
+        """Take the threshold from validation data.
 
         Args:
             p: A prediction of real targets, or mean and standard deviation, `(B, D)` each.
@@ -77,7 +77,7 @@ class _ConformalIntervals(Conformal):
         return self
 
     def forward(self, p: NumberPrediction) -> Intervals:
-        """The intervals of new rows."""
+        """Return the intervals of new rows."""
         p = number_prediction(p)
         event = p.mean.shape[1:]
         threshold = self._known("threshold").to(with_float64(p.mean).device)
@@ -94,10 +94,11 @@ class _ConformalIntervals(Conformal):
 
 @final
 class StandardisedIntervals(_ConformalIntervals):
-    """Mean ± threshold · standard deviation.
+    """Conformal intervals: mean ± threshold · standard deviation.
 
-    The score is |y − m(x)| / s(x) (Lei et al. 2018, section 5.2): the prediction says where targets
-    are harder to tell, validation data say how wide that is. It needs no stored draws.
+    The score is |y − m(x)| / s(x) (Lei et al. 2018, section 5.2). The prediction says where targets
+    are harder to predict, and validation data say how wide the intervals must be. Needs no stored
+    draws.
     """
 
     def _scores(self, p: Predictive, y: Tensor) -> Tensor:
@@ -116,11 +117,11 @@ class StandardisedIntervals(_ConformalIntervals):
 
 @final
 class QuantileIntervals(_ConformalIntervals):
-    """The central interval of the predictive distribution, moved at both ends: CQR.
+    """Conformalised quantile regression (CQR): the central interval, widened at both ends.
 
     The score is max(low(x) − y, y − high(x)) with the quantiles at α/2 and 1 − α/2, negative inside
-    (Romano, Patterson and Candès 2019). Intervals keep the shape of the predictive distribution, so
-    that they need not be symmetric; too wide ones shrink, to a point at most. It needs stored
+    (Romano, Patterson and Candès 2019). Intervals keep the shape of the predictive distribution and
+    need not be symmetric; intervals that are too wide shrink, at most to a point. Needs stored
     draws.
     """
 
@@ -135,6 +136,6 @@ class QuantileIntervals(_ConformalIntervals):
 
 
 def _outwards(ends: Tensor, direction: float, dtype: torch.dtype) -> Tensor:
-    """The next number of a type beyond the nearest one."""
+    """Return the next number of a type beyond the nearest one."""
     nearest = ends.to(dtype)
     return nearest.nextafter(nearest.new_tensor(direction))

@@ -20,36 +20,39 @@ WIDEST = 16.0  # of |log c| for noise that is not Gaussian
 
 @final
 class PrecisionScaling(Fitted):
-    """The noise precision times a factor c, which maximises the predictive likelihood.
+    """A factor c on the noise precision that maximises the predictive likelihood.
 
         Σ_i log 1/S Σ_t N(y_i; f_t(x_i), σ_t²(x_i) / c)
 
-    Gal & Ghahramani 2016 chooses τ on validation data by this criterion (eq. 13), from a few
-    values; here it is the optimum. Draws and mean stay as they are. With one draw, a Gaussian, it
-    is in closed form:
+    Gal & Ghahramani 2016 choose τ on validation data by this criterion (eq. 13), among a few
+    values; here it is the optimum. Draws and mean do not change. With one draw, a Gaussian, it is
+    in closed form:
 
         c = n / Σ_i (y_i − f_i)² / σ_i².
 
-    With more it solves c = n / Σ_i E_c[(y_i − f_t)² / σ_t²], where draws have weights by how well
-    they explain y_i. The sum falls as c grows, from the mean over draws of their densities at
+    With more draws it solves c = n / Σ_i E_c[(y_i − f_t)² / σ_t²], where draws are weighted by how
+    well they explain y_i. The sum falls as c grows, from the mean over draws of their densities at
     c → 0 to the closest draw alone at c → ∞. These two ends enclose every solution; there may be
-    more than one, and a grid between them finds the best. Noise of another form, such as that of
-    `StudentT`, has its scale divided by √c; then a search over c finds the best to six digits.
+    several, and a grid between them finds the best. For other noise, such as that of `StudentT`,
+    the scale is divided by √c, and a search over c finds the optimum to six digits.
 
     Attributes:
-        factor: c, a buffer; below 1 the prediction was too bold.
+        factor: c, a buffer; below 1 the prediction was overconfident.
     """
 
     factor: Tensor
     _values = ("factor",)
 
     def fit(self, p: NumberPrediction, y: Tensor) -> Self:
-        """Sets c to its optimum on validation data.
+        """Set c to its optimum on validation data.
 
         Args:
             p: A prediction with noise that can be rescaled, or mean and standard deviation,
                 `(B, D)` each.
-            y: Targets shaped as its mean.
+            y: Targets in the shape of its mean.
+
+        Returns:
+            The fitted scaling itself.
         """
         p = number_prediction(p)
         _check_noise(p)
@@ -71,7 +74,7 @@ class PrecisionScaling(Fitted):
         return self
 
     def forward(self, p: NumberPrediction) -> Predictive:
-        """The prediction with rescaled noise."""
+        """Return the prediction with rescaled noise."""
         p = number_prediction(p)
         _check_noise(p)
         factor = float(self._known("factor"))
@@ -81,32 +84,35 @@ class PrecisionScaling(Fitted):
 
 @final
 class VarianceScaling(Fitted):
-    """All of the predictive variance times a factor: y is pulled from its mean, or towards it.
+    """A factor on the whole predictive variance.
 
         y = m(x) + s (y' − m(x)),  y' ~ the prediction,  m = E[y' | x]
 
-    The mean stays; epistemic, aleatoric and total variance are multiplied by s². The factor is
-    that of maximum likelihood for a Gaussian with the predictive mean and variance (Laves et al.
-    2020):
+    The mean does not change; epistemic, aleatoric and total variance are multiplied by s². The
+    factor is the maximum-likelihood one for a Gaussian with the predictive mean and variance (Laves
+    et al. 2020):
 
         s² = 1/n Σ_i (y_i − m_i)² / v_i.
 
-    It also gives units to a spread of draws that has none, that of `predict` without a likelihood.
-    Choose `PrecisionScaling` if the draws are right and the noise is not.
+    It also calibrates the spread of draws from `predict` without a likelihood. Use
+    `PrecisionScaling` if the draws are right and only the noise is not.
 
     Attributes:
-        factor: s², a buffer; above 1 the prediction was too bold.
+        factor: s², a buffer; above 1 the prediction was overconfident.
     """
 
     factor: Tensor
     _values = ("factor",)
 
     def fit(self, p: NumberPrediction, y: Tensor) -> Self:
-        """Sets s² from validation data.
+        """Set s² from validation data.
 
         Args:
             p: A prediction of real targets, or mean and standard deviation, `(B, D)` each.
-            y: Targets shaped as its mean.
+            y: Targets in the shape of its mean.
+
+        Returns:
+            The fitted scaling itself.
         """
         p = number_prediction(p)
         known = check_numbers(p, y)
@@ -124,7 +130,7 @@ class VarianceScaling(Fitted):
         return self
 
     def forward(self, p: NumberPrediction) -> Predictive:
-        """The prediction with rescaled draws and noise."""
+        """Return the prediction with rescaled draws and noise."""
         p = number_prediction(p)
         scale = float(self._known("factor")) ** 0.5
         self._check_sizes(p)
@@ -153,7 +159,7 @@ class _ChangedDraws:
 
 
 def _rescaled(p: Predictive, spread: float, noise: float) -> Predictive:
-    """The draws' distances from their mean times `spread`, the noise times `noise`."""
+    """Return the draws' distances from their mean times `spread`, the noise times `noise`."""
     likelihood, mean = p.likelihood, p.mean
     scaled = likelihood.rescaled(noise)  # complains if there is no such thing
 
@@ -171,7 +177,7 @@ def _rescaled(p: Predictive, spread: float, noise: float) -> Predictive:
 
 
 def _best_factor(distances: Tensor, scales: Tensor, targets: int) -> Tensor:
-    """Maximises Σ_b log Σ_t exp(scales − c/2 distances) + targets/2 log c, both `(S, B)`."""
+    """Maximise Σ_b log Σ_t exp(scales − c/2 distances) + targets/2 log c, both `(S, B)`."""
 
     def value_and_slope(log_factor: Tensor) -> tuple[Tensor, Tensor]:
         factor = log_factor.exp()
@@ -196,7 +202,7 @@ def _best_factor(distances: Tensor, scales: Tensor, targets: int) -> Tensor:
 
 
 def _likeliest_factor(p: Predictive, y: Tensor) -> Tensor:
-    """Maximises the mean of log_prob over c, on a grid of log c and by golden sections of it."""
+    """Maximise the mean of log_prob over c, on a grid of log c and by golden sections of it."""
 
     def value(log_factor: float) -> float:
         scaled = _rescaled(p, spread=1.0, noise=math.exp(-0.5 * log_factor))
@@ -220,7 +226,7 @@ def _likeliest_factor(p: Predictive, y: Tensor) -> Tensor:
 def _squares_and_scales(
     likelihood: Likelihood, outputs: Tensor, y: Tensor, known: Tensor
 ) -> Tensor:
-    """Σ (y − f)²/σ² and −½ Σ log σ² over the event, per draw and row: `(2, S, B)`."""
+    """Return Σ (y − f)²/σ² and −½ Σ log σ² over the event, per draw and row: `(2, S, B)`."""
     variance = in_float64(likelihood.variance(outputs))  # (S, B, *E)
     squares = (in_float64(y) - in_float64(likelihood.mean(outputs))).square() / variance
     known = known.to(squares.device)

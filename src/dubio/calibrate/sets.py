@@ -14,7 +14,7 @@ from dubio.predictive.validation import Labels, known_rows, label_prediction, lo
 @final
 @dataclass(frozen=True)
 class LabelSets:
-    """A set of labels for each row.
+    """Prediction sets: a set of labels for each row.
 
     Attributes:
         members: Which labels are in it, `(B, K)`.
@@ -24,11 +24,11 @@ class LabelSets:
 
     @property
     def sizes(self) -> Tensor:
-        """How many labels each set has, `(B,)`: more where the network knows less."""
+        """Number of labels in each set, `(B,)`; larger where the network is less certain."""
         return self.members.sum(-1)
 
     def contains(self, y: Tensor) -> Tensor:
-        """Whether labels are in their sets, `(B,)`."""
+        """Return whether labels are in their sets, `(B,)`."""
         rows, classes = self.members.shape
         if y.shape not in ((rows,), (rows, 1)) or not torch.equal(y, y.long().to(y.dtype)):
             raise ValueError(
@@ -48,10 +48,10 @@ class _ConformalSets(Conformal):
 
     @abstractmethod
     def _scores(self, logs: Tensor, generator: torch.Generator | None) -> Tensor:
-        """How ill each label fits, `(B, K)`, from log probabilities."""
+        """Return how ill each label fits, `(B, K)`, from log probabilities."""
 
     def fit(self, p: Labels, y: Tensor, generator: torch.Generator | None = None) -> Self:
-        """Takes the threshold from validation data.
+        """Take the threshold from validation data.
 
         Args:
             p: A prediction of one label a row, or class probabilities `(B, K)`.
@@ -67,7 +67,7 @@ class _ConformalSets(Conformal):
         return self
 
     def forward(self, p: Labels, generator: torch.Generator | None = None) -> LabelSets:
-        """The sets of new rows."""
+        """Return the sets of new rows."""
         p = label_prediction(p)
         logs = _one_label(log_mean(p))
         threshold = with_ties(self._known("threshold").to(logs.device), p.mean.dtype, 1.0)
@@ -78,11 +78,11 @@ class _ConformalSets(Conformal):
 
 @final
 class LeastAmbiguousSets(_ConformalSets):
-    """Labels of at least a fixed probability: the smallest sets on average.
+    """Conformal sets of all labels above one probability: the smallest sets on average.
 
-    The score is −log q(y | x), which orders as 1 − q(y | x) does and does not round near 1 (LAC or
-    THR: Sadinle, Lei and Wasserman 2019). Easy rows are covered more often than hard ones, and a
-    row may get no label at all: none is likely enough.
+    The score is −log q(y | x), which orders labels as 1 − q(y | x) does and does not round near 1
+    (LAC or THR: Sadinle, Lei and Wasserman 2019). Easy rows are covered more often than hard ones,
+    and a set may be empty if no label is likely enough.
     """
 
     def _scores(self, logs: Tensor, generator: torch.Generator | None) -> Tensor:
@@ -91,19 +91,20 @@ class LeastAmbiguousSets(_ConformalSets):
 
 @final
 class AdaptiveSets(_ConformalSets):
-    """The likeliest labels until their probabilities reach a level: APS (Romano et al. 2020).
+    """Adaptive prediction sets (APS): the likeliest labels up to a total probability.
 
-    The score of a label is the probability of all likelier ones and a random share of its own,
+    The score of a label is the probability of all likelier labels plus a random share of its own
+    (Romano et al. 2020),
 
         s(x, y, u) = Σ_{k likelier than y} q(k | x) + u q(y | x),  u ~ U(0, 1).
 
-    Sets grow with difficulty, so that coverage is more even over easy and hard rows than with
+    Sets grow with difficulty, so coverage is more even over easy and hard rows than with
     `LeastAmbiguousSets`, at the price of larger sets. Labels of equal probability are ordered by
     their number.
 
     Args:
         alpha: The wanted probability of a miss.
-        randomised: Without randomness u = 1: the same sets every time, and larger ones.
+        randomised: If False, u = 1: deterministic and larger sets.
     """
 
     def __init__(self, alpha: float = 0.1, *, randomised: bool = True) -> None:

@@ -17,36 +17,40 @@ NEWTON_STEPS = 50  # bisection alone goes on from there, in case rounding keeps 
 
 @final
 class TemperatureScaling(Fitted):
-    """Averaged probabilities to the power of 1/T, renormalised (Guo et al. 2017).
+    """Temperature scaling of the averaged probabilities (Guo et al. 2017).
 
         q_T(k | x) ∝ q(k | x)^(1/T),  q(k | x) = 1/S Σ_t p(k | x, ω_t)
 
-    T is the exact minimum of the negative log-likelihood on validation data. In β = 1/T that is
+    T is the exact minimum of the negative log-likelihood on validation data. In β = 1/T this is
     convex: Σ_i log Σ_k exp(β l_ik) − β l_iy with l = log q has the slope Σ_i E_β[l_i] − l_iy and
-    the curvature Σ_i Var_β[l_i] ≥ 0. The classes keep their order, so that accuracy stays.
+    the curvature Σ_i Var_β[l_i] ≥ 0. The order of the classes, and so the accuracy, does not
+    change.
 
-    The mean is scaled, not each draw: it is what is scored; draws that are calibrated one by one
-    have a mean that is too timid (Rahaman and Thiery 2021); and the likelihood of scaled draws is
+    The mean is scaled, not each draw: the mean is what is scored; draws that are calibrated one by
+    one have an underconfident mean (Rahaman and Thiery 2021); and the likelihood of scaled draws is
     not convex in β.
 
-    What comes out is one distribution a row, a `Predictive` of a single draw. Entropy, log
-    probability and samples are the calibrated ones; what draws disagree about is no longer in it:
-    take `mutual_information` and `epistemic` from the prediction before.
+    The result is one distribution per row: a `Predictive` of a single draw. Its entropy, log
+    probability and samples are calibrated. The disagreement among draws is lost: take
+    `mutual_information` and `epistemic` from the original prediction.
 
     Attributes:
-        temperature: T, a buffer; above 1 the prediction was too bold.
+        temperature: T, a buffer; above 1 the prediction was overconfident.
     """
 
     temperature: Tensor
     _values = ("temperature",)
 
     def fit(self, p: Labels, y: Tensor) -> Self:
-        """Sets T to its optimum on validation data.
+        """Set T to its optimum on validation data.
 
         Args:
-            p: A prediction by `Categorical` or `Bernoulli`, or class probabilities `(B, ..., K)`.
-                Labels of all pixels or questions count alike.
+            p: A `Categorical` or `Bernoulli` prediction, or class probabilities `(B, ..., K)`. All
+                pixels or questions count equally.
             y: Labels, as `Predictive.log_prob` takes them.
+
+        Returns:
+            The fitted scaling itself.
         """
         p = label_prediction(p)
         p.check_targets(y)
@@ -56,7 +60,7 @@ class TemperatureScaling(Fitted):
         return self
 
     def forward(self, p: Labels) -> Predictive:
-        """The prediction with calibrated probabilities."""
+        """Return the prediction with calibrated probabilities."""
         p = label_prediction(p)
         temperature = self._known("temperature")
         self._check_sizes(p)

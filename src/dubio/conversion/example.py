@@ -27,7 +27,7 @@ def by_example(
     layers: Mapping[nn.Module, str],
     dropouts: Mapping[_DropoutNd, str],
 ) -> Feeds:
-    """What dropouts feed in a run on an example; nothing in the network is changed."""
+    """Return what dropouts feed in a run on an example; nothing in the network is changed."""
     try:
         inputs.check(model, example)
         rows = inputs.count_rows(example)

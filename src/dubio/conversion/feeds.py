@@ -45,7 +45,7 @@ class Feeds:
 
 
 def shifts(dropout: nn.Module) -> str | None:
-    """What is said of a dropout that does more than multiply by 0 or 1/keep."""
+    """Return what is said of a dropout that does more than multiply by 0 or 1/keep."""
     if not is_plain(dropout, (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)):
         return f"{type(dropout).__name__} does more than multiply by a mask"
     if dropout._parameters or dropout._buffers or dropout._modules:
@@ -54,14 +54,14 @@ def shifts(dropout: nn.Module) -> str | None:
 
 
 def between(obstacle: object, layer: str | None) -> str:
-    """Why a dropout has to stay that has an obstacle behind it, and then perhaps a layer."""
+    """Return why a dropout has to stay that has an obstacle behind it, and then perhaps a layer."""
     if layer is None:
         return f"its output goes to {obstacle}"
     return f"{obstacle} stands between it and {layer}"
 
 
 def by_channel(dropout: nn.Module, layer: nn.Module) -> bool:
-    """Whether the mask is one of whole channels, before or after it moves to the layer."""
+    """Return whether the mask is one of whole channels, before or after it moves to the layer."""
     return isinstance(layer, _ConvNd) or not isinstance(dropout, nn.Dropout)
 
 
@@ -73,7 +73,7 @@ def difference(
     channels: int | None = None,
     features: int | None = None,
 ) -> str:
-    """How a mask of the layer's inputs differs from the dropout; empty if it does not.
+    """Return how a mask of the layer's inputs differs from the dropout; empty if it does not.
 
     Args:
         dropout: The dropout that feeds the layer.

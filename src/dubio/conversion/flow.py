@@ -116,7 +116,7 @@ class Flow:
         self._calls.clear()
 
     def feed(self, dropout: _DropoutNd) -> Feed:
-        """Where the output of a dropout went."""
+        """Return where the output of a dropout went."""
         if shifts(dropout):
             return Feed(obstacle=shifts(dropout))
         if dropout not in self._shapes:
@@ -139,7 +139,7 @@ class Flow:
         return Feed(layers, None if layers else "its output is not used")
 
     def note(self, layer: nn.Module, rows: int) -> str:
-        """What a mask of this layer would do that one might not expect."""
+        """Return what a mask of this layer would do that one might not expect."""
         shape = self._shapes_in.get(layer)
         if shape is None:
             return "it is not called on the example, so a mask may never act"
@@ -151,7 +151,7 @@ class Flow:
         return f"its input has {found} rows where the batch has {rows}, each with its own mask"
 
     def _ways(self, x: Tensor) -> dict[_DropoutNd, _Way]:
-        """The dropouts whose output a tensor carries."""
+        """Return the dropouts whose output a tensor carries."""
         return self._carried[id(x)][1] if id(x) in self._carried else {}
 
     def _drop(self, x: Tensor, output: Tensor) -> Tensor:
@@ -164,7 +164,7 @@ class Flow:
         return output
 
     def _behind(self, operation: ScaledCall, carriers: list[Tensor]) -> dict[_DropoutNd, _Way]:
-        """What the outputs of an operation carry."""
+        """Return what the outputs of an operation carry."""
         scaled = operation.scales(lambda x: any(x is carrier for carrier in carriers))
         if scaled is None:
             return {
@@ -190,7 +190,7 @@ class Flow:
         return replace(way, obstacle=obstacle)
 
     def _layer_call(self) -> FrameType | None:
-        """The call of the layer that is at work, if one is."""
+        """Return the call of the layer that is at work, if one is."""
         calls = [call for call in calls_at_work() if call.f_locals["self"] in self._names]
         return calls[-1] if calls else None
 
@@ -250,13 +250,13 @@ class Flow:
 
 
 def _axis_of_rows(layer: nn.Module, dims: int) -> int:
-    """Where `dubio.Masked` takes the rows to be."""
+    """Return where `dubio.Masked` takes the rows to be."""
     in_time = isinstance(layer, nn.RNNBase | nn.MultiheadAttention) and not layer.batch_first
     return 1 if in_time and dims > 2 else 0
 
 
 def _inputs_with_weights(layer: nn.Module) -> int:
-    """How many of a layer's arguments meet its weights."""
+    """Return how many of a layer's arguments meet its weights."""
     if isinstance(layer, nn.MultiheadAttention):
         return 3
     return 2 if isinstance(layer, nn.Bilinear) else 1

@@ -22,11 +22,11 @@ def is_plain(module: nn.Module, kinds: _Kinds) -> bool:
 
 
 def is_patched(module: nn.Module) -> bool:
-    """Whether a method of the module was replaced on the module itself."""
+    """Return whether a method of the module was replaced on the module itself."""
     kind = type(module)
     return any(callable(v) and callable(getattr(kind, k, None)) for k, v in vars(module).items())
 
 
 def is_hooked(module: nn.Module) -> bool:
-    """Whether hooks may change what the module is called with or what it returns."""
+    """Return whether hooks may change what the module is called with or what it returns."""
     return bool(module._forward_hooks or module._forward_pre_hooks)

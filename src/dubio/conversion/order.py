@@ -20,7 +20,7 @@ from dubio.noise.stochastic import Stochastic
 def by_order(
     model: nn.Module, layers: Mapping[nn.Module, str], dropouts: Mapping[_DropoutNd, str]
 ) -> Feeds:
-    """What dropouts feed, by the order of modules inside `nn.Sequential`."""
+    """Return what dropouts feed, by the order of modules inside `nn.Sequential`."""
     users = Counter(
         part
         for module in model.modules()
@@ -89,7 +89,7 @@ def _follow(
     users: Mapping[nn.Module, int],
     returned: bool,
 ) -> Feed | None:
-    """What a dropout feeds, given what comes behind it; None if that cannot be told."""
+    """Return what a dropout feeds, given what comes behind it; None if that cannot be told."""
     obstacle: str | None = None
     pooled = False
     for module in behind:

@@ -62,14 +62,14 @@ _WORDS = {
 
 
 def passes(module: nn.Module) -> bool:
-    """Whether a module lets a scaling of any unit pass."""
+    """Return whether a module lets a scaling of any unit pass."""
     if isinstance(module, _DropoutNd):
         return module.p == 0 and is_plain(module, _DropoutNd)
     return is_plain(module, _PASSING_MODULES)
 
 
 def pools(module: nn.Module) -> bool:
-    """Whether a module lets a scaling of whole channels pass."""
+    """Return whether a module lets a scaling of whole channels pass."""
     return is_plain(module, _POOLING_MODULES)
 
 
@@ -89,7 +89,7 @@ class ScaledCall:
         self.kwargs = kwargs
 
     def scales(self, among: Callable[[Tensor], bool]) -> Tensor | None:
-        """The one of these tensors whose scaling passes; None if it would not."""
+        """Return the one of these tensors whose scaling passes; None if it would not."""
         first = self.args[0] if self.args else self.kwargs.get("input")
         those = [x for x in self.tensors() if among(x)]
         if _PRODUCT.fullmatch(self.name):
@@ -114,17 +114,17 @@ class ScaledCall:
         return bool(_POOLING_FUNCTION.fullmatch(self.name))
 
     def asks(self, output: Any) -> bool:
-        """Whether it only asked for a property such as the shape."""
+        """Return whether it only asked for a property such as the shape."""
         if self._is_attribute:
             return not isinstance(output, Tensor)
         return bool(_QUESTION.fullmatch(self.name))
 
     def tensors(self) -> list[Tensor]:
-        """All tensors among its arguments."""
+        """Return all tensors among its arguments."""
         return [x for x in tree_leaves((self.args, self.kwargs)) if isinstance(x, Tensor)]
 
     def outputs(self, output: Any) -> list[Tensor]:
-        """All tensors that it made or wrote to."""
+        """Return all tensors that it made or wrote to."""
         if self.name == "setitem":
             output = self.args[0]
         return [x for x in tree_leaves(output) if isinstance(x, Tensor)]

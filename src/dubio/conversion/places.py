@@ -33,10 +33,9 @@ class Place:
     Attributes:
         name: Dotted path of the layer; empty if it is the whole network.
         layer: The layer itself.
-        drop: Rate of the dropout that feeds it and will be taken away if the layer is replaced.
-            None if no dropout feeds it, or one that has to stay.
-        features: Number of input units that a mask would have; None where a mask of the inputs
-            makes no sense.
+        drop: Rate of the dropout that feeds the layer and is removed if the layer is replaced. None
+            if no dropout feeds it, or one that has to stay.
+        features: Number of input units that a mask would have; None if its inputs cannot be masked.
     """
 
     name: str
@@ -46,7 +45,7 @@ class Place:
 
     @property
     def module(self) -> nn.Module:
-        """The layer, under the name by which ``where=`` knows it."""
+        """The layer, under the name that ``where=`` uses."""
         return self.layer
 
 
@@ -54,7 +53,7 @@ Rule: TypeAlias = Callable[[Place], nn.Module | None]
 
 
 def input_units(layer: nn.Module) -> int | None:
-    """How many units a mask of the layer's inputs has; None if they cannot be masked."""
+    """Return how many units a mask of the layer's inputs has; None if they cannot be masked."""
     units: int | None = None
     if not is_known(layer):
         return None
@@ -70,7 +69,7 @@ def input_units(layer: nn.Module) -> int | None:
 
 
 def weight_layers(model: nn.Module) -> dict[nn.Module, str]:
-    """All weight layers that are not stochastic yet, each with its first name."""
+    """Return all weight layers that are not stochastic yet, each with its first name."""
     layers: dict[nn.Module, str] = {
         module: name
         for name, module in _outside_layers(model)
@@ -86,12 +85,12 @@ def weight_layers(model: nn.Module) -> dict[nn.Module, str]:
 
 
 def is_known(layer: nn.Module) -> bool:
-    """Whether a weight layer does with its weights and inputs what torch's does."""
+    """Return whether a weight layer uses its weights and inputs as torch's own layers do."""
     return is_plain(layer, _WEIGHT_LAYERS)
 
 
 def dropout_modules(model: nn.Module) -> dict[_DropoutNd, str]:
-    """All dropout modules that drop anything, each with its first name."""
+    """Return all dropout modules that drop anything, each with its first name."""
     return {
         module: name
         for name, module in _outside_layers(model)
@@ -100,7 +99,7 @@ def dropout_modules(model: nn.Module) -> dict[_DropoutNd, str]:
 
 
 def computed_weight(layer: nn.Module) -> str | None:
-    """The name of a weight that a hook computes anew for every call.
+    """Return the name of a weight that a hook computes anew for every call.
 
     That is what the older weight_norm, spectral_norm and pruning of torch do. Between calls such a
     weight is stale, so nothing can be said about its norm.
@@ -110,7 +109,7 @@ def computed_weight(layer: nn.Module) -> str | None:
 
 
 def obstacle(layer: nn.Module) -> str | None:
-    """Why nothing can be put around a layer; None if something can."""
+    """Return why nothing can be put around a layer; None if something can."""
     weight = computed_weight(layer)
     if weight is not None:
         return f"a hook computes its {weight}; use torch.nn.utils.parametrizations, or remove it"
@@ -120,7 +119,7 @@ def obstacle(layer: nn.Module) -> str | None:
 
 
 def containers(model: nn.Module) -> list[nn.Module]:
-    """The modules whose children may be replaced."""
+    """Return the modules whose children may be replaced."""
     return [module for _, module in _outside_layers(model) if not isinstance(module, _CLOSED)]
 
 

@@ -16,12 +16,12 @@ from dubio.report.tables import table
 @final
 @dataclass(frozen=True)
 class Change:
-    """What becomes of one place.
+    """The change at one weight layer.
 
     Attributes:
         place: The place, as the rule saw it.
-        replacement: What comes in the layer's stead; None if the layer stays as it is.
-        fed_by: Names of the dropouts that feed the layer and go with it.
+        replacement: The module that replaces the layer; None if the layer stays.
+        fed_by: Names of the dropouts that feed the layer and are removed with it.
         note: How the new mask differs from them.
     """
 
@@ -41,14 +41,14 @@ class Left(NamedTuple):
 @final
 @dataclass(frozen=True)
 class Plan:
-    """What a conversion does; prints as a table.
+    """The changes that a conversion makes; prints as a table.
 
     Attributes:
-        model: The network that it is for.
-        rule: The rule behind it.
-        changes: Every weight layer, in the order of the network, and what becomes of it.
-        removed: The dropouts that go, by name.
-        left: What stays although one might think otherwise, and why.
+        model: The network to convert.
+        rule: The rule.
+        changes: Every weight layer, in the order of the network, and its change.
+        removed: Names of the dropouts to remove.
+        left: Dropouts and layers that stay unexpectedly, and why.
     """
 
     model: nn.Module
@@ -58,17 +58,18 @@ class Plan:
     left: tuple[Left, ...]
 
     def carry_out(self, *, copy: bool = True) -> nn.Module:
-        """The converted network.
+        """Convert the network and return the result.
 
-        Weights stay what they are, bit for bit. Copying keeps what modules, parameters and masks
-        share among each other.
+        The weights do not change. Copying keeps modules, parameters and masks shared that were
+        shared.
 
         Args:
-            copy: Whether to convert a copy, or the network itself. A network that is one weight
-                layer cannot be changed from inside; what replaces it is returned.
+            copy: Whether to convert a copy instead of the network itself. A network that is a
+                single weight layer cannot be changed in place; its replacement is returned.
 
         Raises:
-            ValueError: If no layer is to be replaced, or two by what shares its weights.
+            ValueError: If no layer is to be replaced, or if two layers that share weights would not
+                share their replacement.
         """
         replacements: dict[nn.Module, nn.Module] = {
             change.place.layer: change.replacement

@@ -24,16 +24,15 @@ from dubio.noise.inputs import Inputs
 
 
 def plan(model: nn.Module, rule: Rule, *, example: Inputs | None = None) -> Plan:
-    """What `convert` would do, without doing it.
+    """Plan what `convert` would do, without doing it.
 
     Args:
         model: The network.
-        rule: What comes in the place of which layer: one of `dubio.rules`, or any function of a
-            `Place` that returns a module, or None to leave the layer alone.
+        rule: What replaces which layer: one of `dubio.rules`, or any function of a `Place` that
+            returns a module, or None to leave the layer alone.
         example: A batch to run the network on once, to see which dropout feeds which layer: a
-            tensor, a tuple of arguments or a dict of named arguments. Without one the order inside
-            `nn.Sequential` must tell, which it does if the network is one, perhaps of others.
-            Nothing in the network is changed.
+            tensor, a tuple of arguments or a dict of named arguments. Not needed if the network is
+            an `nn.Sequential`, possibly nested. The network is not changed.
 
     Returns:
         The plan, which prints as a table and can be carried out.
@@ -94,7 +93,7 @@ class _Agreement:
             self._ask(rule)
 
     def change(self, layer: nn.Module) -> Change:
-        """What becomes of a layer."""
+        """Return what becomes of a layer."""
         place, replacement = self._answers[layer]
         if replacement is None:
             return Change(place, None)
@@ -109,7 +108,7 @@ class _Agreement:
         )
 
     def why(self, dropout: _DropoutNd) -> str:
-        """Why a dropout stays, and which layers now have noise of two kinds."""
+        """Return why a dropout stays, and which layers now have noise of two kinds."""
         twice = [
             self._layers[layer]
             for layer in self._feeds.by_dropout[dropout].layers
@@ -144,7 +143,7 @@ class _Agreement:
 
 
 def _answer(rule: Rule, place: Place) -> nn.Module | None:
-    """What the rule wants in a place; None to leave the layer alone."""
+    """Return what the rule wants in a place; None to leave the layer alone."""
     if obstacle(place.layer) is not None:
         return None
     try:
@@ -161,7 +160,7 @@ def _answer(rule: Rule, place: Place) -> nn.Module | None:
 
 
 def _inside_layers(layers: Mapping[nn.Module, str], feeds: Feeds) -> Iterator[Left]:
-    """What the layers themselves keep from being done."""
+    """Yield what the layers themselves keep from being done."""
     for layer, name in layers.items():
         if isinstance(layer, nn.RNNBase) and layer.dropout > 0 and layer.num_layers > 1:
             yield Left(name, f"its dropout={layer.dropout:g} acts inside, between its layers")

@@ -29,10 +29,10 @@ LoraFactor = Literal["A", "B", "both"]
 
 
 class MaskMaker(Protocol):
-    """Makes masks: a class from `dubio.masks`, or a function."""
+    """A function that makes masks, such as a class from `dubio.masks`."""
 
     def __call__(self, units: int, *, drop: float) -> Mask:
-        """A mask with so many rates, which start from ``drop``."""
+        """Make a mask with this many rates, which start from ``drop``."""
         ...
 
 
@@ -43,14 +43,16 @@ def replace_dropout(
     per_unit: bool = False,
     length_scale: float = 1e-2,
 ) -> Rule:
-    """Layers that a dropout feeds get a mask in its stead, with its rate.
+    """Return a rule that replaces dropouts by masks on the layers that they feed.
+
+    Each mask starts from the rate of its dropout.
 
     Args:
         mask: What makes the masks: a class such as `dubio.masks.Concrete`, or a function of
             ``units`` and ``drop``.
-        where: Which layers: a glob pattern for names, such as ``"head.*"``, a class, a module
-            (with all layers in it), a predicate on `Place`, or a list of those. None for all.
-        per_unit: Whether every unit has a rate of its own, or the layer one.
+        where: Which layers: a glob pattern for names, such as ``"head.*"``, a class, a module (with
+            all layers in it), a predicate on `Place`, or a list of those. None for all.
+        per_unit: Whether every unit has its own rate, instead of one rate per layer.
         length_scale: Length scale ℓ of the prior N(0, 1/ℓ²) on each weight.
     """
     return _Masking(mask, where, None, per_unit, length_scale)
@@ -64,18 +66,18 @@ def mask_inputs(
     per_unit: bool = False,
     length_scale: float = 1e-2,
 ) -> Rule:
-    """Layers get a mask, whether a dropout feeds them or not; if one does, the mask replaces it.
+    """Return a rule that masks the inputs of layers, whether a dropout feeds them or not.
 
-    So a network without dropout gets some. The first layer is no exception: if the raw inputs are
-    not to be masked, leave it out by ``where``.
+    A dropout that feeds a masked layer is replaced by the mask. The first layer is masked too:
+    exclude it with ``where`` if the raw inputs should not be masked.
 
     Args:
         mask: What makes the masks: a class such as `dubio.masks.Concrete`, or a function of
             ``units`` and ``drop``.
-        where: Which layers: a glob pattern for names, such as ``"head.*"``, a class, a module
-            (with all layers in it), a predicate on `Place`, or a list of those. None for all.
-        drop: The rate to start from.
-        per_unit: Whether every unit has a rate of its own, or the layer one.
+        where: Which layers: a glob pattern for names, such as ``"head.*"``, a class, a module (with
+            all layers in it), a predicate on `Place`, or a list of those. None for all.
+        drop: Initial dropout rate.
+        per_unit: Whether every unit has its own rate, instead of one rate per layer.
         length_scale: Length scale ℓ of the prior N(0, 1/ℓ²) on each weight.
     """
     return _Masking(mask, where, drop, per_unit, length_scale)
@@ -88,18 +90,19 @@ def bayes(
     sampler: Sampler = "weights",
     deviation: float = 0.01,
 ) -> Rule:
-    """Layers get a distribution on their weights, around those that they have: `dubio.Bayesian`.
+    """Return a rule that puts a Gaussian on the weights of layers: `dubio.Bayesian`.
 
-    A dropout that feeds only such layers goes: the distribution takes its part.
+    The Gaussians are centred on the current weights. A dropout that feeds only such layers is
+    removed.
 
     Args:
         prior: The prior of each weight, or a function that makes one for a `Place`, such as
             ``lambda place: Gaussian.around(place.layer, sigma=0.1)``.
-        where: Which layers: a glob pattern for names, such as ``"head.*"``, a class, a module
-            (with all layers in it), a predicate on `Place`, or a list of those. None for all.
-        sampler: How noise enters linear layers and convolutions of torch; others, and those under
-            a parametrization, sample their weights.
-        deviation: The standard deviation of every weight to start from.
+        where: Which layers: a glob pattern for names, such as ``"head.*"``, a class, a module (with
+            all layers in it), a predicate on `Place`, or a list of those. None for all.
+        sampler: How noise enters torch's linear layers and convolutions; other layers, and those
+            under a parametrization, sample their weights.
+        deviation: Initial standard deviation of every weight.
     """
     return _Weighing(prior, where, sampler, deviation)
 
@@ -112,23 +115,23 @@ def lora(
     sampler: Sampler = "weights",
     deviation: float | None = None,
 ) -> Rule:
-    """Low-rank adapters of PEFT get a distribution on their weights: `dubio.Bayesian`.
+    """Return a rule that puts a Gaussian on low-rank adapters of PEFT: `dubio.Bayesian`.
 
-    An adapter adds s·B·A to the weights of a layer, with A of shape (r, in), drawn at random, and
-    B of shape (out, r), zero (Hu et al. 2022, section 4.1). A distribution on A alone is one on
-    the product, of the rank of B and with fewer numbers to learn than on both; and while B is zero
-    every draw is the network as it was (Wang et al. 2024, section 3.1). All other weights stay as
-    they are, those of the base model frozen, and one copy of them is for all draws. A dropout of
-    the adapter goes if A is replaced.
+    An adapter adds s·B·A to the weights of a layer, with A of shape (r, in), drawn at random, and B
+    of shape (out, r), zero (Hu et al. 2022, section 4.1). A distribution on A alone is one on the
+    product, of the rank of B and with fewer numbers to learn than on both; and while B is zero
+    every draw is the original network (Wang et al. 2024, section 3.1). All other weights stay as
+    they are, those of the base model frozen, with one copy for all draws. If A is replaced, the
+    adapter's dropout is removed.
 
     Args:
         factor: Which of the two: "A", "B" or "both".
-        prior: The prior of each weight, or a function that makes one for a `Place`. By default
-            N(0, 1/(3·n)) for a layer with n inputs (r for B): the variance that A is drawn with.
-        where: Which adapters, as for the other rules; ``"*.q_lin.*"``, for example.
+        prior: The prior of each weight, or a function that makes one for a `Place`. By default N(0,
+            1/(3·n)) for a layer with n inputs (r for B): the variance that A is drawn with.
+        where: Which adapters, as for the other rules; for example ``"*.q_lin.*"``.
         sampler: How noise enters, as for `bayes`.
-        deviation: The standard deviation of every weight to start from; by default a tenth of that
-            of the default prior.
+        deviation: Initial standard deviation of every weight; by default a tenth of that of the
+            default prior.
     """
     return _Adapting(factor, prior, where, sampler, deviation)
 
@@ -239,7 +242,7 @@ class _Masking:
 
 
 def _chosen(where: Where[Place]) -> str:
-    """The choice of layers as a last argument, if there is one."""
+    """Return the choice of layers as a last argument, if there is one."""
     if where is None:
         return ""
     choices = where if isinstance(where, list | tuple) else [where]

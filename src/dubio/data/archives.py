@@ -34,7 +34,7 @@ class Archive(ABC):
         self.path = path
 
     def read(self, name: str) -> bytes:
-        """The bytes of a member."""
+        """Return the bytes of a member."""
         try:
             return self._read(name)
         except KeyError as error:
@@ -46,7 +46,7 @@ class Archive(ABC):
 
     @abstractmethod
     def _read(self, name: str) -> bytes:
-        """The bytes of a member; a KeyError if there is no such member."""
+        """Return the bytes of a member; a KeyError if there is no such member."""
 
 
 @final
@@ -125,7 +125,7 @@ def _open(path: Path, stack: ExitStack) -> Archive:
 
 
 def read_bytes(path: Path) -> bytes:
-    """The content of a file, decompressed if it is a gzip."""
+    """Return the content of a file, decompressed if it is a gzip."""
     try:
         content = path.read_bytes()
     except OSError as error:

@@ -58,7 +58,7 @@ _MEMBERS = {
 
 
 def cifar10(split: Literal["train", "test"]) -> Images:
-    """50,000 images to train on or 10,000 to test, RGB, 32 × 32.
+    """Return 50,000 images to train on or 10,000 to test, RGB, 32 × 32.
 
     If the original is not here but the lossy copy is, then that is read, and ``source`` says so.
     The original in pickles is not read: opening a pickle does whatever it says.
@@ -101,7 +101,7 @@ def _read_binary(path: Path, split: str) -> tuple[Tensor, Tensor]:
 
 
 def _read_png(path: Path, split: str) -> tuple[Tensor, Tensor]:
-    """A PNG file for 10,000 images, one in each of its rows, and labels in JSON."""
+    """Return a PNG file for 10,000 images, one in each of its rows, and labels in JSON."""
     image = extra("PIL.Image")
     with open_archive(path) as archive:
         names = [Path(member).stem for member in _MEMBERS[split]]

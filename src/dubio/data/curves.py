@@ -162,7 +162,7 @@ def _read_h5(path: Path) -> tuple[Tensor, Tensor]:
 
 
 def _numbers(path: Path, columns: int) -> npt.NDArray[np.float64]:
-    """The lines of a text that hold so many numbers and nothing else."""
+    """Return the lines of a text that hold so many numbers and nothing else."""
     rows = []
     for line in read_bytes(path).decode("ascii").replace(",", " ").splitlines():
         words = line.split()

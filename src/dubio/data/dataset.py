@@ -65,7 +65,7 @@ class Dataset:
     forms: tuple[Form, ...]
 
     def here(self) -> "Copy | None":
-        """The best form of which every file is here, unread; None if there is none."""
+        """Return the best form of which every file is here, unread; None if there is none."""
         for form in self.forms:
             paths = tuple(path for path in map(find, form.files) if path is not None)
             if len(paths) == len(form.files):
@@ -73,7 +73,7 @@ class Dataset:
         return None
 
     def locate(self) -> "Copy":
-        """The best form that is here, or else the best that can be downloaded; verified."""
+        """Return the best form that is here, or else the best that can be downloaded; verified."""
         copy = self.here()
         form = copy.form if copy else next((form for form in self.forms if form.obtainable), None)
         if form is None:
@@ -145,7 +145,7 @@ def data_directory() -> Path | None:
 
 
 def places() -> dict[str, Path]:
-    """The folders to look in, in this order, by name."""
+    """Return the folders to look in, in this order, by name."""
     directory = data_directory()
     found = {} if directory is None else {"DUBIO_DATA": directory}
     with suppress(ImportError):  # without pooch nothing has been cached
@@ -154,7 +154,7 @@ def places() -> dict[str, Path]:
 
 
 def find(file: File) -> Path | None:
-    """Where a file or folder lies: in ``DUBIO_DATA``, else in the cache, else nowhere."""
+    """Return where a file or folder lies: in ``DUBIO_DATA``, else in the cache, else nowhere."""
     paths = (folder / file.path for folder in places().values())
     try:
         return next((path for path in paths if path.exists()), None)

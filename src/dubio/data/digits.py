@@ -94,7 +94,7 @@ def _read(dataset: Dataset, classes: tuple[str, ...], split: str) -> Images:
 
 
 def _read_idx(path: Path) -> Tensor:
-    """Two zero bytes, the type (8 for bytes), the number of sizes, the sizes, the values."""
+    """Return two zero bytes, the type (8 for bytes), the number of sizes, the sizes, the values."""
     content = read_bytes(path)
     dims = content[3] if content.startswith(b"\0\0\x08") else 0
     sizes = np.frombuffer(content, dtype=">u4", count=dims, offset=4).tolist()

@@ -24,7 +24,7 @@ def folder_from(variable: str) -> Path | None:
 
 
 def unreadable(error: OSError) -> DataError:
-    """What to say of a file that the operating system does not give out."""
+    """Return what to say of a file that the operating system does not give out."""
     return DataError(
         f"{error.filename}: expected a file that can be read, got {error.strerror}; change who may "
         "read it and the folders around it, or set DUBIO_DATA or DUBIO_CACHE to another folder"

@@ -82,7 +82,7 @@ def verify_contents(file: File, path: Path) -> None:
 
 
 def digest(path: Path, algorithm: str = "sha256") -> str:
-    """The checksum of a file, with the name of the algorithm in front."""
+    """Return the checksum of a file, with the name of the algorithm in front."""
     with path.open("rb") as stream:
         return f"{algorithm}:{hashlib.file_digest(stream, algorithm).hexdigest()}"
 

@@ -67,7 +67,7 @@ class Inventory(list[Holding]):
     """A list of holdings that prints as a table, with what is to be said of some below it."""
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """The holdings as plain values that JSON can hold."""
+        """Return the holdings as plain values that JSON can hold."""
         return [{**asdict(holding), "files": list(holding.files)} for holding in self]
 
     def __str__(self) -> str:
@@ -127,7 +127,7 @@ def _look(dataset: Dataset) -> Holding:
 
 
 def _judge(dataset: Dataset, copy: Copy | None) -> tuple[Status, str]:
-    """The status of a data set, and what to do about it."""
+    """Return the status of a data set, and what to do about it."""
     if copy is None:
         return "missing", _advice(dataset.forms, "use it, and it will be downloaded")
     try:
@@ -140,7 +140,7 @@ def _judge(dataset: Dataset, copy: Copy | None) -> tuple[Status, str]:
 
 
 def _advice(forms: tuple[Form, ...], download: str) -> str:
-    """How to get one of the forms."""
+    """Return how to get one of the forms."""
     for form in forms:
         urls = [file.url for file in form.files if file.url and file.downloadable]
         if urls and form.obtainable:

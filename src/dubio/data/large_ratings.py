@@ -79,7 +79,7 @@ _LINES = re.compile(rb"(?:\d+,\d+,\d+,\d+,\d+(?:,|$))+")
 
 
 def netflix() -> Ratings:
-    """100,480,507 ratings of 480,189 users for 17,770 films; times are days.
+    """Return 100,480,507 ratings of 480,189 users for 17,770 films; times are days.
 
     It takes about 10 GB of memory. The files have no published checksum.
     """
@@ -101,7 +101,7 @@ def netflix() -> Ratings:
 
 
 def million_song() -> Plays:
-    """48,373,586 counts of plays of 1,019,318 users and 384,546 songs.
+    """Return 48,373,586 counts of plays of 1,019,318 users and 384,546 songs.
 
     It takes about 5 GB of memory. The file has no published checksum.
     """

@@ -23,7 +23,7 @@ class Categories(Loaded):
     categories: tuple[tuple[str, ...], ...]
 
     def one_hot(self) -> Tensor:  # (N, 117), float32
-        """A column for every category that occurs, features in order."""
+        """Return a column for every category that occurs, features in order."""
         columns = [
             torch.nn.functional.one_hot(codes, len(names))
             for codes, names in zip(self.codes.unbind(1), self.categories, strict=True)

@@ -155,7 +155,7 @@ def movielens_split() -> HeldOutUsers:
 
 
 def movielens_movies() -> tuple[Movie, ...]:
-    """The 3883 films of MovieLens 1M."""
+    """Return the 3883 films of MovieLens 1M."""
     return tuple(
         Movie(int(item), title, tuple(genres.split("|")))
         for item, title, genres in _side_rows("movies")
@@ -163,7 +163,7 @@ def movielens_movies() -> tuple[Movie, ...]:
 
 
 def movielens_users() -> tuple[User, ...]:
-    """The 6040 users of MovieLens 1M."""
+    """Return the 6040 users of MovieLens 1M."""
     return tuple(
         User(int(user), gender, int(age), int(occupation), zip_code)
         for user, gender, age, occupation, zip_code in _side_rows("users")

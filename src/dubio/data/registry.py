@@ -9,20 +9,20 @@ from dubio.data.files import File
 
 
 def published(path: str) -> File:
-    """The file that was published under this path."""
+    """Return the file that was published under this path."""
     return registry()[path]
 
 
 @cache
 def registry() -> Mapping[str, File]:
-    """All published files by path."""
+    """Return all published files by path."""
     text = files("dubio.data").joinpath("registry.txt").read_text(encoding="utf-8")
     blocks = re.split(r"\n(?! )", text.strip())
     return {file.path: file for file in map(_parse, blocks) if file is not None}
 
 
 def _parse(block: str) -> File | None:
-    """A line with a file, and an indented line for each checked member; or a comment."""
+    """Return a line with a file, and an indented line for each checked member; or a comment."""
     line, *members = block.splitlines()
     if line.startswith("#"):
         return None

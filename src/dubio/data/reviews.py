@@ -74,7 +74,7 @@ DATASETS = (*map(_labeled, _DOMAINS), *map(_selected, _DOMAINS), _UNLABELED)
 
 
 def amazon(domain: Domain) -> Reviews:
-    """2000 reviews, half of them positive: 1000 positive ones first."""
+    """Return 2000 reviews, half of them positive: 1000 positive ones first."""
     _check(domain)
     copy = _labeled(domain).locate()
     if copy.form is _ARCHIVE:
@@ -89,7 +89,7 @@ def amazon(domain: Domain) -> Reviews:
 
 
 def amazon_unlabeled(domain: Domain) -> Reviews:
-    """The larger part, 3586 to 5945 reviews, called unlabeled by its authors; it has labels.
+    """Return the larger part, 3586 to 5945 reviews, called unlabeled by its authors; it has labels.
 
     No checksum of it was published: what the archive itself checks is all that protects it.
     """
@@ -101,7 +101,7 @@ def amazon_unlabeled(domain: Domain) -> Reviews:
 
 
 def amazon_selected(domain: Domain, split: Literal["train", "test"]) -> Reviews:
-    """The 5000 most frequent features: 2000 reviews to train on, or the larger part to test.
+    """Return the 5000 most frequent features: 2000 reviews to train on, or the larger part to test.
 
     Features have numbers but no names.
     """

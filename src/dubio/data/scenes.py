@@ -87,14 +87,14 @@ DATASETS = (_CAMVID, _CAMVID_SAMPLE)
 
 
 def camvid(split: Literal["train", "val", "test"]) -> Scenes:
-    """367, 101 or 233 images, 11 classes and void, as prepared for SegNet."""
+    """Return 367, 101 or 233 images, 11 classes and void, as prepared for SegNet."""
     if split not in _COUNTS:
         raise ValueError(f"split: expected one of {', '.join(_COUNTS)}, got {split!r}")
     return _read(_CAMVID.locate(), split, _COUNTS[split])
 
 
 def camvid_sample(split: Literal["train", "test"]) -> Scenes:
-    """8 or 4 images in full size, equally spaced picks of the training and the test list."""
+    """Return 8 or 4 images in full size, equally spaced picks of the training and the test list."""
     if split not in _SAMPLE_COUNTS:
         raise ValueError(f"split: expected one of {', '.join(_SAMPLE_COUNTS)}, got {split!r}")
     return _read(_CAMVID_SAMPLE.locate(), split, _SAMPLE_COUNTS[split])
@@ -134,7 +134,7 @@ def _names(text: bytes) -> tuple[str, ...]:
 
 
 def _decode(archive: Archive, name: str, mode: str) -> Tensor:
-    """The pixels of a PNG; labels are stored as grey values."""
+    """Return the pixels of a PNG; labels are stored as grey values."""
     image = extra("PIL.Image")
     content = archive.read(name)
     try:

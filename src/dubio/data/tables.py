@@ -142,7 +142,7 @@ _SHORT = {
 
 
 def uci(name: str) -> Regression:
-    """A regression table with its published splits.
+    """Return a regression table with its published splits.
 
     20 splits of 90 % and 10 %; 5 for protein-tertiary-structure; for YearPredictionMSD the split
     of its authors, which keeps every artist on one side. Energy's target is the heating load
@@ -172,7 +172,7 @@ def uci(name: str) -> Regression:
 
 
 def _splits(name: str, copy: Copy, rows: int) -> tuple[list[tuple[_Rows, _Rows]], str]:
-    """The published splits, and where they come from if not from a file of the form."""
+    """Return the published splits, and where they come from if not from a file of the form."""
     numbers = range(_TABLES[name].num_splits)
     table, *packed = copy.paths
     origin = ""
@@ -199,7 +199,7 @@ def _row_numbers(folder: Archive, part: str, number: int) -> _Rows:
 
 
 def _drawn(rows: int, num_splits: int) -> list[tuple[_Rows, _Rows]]:
-    """The recipe of Hernández-Lobato and Adams: permutations from one stream with seed 1."""
+    """Return the recipe of Hernández-Lobato and Adams: permutations from one stream with seed 1."""
     generator = np.random.RandomState(1)
     cut = round(rows * 9 / 10)
     orders = [generator.permutation(rows).astype(np.int32) for _ in range(num_splits)]

@@ -114,7 +114,7 @@ class Weights(Loaded):
 
 
 def imagenet_weights(trunk: Backbone) -> Weights:
-    """What a network has learned from ImageNet's 1.3 million photographs.
+    """Return what a network has learned from ImageNet's 1.3 million photographs.
 
     - ``efficientnet-lite0``: all 247 tensors, 4,652,008 parameters and statistics of BatchNorm.
     - ``vgg16``: the 26 tensors of its convolutions, 14,714,688 parameters.
@@ -129,7 +129,7 @@ def imagenet_weights(trunk: Backbone) -> Weights:
 
 
 def read_safetensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a file, in float32, in the order of its header.
+    """Return the tensors of a file, in float32, in the order of its header.
 
     The format is that of Hugging Face: eight bytes with the length of a header, the header in JSON
     with type, shape and place of each tensor, and their bytes.

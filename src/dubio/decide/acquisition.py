@@ -22,27 +22,27 @@ def acquire(
     *,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """Chooses the rows of a pool whose labels would tell most.
+    """Choose the rows of a pool whose labels would be most informative.
 
     - `entropy`: H[y | x], of the averaged probabilities.
-    - `bald`: I[y, ω | x], what draws disagree about (Houlsby et al. 2011).
-    - `variation`: 1 − max_k p(y = k | x), the variation ratio of labels that are drawn from the
-      prediction (Gal, Islam and Ghahramani 2017, section 4).
-    - `batchbald`: I[y_1…y_n, ω | x_1…x_n], greedily, so that rows which tell the same count once
-      (Kirsch, van Amersfoort and Gal 2019, algorithm 1).
+    - `bald`: I[y, ω | x], the disagreement among draws (Houlsby et al. 2011).
+    - `variation`: 1 − max_k p(y = k | x), the variation ratio of labels drawn from the prediction
+      (Gal, Islam and Ghahramani 2017, section 4).
+    - `batchbald`: I[y_1…y_n, ω | x_1…x_n], greedily, so that redundant rows count once (Kirsch, van
+      Amersfoort and Gal 2019, algorithm 1).
 
-    The first three take the n rows with the largest values. The joint entropy that `batchbald`
-    needs is a sum over all Kⁿ⁻¹ configurations of labels of the rows chosen so far. It is exact up
-    to 1024 configurations, and beyond an average over 1024 that are drawn from the prediction
+    The first three take the n rows with the largest values. `batchbald` needs a joint entropy, a
+    sum over all Kⁿ⁻¹ configurations of labels of the rows chosen so far. It is exact up to 1024
+    configurations; beyond, it is an average over 1024 configurations drawn from the prediction
     (section 3.2 of that paper).
 
     Args:
-        p: The prediction of the pool, of one label a row, by at least 2 draws but for `entropy` and
-            `variation`. For `batchbald` a draw must be the same network for all rows, and be kept:
+        p: The prediction of the pool, with one label per row and at least 2 draws (except for
+            `entropy` and `variation`). `batchbald` needs stored draws that are each one function:
             `predict(net, pool, shared=True, keep_draws=True)`.
-        n: How many rows to choose.
-        by: What to choose by.
-        generator: Breaks ties, and draws configurations; by default one with seed 0.
+        n: Number of rows to choose.
+        by: The acquisition function.
+        generator: Breaks ties and draws configurations; by default seeded with 0.
 
     Returns:
         Indices of different rows, best first, `(n,)`.
@@ -91,14 +91,14 @@ def acquire(
 
 
 def _largest(values: Tensor, n: int, generator: torch.Generator) -> Tensor:
-    """The places of the n largest values, ties in random order."""
+    """Return the places of the n largest values, ties in random order."""
     order = torch.randperm(len(values), generator=generator, device=generator.device)
     order = order.to(values.device)
     return order[values[order].argsort(descending=True, stable=True)[:n]]
 
 
 def _greedy(q: Tensor, n: int, generator: torch.Generator) -> Tensor:
-    """One row after the other, each with the largest joint information with those before.
+    """Return one row after the other, each with the largest joint information with those before.
 
     I[y_1…y_m, ω] = H[y_1…y_m] − Σ_i E_ω H[y_i | ω], as labels are independent given the network.
 
@@ -140,7 +140,7 @@ def _joint_entropy(configurations: Tensor, weights: Tensor, q: Tensor) -> Tensor
 
 
 def _drawn(q: Tensor, generator: torch.Generator) -> Tensor:  # (S, m, K) -> (C, S)
-    """p(labels | ω) of labels that are drawn from the prediction: each of a random draw."""
+    """Return p(labels | ω) of labels that are drawn from the prediction: each of a random draw."""
     draws, places, _ = q.shape
     device = generator.device
     picks = torch.randint(draws, (MOST_CONFIGURATIONS,), generator=generator, device=device)

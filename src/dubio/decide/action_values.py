@@ -47,7 +47,7 @@ class ActionValues:
         self._noisy: list[bool] | None = None
 
     def inputs(self, contexts: Tensor, actions: Tensor) -> Tensor:
-        """What the network is given for one action of each context."""
+        """Return what the network is given for one action of each context."""
         if self._features is None:
             return contexts
         return torch.cat([contexts, self._features[actions]], 1)  # (B, D + F)
@@ -55,7 +55,7 @@ class ActionValues:
     def __call__(
         self, contexts: Tensor, functions: int, generator: torch.Generator
     ) -> Tensor:  # (S, B, A)
-        """The mean reward of every action.
+        """Return the mean reward of every action.
 
         Args:
             contexts: `(B, ...)`.
@@ -125,7 +125,7 @@ def all_pairs(contexts: Tensor, features: Tensor) -> Tensor:  # (B, D), (A, F) -
 
 
 def values_of_actions(means: Tensor, rows: int, actions: int, *, joint: bool) -> Tensor:
-    """The mean reward of every action, `(S, B, A)`.
+    """Return the mean reward of every action, `(S, B, A)`.
 
     Args:
         means: Of all outputs: `(S, B, A)`; or `(S, B · A)` or `(S, B · A, 1)` of pairs.

@@ -21,14 +21,14 @@ class Answers:
         self._parts.append((chosen, rewards))
 
     def log(self) -> Log:
-        """All of them."""
+        """Return all of them."""
         if not self._parts:
             raise ValueError("log: expected answered choices, got none yet; call update first")
         chosen, rewards = self._joined()
         return Log(chosen.contexts, chosen.actions, rewards, chosen.probabilities, chosen.allowed)
 
     def state(self) -> dict[str, Any] | None:
-        """What to save."""
+        """Return what to save."""
         if not self._parts:
             return None
         chosen, rewards = self._joined()
@@ -43,7 +43,7 @@ class Answers:
             self._parts = [(Chosen(**kept), rewards)]
 
     def _joined(self) -> tuple[Chosen, Tensor]:
-        """All as one; they stay so, for the next time."""
+        """Return all as one; they stay so, for the next time."""
         if len(self._parts) > 1:
             columns = zip(*(vars(chosen).values() for chosen, _ in self._parts), strict=True)
             rewards = torch.cat([rewards for _, rewards in self._parts])

@@ -14,7 +14,7 @@ ArrayLike: TypeAlias = Any  # a tensor, an array of numpy, a column of a frame, 
 
 
 def as_tensor(name: str, values: ArrayLike) -> Tensor:
-    """A tensor of these values."""
+    """Return a tensor of these values."""
     if isinstance(values, Tensor):
         if values.is_complex():
             raise TypeError(f"{name}: expected real numbers, got {values.dtype}; pass their parts")
@@ -48,7 +48,7 @@ def check_likelihood(given: object) -> None:
 
 
 def members_of(net: nn.Module | Sequence[nn.Module]) -> list[nn.Module]:
-    """The networks, one or several."""
+    """Return the networks, one or several."""
     several = isinstance(net, nn.ModuleList) or not isinstance(net, nn.Module)
     nets: list[nn.Module] = list(net) if several else [net]  # type: ignore[arg-type, list-item]
     if not nets or not all(isinstance(one, nn.Module) for one in nets):
@@ -64,7 +64,7 @@ def members_of(net: nn.Module | Sequence[nn.Module]) -> list[nn.Module]:
 def action_features_of(
     given: Literal["one-hot"] | Tensor | None, actions: int, like: Tensor
 ) -> Tensor | None:  # (A, F)
-    """What stands for each action beside the context; None if nothing does."""
+    """Return what stands for each action beside the context; None if nothing does."""
     if given is None:
         return None
     if isinstance(given, str):
@@ -83,7 +83,7 @@ def action_features_of(
 
 
 def read_allowed(values: ArrayLike, rows: int, actions: int, device: torch.device) -> Tensor:
-    """Which actions each row may take, `(B, A)` bool."""
+    """Return which actions each row may take, `(B, A)` bool."""
     allowed = as_tensor("allowed", values)
     if allowed.dtype != torch.bool or allowed.shape not in ((actions,), (rows, actions)):
         raise ValueError(
@@ -117,7 +117,7 @@ def read_actions(values: ArrayLike, rows: int, actions: int, device: torch.devic
 
 
 def read_numbers(name: str, values: ArrayLike, rows: int) -> Tensor:
-    """One finite number for each row, `(B,)` float64; one alone if there is one row."""
+    """Return one finite number for each row, `(B,)` float64; one alone if there is one row."""
     numbers = as_tensor(name, values)
     if numbers.ndim == 0 and rows == 1:
         numbers = numbers[None]

@@ -44,46 +44,46 @@ _ALL = torch.ones((), dtype=torch.bool)
 
 @final
 class Bandit(KeptAgent):
-    """An agent around networks: it meets contexts, chooses actions and learns from rewards.
+    """A contextual bandit agent: it chooses actions with networks and learns from rewards.
 
-    ``choose`` draws some functions from the network, turns the rewards that they expect into
-    probabilities of actions by a rule, and draws an action. ``update`` remembers rewards, which may
-    come late, in any order and in part, and trains the network from where it was. The network is
-    trained in place. The same seed and the same calls give the same bits; torch's global generator
-    is left alone.
+    ``choose`` draws functions from the network, turns their expected rewards into action
+    probabilities by a rule, and draws an action. ``update`` stores rewards, which may arrive late,
+    in any order and in part, and continues to train the network in place. The same seed and the
+    same calls give the same bits; torch's global generator is not used.
 
     Clark et al. 2022, sections 2.7 and 4.3, is ``action_features="one-hot", average=2, steps=64``.
 
     Args:
         net: A network with noise (dropout, masks, `dubio.BayesLinear`, …), or several: an ensemble,
-            one function each if they have no noise. A single network without noise is for the
-            rules greedy and epsilon. An `ExactLinear` as its last layer, or as the whole network,
+            one function each if they have no noise. A single network without noise works with the
+            rules greedy and epsilon only. An `ExactLinear` as last layer, or as the whole network,
             is conditioned in closed form after the gradient steps of an update.
-        actions: A, how many actions there are.
-        likelihood: What outputs say about a reward: its mean and its density.
+        actions: A, the number of actions.
+        likelihood: The distribution of a reward given the outputs.
         rule: ``"thompson"``: the share of functions in which an action is the best. ``"greedy"``:
-            the best mean over functions. ``"epsilon"``: the same, with a share ``epsilon`` for
-            random actions. ``"upper"``: the best mean + ``bonus`` · standard deviation over
-            functions. Ties are split evenly.
+            the best mean over functions. ``"epsilon"``: greedy, with a share ``epsilon`` of random
+            actions. ``"upper"``: the best mean + ``bonus`` · standard deviation over functions.
+            Ties are split evenly.
         action_features: None if the network maps a context to one reward per action, `(B, A)`.
             ``"one-hot"`` or a tensor `(A, F)` if it maps [context, features of an action] to one
             reward.
-        memory: How many of the last rewards are learnt from.
-        steps: Gradient steps of an update.
-        batch_size: Rows of a step, drawn with replacement from the memory.
-        learning_rate: Of Adam.
+        memory: Number of most recent rewards to learn from.
+        steps: Gradient steps per update.
+        batch_size: Rows per step, drawn with replacement from the memory.
+        learning_rate: Learning rate of Adam.
         optimizer: Another optimiser: a function of the parameters, such as
             ``partial(torch.optim.SGD, lr=0.01)``.
-        schedule: From the number of updates so far to a factor of the learning rate.
+        schedule: Function from the number of updates so far to a factor on the learning rate.
         kl_weight: Weight of the KL in the ELBO.
-        functions: How many functions are drawn for a choice.
-        average: How many draws of the network are averaged to one function.
-        floor: The least probability of each allowed action.
-        epsilon: For the rule of that name.
-        bonus: For the rule ``"upper"``.
-        keep_log: Whether all answered choices are kept, as ``agent.log``.
-        seed: Of choices and of training.
-        condition_every: After how many updates an `ExactLinear` is conditioned on the memory anew.
+        functions: Number of functions drawn for a choice.
+        average: Number of draws averaged into one function.
+        floor: Smallest probability of each allowed action.
+        epsilon: Share of random actions, for the rule ``"epsilon"``.
+        bonus: Factor on the standard deviation, for the rule ``"upper"``.
+        keep_log: Whether to keep all answered choices, as ``agent.log``.
+        seed: Seed of choices and training.
+        condition_every: Number of updates after which an `ExactLinear` is conditioned on the memory
+            from scratch.
     """
 
     def __init__(
@@ -147,22 +147,22 @@ class Bandit(KeptAgent):
 
     @property
     def interactions(self) -> int:
-        """How many updates there were that trained."""
+        """Number of updates that trained the network."""
         return self._learner.interactions
 
     @property
     def choices(self) -> int:
-        """How many choices there were, one a context: the next has this id."""
+        """Number of choices so far, one per context; also the next id."""
         return self._pending.count
 
     @property
     def remembered(self) -> int:
-        """How many rewards are learnt from: ``num_data`` of the ELBO."""
+        """Number of rewards in memory: ``num_data`` of the ELBO."""
         return len(self._learner.experience)
 
     @property
     def pending(self) -> Tensor:
-        """The ids of choices that wait for a reward, the oldest first."""
+        """Ids of choices that wait for a reward, oldest first."""
         return self._pending.ids
 
     @property
@@ -177,12 +177,15 @@ class Bandit(KeptAgent):
     def choose(self, contexts: ArrayLike, allowed: ArrayLike | None = None) -> Choice:
         """Choose an action for each context.
 
-        All rows see the same functions. Given these, the probabilities are exact; on average over
+        All rows see the same functions. Given these, the probabilities are exact; averaged over
         functions they are those of the rule.
 
         Args:
-            contexts: `(B, D)`, or what the network takes.
-            allowed: Which actions may be taken, `(A,)` or `(B, A)` bool; all if None.
+            contexts: `(B, D)`, or whatever the network takes.
+            allowed: Which actions are allowed, `(A,)` or `(B, A)` bool; all if None.
+
+        Returns:
+            The actions, their probabilities and their ids.
 
         Raises:
             FloatingPointError: If the network expects rewards that are NaN or infinite.
@@ -217,16 +220,15 @@ class Bandit(KeptAgent):
         """Learn from rewards: ``update(ids, rewards)`` or ``update(contexts, actions, rewards)``.
 
         The first form answers choices of this agent, all at once or some of them, in any order. The
-        second takes what others have done. Input errors leave the agent as it was.
+        second form learns from actions taken elsewhere. Invalid input leaves the agent unchanged.
 
         Args:
             ids: Ids of choices, or contexts `(B, D)`.
             actions: The rewards `(B,)` of these choices; or the actions `(B,)` that were taken.
             rewards: The rewards `(B,)` of these actions.
-            weight: How much each row counts in the likelihood, `(B,)`; one if None. For the second
-                form.
-            steps: Gradient steps, in place of those of the agent; with 0 rewards are remembered
-                only, and it does not count as an interaction.
+            weight: Weight of each row in the likelihood, `(B,)`; one if None. Second form only.
+            steps: Gradient steps, in place of the agent's. With 0 the rewards are only stored, and
+                it does not count as an interaction.
         """
         steps = self._settings.steps if steps is None else whole_number("steps", steps, 0)
         if actions is not None and rewards is not None:
@@ -243,14 +245,14 @@ class Bandit(KeptAgent):
 
     @in_turn
     def train(self, steps: int) -> None:
-        """Some more gradient steps on what is remembered."""
+        """Run more gradient steps on the memory."""
         steps = whole_number("steps", steps, 0)
         with self._keeping({"call": "train", "steps": steps}):
             self._learner.train(steps)
 
     @in_turn
     def forget(self, ids: ArrayLike) -> None:
-        """Give up waiting for the rewards of some choices."""
+        """Stop waiting for the rewards of some choices."""
         gone = read_ids(ids)
         self._pending.check(gone)
         with self._keeping({"call": "forget", "ids": gone}):
@@ -258,11 +260,11 @@ class Bandit(KeptAgent):
 
     @in_turn
     def expected(self, contexts: ArrayLike, draws: int | None = None) -> Tensor:  # (B, A)
-        """The mean reward of every action over functions, the same ones at every call.
+        """Return the mean reward of every action over functions, the same functions in every call.
 
         Args:
-            contexts: `(B, D)`, or what the network takes.
-            draws: How many functions, if not ``functions``.
+            contexts: `(B, D)`, or whatever the network takes.
+            draws: Number of functions; by default ``functions``.
         """
         rows = self._contexts.read(contexts)
         count = self._settings.functions if draws is None else whole_number("draws", draws, 1)
@@ -272,15 +274,15 @@ class Bandit(KeptAgent):
     def probabilities(
         self, contexts: ArrayLike, draws: int | None = None, allowed: ArrayLike | None = None
     ) -> Tensor:  # (B, A)
-        """The probability of every action by the rule, with the same functions at every call.
+        """Return the rule's probability of every action, with the same functions in every call.
 
-        Nothing in the agent moves. ``choose`` draws functions of its own, so its probabilities
-        scatter around these; many draws tell the average.
+        The agent does not change. ``choose`` draws its own functions, so its probabilities scatter
+        around these; use many draws for the average.
 
         Args:
-            contexts: `(B, D)`, or what the network takes.
-            draws: How many functions, if not ``functions``.
-            allowed: Which actions may be taken, as for `choose`.
+            contexts: `(B, D)`, or whatever the network takes.
+            draws: Number of functions; by default ``functions``.
+            allowed: Which actions are allowed, as for `choose`.
         """
         rows = self._contexts.read(contexts)
         mask = self._read_allowed(allowed, len(rows))
@@ -335,7 +337,7 @@ class Bandit(KeptAgent):
             self._learner.learn(steps)
 
     def _targets(self, actions: Tensor, rewards: Tensor, weights: Tensor) -> Tensor:  # (B, 3)
-        """What the likelihood takes, if it can."""
+        """Return what the likelihood takes, if it can."""
         y = torch.stack([actions.to("cpu", torch.float64), rewards, weights], 1).to(self._like)
         if not bool(y.isfinite().all()):
             raise ValueError(f"rewards: expected numbers that fit {y.dtype}, got larger ones")
@@ -399,5 +401,5 @@ class Bandit(KeptAgent):
 
 
 def _stream(seed: int, purpose: int) -> int:
-    """A seed that no other agent or purpose has."""
+    """Return a seed that no other agent or purpose has."""
     return mix(seed, purpose) >> 1

@@ -23,7 +23,7 @@ def log_cdf(last: int, trials: int, rate: float) -> Tensor:
 
 
 def cdf(last: Tensor, trials: Tensor, rate: float) -> Tensor:
-    """P(X ≤ last) if X has the law Bin(trials, rate), of many pairs at once, in float64.
+    """Return P(X ≤ last) if X has the law Bin(trials, rate), of many pairs at once, in float64.
 
     It is I_{1−rate}(trials − last, last + 1), the regularised incomplete beta function.
     """
@@ -35,7 +35,7 @@ def cdf(last: Tensor, trials: Tensor, rate: float) -> Tensor:
 
 
 def upper_bound(events: int, trials: int, level: float) -> float:
-    """The Clopper–Pearson bound of a rate: the rate at which P(X ≤ events) = level.
+    """Return the Clopper–Pearson bound of a rate: the rate at which P(X ≤ events) = level.
 
     The true rate is above it with probability `level` at most (Clopper and Pearson 1934).
     """

@@ -14,13 +14,13 @@ from dubio.decide.settings import Settings
 @final
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """What an agent has chosen, a row for each context.
+    """The actions chosen by an agent, one row per context.
 
     Attributes:
         action: `(B,)` int64.
-        probability: Of that action, `(B,)` float64: exactly the one it was drawn with.
-        probabilities: Of all actions, `(B, A)` float64.
-        id: What to answer with: `(B,)` int64.
+        probability: Probability of that action, `(B,)` float64: exactly the one it was drawn with.
+        probabilities: Probabilities of all actions, `(B, A)` float64.
+        id: The ids to pass to `Bandit.update`: `(B,)` int64.
     """
 
     action: Tensor
@@ -34,7 +34,7 @@ class Choice:
 
 @final
 class RulePolicy:
-    """The rule of an agent at work on the values of its networks.
+    """The choice rule of an agent, applied to the values of its networks.
 
     Args:
         values: The expected reward of every action, in each of some functions.
@@ -48,7 +48,7 @@ class RulePolicy:
     def scores(
         self, contexts: Tensor, functions: int, generator: torch.Generator
     ) -> Tensor:  # (S, B, A)
-        """The expected rewards, if they are numbers."""
+        """Return the expected rewards; raise an error if they are not finite."""
         scores = self._values(contexts, functions, generator)
         if not all_finite(scores):
             raise FloatingPointError(
@@ -60,7 +60,7 @@ class RulePolicy:
     def probabilities(
         self, contexts: Tensor, allowed: Tensor | None, functions: int, generator: torch.Generator
     ) -> Tensor:  # (B, A)
-        """The probability of every action, given functions that are drawn for it."""
+        """Return the probability of every action, given functions that are drawn for it."""
         settings = self._settings
         scores = self.scores(contexts, functions, generator)
         if settings.rule in ("thompson", "upper") and self._values.is_one_function:

@@ -36,7 +36,7 @@ class Contexts:
             self._before = rows.new_empty((0, *rows.shape[1:]))
 
     def read(self, values: ArrayLike) -> Tensor:  # (B, ...)
-        """The contexts as a copy, or an error."""
+        """Return the contexts as a copy, or an error."""
         contexts = as_tensor("contexts", values)
         if contexts.ndim < 2 or len(contexts) == 0 or (self._flat and contexts.ndim != 2):
             raise ValueError(
@@ -57,7 +57,7 @@ class Contexts:
         return contexts
 
     def state(self) -> Tensor | None:
-        """What to save."""
+        """Return what to save."""
         return self._before
 
     def load(self, state: Tensor | None) -> None:

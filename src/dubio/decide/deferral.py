@@ -27,12 +27,12 @@ from dubio.predictive.validation import (
 @final
 @dataclass(frozen=True)
 class Decision:
-    """Which rows are answered, and how.
+    """Which rows are answered, and the answers.
 
     Attributes:
-        answered: Whether the network answers, `(B,)`; the rest is for a human.
+        answered: Whether the network answers, `(B,)`; the others go to a human.
         answer: The likeliest label, `(B,)`, or the mean, `(B, *E)`; -1 or NaN where deferred.
-        scores: How doubtful each row is, `(B,)`.
+        scores: Uncertainty score of each row, `(B,)`.
     """
 
     answered: Tensor
@@ -47,37 +47,37 @@ class Decision:
 
 @final
 class Deferral(Fitted):
-    """Answers a row if its score is below a threshold that validation data give.
+    """Selective prediction: answers rows whose score is below a threshold from validation data.
 
-    Both wishes come with a guarantee for rows like the validation rows, independent draws of one
-    distribution, whatever the network, the score and that distribution are. It holds with
-    probability `confidence` = 1 − δ over the validation rows.
+    Both targets come with a guarantee for rows that are drawn like the validation rows,
+    independently from one distribution, whatever the network, the score and the distribution are.
+    It holds with probability `confidence` = 1 − δ over the validation rows.
 
     *Error rate.* P(wrong | answered) ≤ r. Thresholds are tested from the strictest on, the one that
-    answers a quarter of the rows, each at the level δ, until the first that cannot be shown to keep
-    r; the one before is taken (fixed-sequence testing, Bauer 1991, Angelopoulos et al. 2021; why it
-    holds for thresholds that are scores of the same rows is said in `loosest_threshold`). Each of
-    several scores to choose from has an equal share of δ. Geifman and El-Yaniv (2017) search
-    thresholds by bisection instead, in an order that depends on the labels.
+    answers a quarter of the rows, each at level δ, until one cannot be shown to keep r; the
+    previous one is taken (fixed-sequence testing, Bauer 1991, Angelopoulos et al. 2021;
+    `loosest_threshold` explains why this holds for thresholds that are scores of the same rows).
+    With several scores to choose from, each gets an equal share of δ. Geifman and El-Yaniv (2017)
+    instead search thresholds by bisection, in an order that depends on the labels.
 
     *Coverage.* P(answered) ≥ c. The threshold is the k-th smallest score, with the smallest k for
-    which P(Bin(n, c) ≥ k) ≤ δ: the coverage of that threshold has the law Beta(k, n + 1 − k), or
-    more if scores tie (Vovk 2012). The conformal rank ⌈(n + 1)c⌉ would hold on average over
-    validation sets only, that is, fail for about half of them.
+    which P(Bin(n, c) ≥ k) ≤ δ: the coverage of that threshold follows Beta(k, n + 1 − k), or more
+    if scores tie (Vovk 2012). The conformal rank ⌈(n + 1)c⌉ would hold only on average over
+    validation sets, that is, fail for about half of them.
 
-    A wish that no threshold attains is an error: nothing is deferred or answered unasked. A row
-    whose prediction is NaN or infinite is deferred, and counts so among validation rows.
+    If no threshold reaches the target, an error is raised. Rows whose prediction is NaN or infinite
+    are deferred, also among the validation rows.
 
     Args:
         scores: A score, or several to choose from: the one with the largest coverage for a wanted
-            error rate, the one with the fewest errors for a wanted coverage.
+            error rate, or the one with the fewest errors for a wanted coverage.
         confidence: 1 − δ.
         tolerance: For real targets: an answer with a larger error in any element is wrong.
 
     Attributes:
-        threshold: Rows with a score below it are answered, a buffer.
-        error_bound: The error rate that answered rows keep, as it was wanted, a buffer; NaN for a
-            wanted coverage.
+        threshold: Rows with a smaller score are answered, a buffer.
+        error_bound: The guaranteed error rate of answered rows, a buffer; NaN if fitted for
+            coverage.
     """
 
     threshold: Tensor
@@ -113,13 +113,16 @@ class Deferral(Fitted):
         return SCORES[int(self.choice)]
 
     def fit_error_rate(self, p: Labels | NumberPrediction, y: Tensor, error_rate: float) -> Self:
-        """Takes the threshold with the largest coverage for a wanted error rate.
+        """Fit the threshold with the largest coverage for a wanted error rate.
 
         Args:
-            p: A prediction of one label a row or of real targets; or class probabilities `(B, K)`;
-                or mean and standard deviation, `(B, D)` each.
+            p: A prediction of one label per row or of real targets; or class probabilities `(B,
+                K)`; or mean and standard deviation, `(B, D)` each.
             y: Its targets.
-            error_rate: The largest probability that an answered row is wrong.
+            error_rate: The largest allowed probability that an answered row is wrong.
+
+        Returns:
+            The fitted deferral itself.
         """
         check_probability("error_rate", error_rate, "0.05 is one")
         p, broken = _prediction(p)
@@ -155,12 +158,15 @@ class Deferral(Fitted):
     def fit_coverage(
         self, p: Labels | NumberPrediction, coverage: float, y: Tensor | None = None
     ) -> Self:
-        """Takes the threshold that answers at least a wanted share of rows.
+        """Fit the threshold that answers at least a wanted share of rows.
 
         Args:
             p: A prediction, as for `fit_error_rate`.
-            coverage: The least probability that a row is answered.
-            y: Its targets, to choose among several scores.
+            coverage: The smallest allowed probability that a row is answered.
+            y: Its targets, needed to choose among several scores.
+
+        Returns:
+            The fitted deferral itself.
         """
         check_probability("coverage", coverage, "0.9 is one")
         p, broken = _prediction(p)
@@ -200,7 +206,7 @@ class Deferral(Fitted):
         return self
 
     def forward(self, p: Labels | NumberPrediction) -> Decision:
-        """Answers new rows, or defers them, among them those that are NaN or infinite."""
+        """Answer or defer new rows; rows that are NaN or infinite are deferred."""
         p, broken = _prediction(p)
         threshold = self._known("threshold")
         self._check_sizes(p)
@@ -213,11 +219,11 @@ class Deferral(Fitted):
         return Decision(answered, p.mean.where(answered.reshape(shape), math.nan), scores)
 
     def extra_repr(self) -> str:
-        """What nn.Module prints."""
+        """Return the settings that `nn.Module` prints."""
         return f"{self.score}, confidence={self.confidence:g}, threshold={float(self.threshold):g}"
 
     def _wrong(self, p: Predictive, y: Tensor) -> Tensor:
-        """Whether the answer of each row would be wrong, `(B,)`."""
+        """Return whether the answer of each row would be wrong, `(B,)`."""
         if p.likelihood.discrete:
             p.check_targets(y)
             known = p.likelihood.known(y)

@@ -39,14 +39,14 @@ class Experience:
         self._count = min(self._count + len(x), self._size)
 
     def take(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Some rows, by their places among all that are kept."""
+        """Return some rows, by their places among all that are kept."""
         assert self._x is not None
         assert self._y is not None
         rows = rows.to(self._x.device)
         return self._x.index_select(0, rows), self._y.index_select(0, rows)
 
     def state(self) -> dict[str, Any]:
-        """What to save."""
+        """Return what to save."""
         kept = slice(0, self._count)
         x, y = (None if t is None else t[kept].clone() for t in (self._x, self._y))
         return {"x": x, "y": y, "next": self._next}

@@ -32,7 +32,7 @@ def fewest_rows(error_rate: float, level: float) -> int:
 
 
 def loosest_threshold(scores: Tensor, wrong: Tensor, error_rate: float, level: float) -> Tested:
-    """Tests thresholds from the strictest on, each at the full level, until one fails.
+    """Test thresholds from the strictest on, each at the full level, until one fails.
 
     The hypothesis of a threshold t is P(wrong | score < t) > r; it is rejected, so that t passes,
     if e errors among the m rows below t have P(Bin(m, r) ≤ e) ≤ δ. To go on only as long as

@@ -55,7 +55,7 @@ def write_alone(folder: Path, state: State) -> None:
 
 
 def read(folder: Path) -> tuple[State, Iterator[Event]]:
-    """The state in a folder, and what happened afterwards. No code in it is run."""
+    """Return the state in a folder, and what happened afterwards. No code in it is run."""
     path = folder / _STATE
     if not path.is_file():
         raise FileNotFoundError(
@@ -85,12 +85,12 @@ def read(folder: Path) -> tuple[State, Iterator[Event]]:
 
 
 def holds_agent(folder: Path) -> bool:
-    """Whether an agent was saved there."""
+    """Return whether an agent was saved there."""
     return (folder / _STATE).is_file()
 
 
 def fingerprint(folder: Path) -> Fingerprint:
-    """Something that differs after the agent there was written to."""
+    """Return something that differs after the agent there was written to."""
     paths = sorted([folder / _STATE, *folder.glob("journal.*")])
     found = [(path.name, path.stat()) for path in paths if path.is_file()]
     return tuple((name, stat.st_ino, stat.st_mtime_ns, stat.st_size) for name, stat in found)
@@ -187,7 +187,7 @@ class KeptFolder:
 
 
 def _locked(folder: Path) -> Lock:
-    """The right to write to a folder, to be released."""
+    """Return the right to write to a folder, to be released."""
     lock = Lock(folder / _STATE)
     if not lock.take():
         raise CheckpointError(
@@ -214,7 +214,7 @@ def _cannot_write(folder: Path, error: OSError) -> CheckpointError:
 
 
 def pickled(parts: Mapping[str, Any]) -> dict[str, Tensor | str]:
-    """Each part as bytes, or the reason why it cannot be pickled."""
+    """Return each part as bytes, or the reason why it cannot be pickled."""
     found: dict[str, Tensor | str] = {}
     for name, part in parts.items():
         content = io.BytesIO()
@@ -228,7 +228,7 @@ def pickled(parts: Mapping[str, Any]) -> dict[str, Tensor | str]:
 
 
 def unpickled(name: str, part: Tensor | str) -> Any:
-    """A part that was pickled. This may run any code that is in it."""
+    """Return a part that was pickled. This may run any code that is in it."""
     if isinstance(part, str):
         raise CheckpointError(
             f"{name}: expected one that could be pickled, got {part}; pass it: "

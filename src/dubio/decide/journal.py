@@ -54,7 +54,7 @@ class Journal:
 
 
 def read(path: Path) -> Iterator[Event]:
-    """The events of a journal, up to the last if that is not whole."""
+    """Yield the events of a journal, up to the last if that is not whole."""
     content = path.read_bytes()
     place = 0
     while (body := _record(content, place)) is not None:
@@ -71,7 +71,7 @@ def read(path: Path) -> Iterator[Event]:
 
 
 def _record(content: bytes, place: int) -> bytes | None:
-    """The body of the record at a place; None if there is no whole one."""
+    """Return the body of the record at a place; None if there is no whole one."""
     if place + _HEAD.size > len(content):
         return None
     length, checksum = _HEAD.unpack_from(content, place)
@@ -80,7 +80,7 @@ def _record(content: bytes, place: int) -> bytes | None:
 
 
 def encode(event: Event) -> bytes:
-    """An event as bytes: a line of JSON, and arrays one after the other."""
+    """Return an event as bytes: a line of JSON, and arrays one after the other."""
     values: dict[str, Any] = {}
     arrays: list[bytes] = []
     for name, value in event.items():
@@ -96,7 +96,7 @@ def encode(event: Event) -> bytes:
 
 
 def decode(body: bytes) -> Event:
-    """The event of these bytes; arrays are arrays of numpy."""
+    """Return the event of these bytes; arrays are arrays of numpy."""
     line = body.index(b"\n")
     event: Event = json.loads(body[:line])
     place = line + 1

@@ -30,7 +30,7 @@ class KeptAgent(ABC):
         self._left: tuple[Path, Fingerprint] | None = None  # a folder, as this agent left it
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy is not kept in the folder of the original."""
+        """Return a copy, which is not kept in the folder of the original."""
         return {**self.__dict__, "_kept": None, "_left": None}
 
     def save(self, folder: str | Path) -> None:
@@ -48,7 +48,7 @@ class KeptAgent(ABC):
             self._leave(place)
 
     def keep_in(self, folder: str | Path, save_every: float = 60.0) -> Self:
-        """From now on, be safe in a folder: nothing is lost that a call has returned.
+        """Save every call to a folder from now on, so that nothing returned is ever lost.
 
         Every call that changes the agent is written to a journal before it returns. `load` takes
         the last snapshot and makes these calls again, so that the agent goes on to the same choices
@@ -75,7 +75,7 @@ class KeptAgent(ABC):
         return self
 
     def close(self) -> None:
-        """End `keep_in`, with a last snapshot."""
+        """Stop saving, after a last snapshot."""
         with self._turn:
             if self._kept is not None:
                 self._kept.snapshot(self._state())
@@ -93,7 +93,7 @@ class KeptAgent(ABC):
         optimizer: OptimizerFactory | None = None,
         schedule: RateSchedule | None = None,
     ) -> Self:
-        """The agent of a folder, which goes on bit for bit on the same machine.
+        """Load the agent of a folder; it continues bit for bit on the same machine.
 
         Pickles run code: load only what you trust. A part that is passed is not unpickled.
 
@@ -147,7 +147,7 @@ class KeptAgent(ABC):
 
     @abstractmethod
     def _weights(self) -> WeightVersions:
-        """Something that differs after a weight was changed."""
+        """Return something that differs after a weight was changed."""
 
     @abstractmethod
     def _state(self) -> State:
@@ -156,7 +156,7 @@ class KeptAgent(ABC):
     @classmethod
     @abstractmethod
     def _restored(cls, parts: dict[str, Any], state: State) -> Self:
-        """The agent of a state, around networks, likelihood, optimiser and schedule."""
+        """Return the agent of a state, around networks, likelihood, optimiser and schedule."""
 
     @abstractmethod
     def _again(self, event: Event) -> None:

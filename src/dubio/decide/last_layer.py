@@ -35,7 +35,7 @@ class LastLayer:
 
     @classmethod
     def of(cls, net: nn.Module, likelihood: RewardOfAction) -> Self | None:
-        """That of a network; None if it has none."""
+        """Return the last layer of a network if it is an `ExactLinear`; None otherwise."""
         layers = [module for module in net.modules() if isinstance(module, ExactLinear)]
         if not layers:
             return None
@@ -56,7 +56,7 @@ class LastLayer:
         return cls(net, layers[0], by_action=likelihood.actions is not None)
 
     def condition(self, experience: Experience) -> None:
-        """Replace its posterior by that of all rows, with the features that they have now."""
+        """Replace its posterior by that of all rows, with their current features."""
         features, targets = [], []
         for places in torch.arange(len(experience)).split(_ROWS):
             x, y = experience.take(places)
@@ -67,7 +67,7 @@ class LastLayer:
         self.layer.condition(torch.cat(features), which, rewards, weights)
 
     def _features(self, x: Tensor) -> Tensor:  # (B, features)
-        """What the layer is given for some inputs, without noise."""
+        """Return what the layer is given for some inputs, without noise."""
         seen: list[tuple[Tensor, Tensor]] = []
         hook = self.layer.register_forward_hook(
             lambda _, given, output: seen.append((given[0], output))

@@ -146,7 +146,7 @@ class Learner:
         self._optimizer.step()
 
     def weights(self) -> tuple[tuple[int, int], ...]:
-        """Which tensors there are, and how often each was written to."""
+        """Return which tensors there are, and how often each was written to."""
         return tuple(
             (id(tensor), tensor._version)
             for elbo in self._elbos
@@ -154,7 +154,7 @@ class Learner:
         )
 
     def state(self) -> dict[str, Any]:
-        """What to save."""
+        """Return what to save."""
         return {
             "objectives": [elbo.state_dict() for elbo in self._elbos],
             "optimizer": self._optimizer.state_dict(),

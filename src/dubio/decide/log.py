@@ -15,23 +15,23 @@ _ROUNDING = 1e-5  # of sums of float32
 
 @final
 class Log:
-    """Choices and their rewards, a row each.
+    """Logged choices and their rewards, one row each.
 
     Args:
         contexts: `(N, D)`, or anything else with rows first.
-        actions: What was done, `(N,)`, counted from 0.
+        actions: The actions taken, `(N,)`, counted from 0.
         rewards: `(N,)`.
-        probabilities: How probable the action was, `(N,)`, or how probable every action was,
-            `(N, A)`. The latter tells where the log lacks support.
+        probabilities: Probability of the action taken, `(N,)`, or of every action, `(N, A)`. The
+            latter shows where the log lacks support.
         allowed: Which actions were allowed, `(N, A)` bool, if not all.
 
     Attributes:
-        contexts: As given.
+        contexts: As given. All attributes are copies.
         actions: int64.
         rewards: float64.
-        probability: Of the action that was taken, `(N,)` float64.
-        probabilities: Of all actions, `(N, A)` float64, or None if they are not known.
-        allowed: As given. All are copies.
+        probability: Probability of the action taken, `(N,)` float64.
+        probabilities: Probabilities of all actions, `(N, A)` float64; None if unknown.
+        allowed: As given.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Log:
         return f"Log({len(self)} choices, contexts {tuple(self.contexts.shape[1:])})"
 
     def __getitem__(self, rows: slice | Tensor) -> Self:
-        """Some rows."""
+        """Return some rows."""
         known = self.probability if self.probabilities is None else self.probabilities
         return type(self)(
             self.contexts[rows],
@@ -97,13 +97,13 @@ class Log:
         )
 
     def to_frame(self, names: Sequence[str] | None = None) -> Any:
-        """A pandas data frame, a row a choice; `from_frame` reads it.
+        """Return a pandas data frame with one row per choice; `from_frame` reads it.
 
-        The columns are the context's, action, reward, probability, and if they are known
+        The columns are those of the context, action, reward, probability and, if known,
         probability_0, … of all actions and allowed_0, ….
 
         Args:
-            names: Of the context's columns; by default context_0, ….
+            names: Names of the context's columns; by default context_0, ….
         """
         import pandas
 
@@ -132,7 +132,7 @@ class Log:
         return pandas.DataFrame(columns | self._tables())
 
     def _tables(self) -> dict[str, Tensor]:
-        """The columns that tell something about every action, by name."""
+        """Return the columns that tell something about every action, by name."""
         tables = {"probability": self.probabilities, "allowed": self.allowed}
         return {
             f"{name}_{action}": table[:, action]
@@ -150,17 +150,17 @@ class Log:
         reward: str = "reward",
         probability: str = "probability",
     ) -> Self:
-        """A log from a table with a row for each choice.
+        """Read a log from a table with one row per choice.
 
         Args:
             frame: A pandas data frame, or anything else with columns by name.
-            contexts: The columns of the context; by default all whose names begin with context_,
-                in the order of their numbers if they have some.
+            contexts: The columns of the context; by default all whose names begin with context_, in
+                the order of their numbers if they have any.
             action: The column of actions, counted from 0.
             reward: The column of rewards.
-            probability: The column of the probability of the action that was taken. If there are
-                columns of this name with _0, _1, … they are those of all actions; and columns
-                allowed_0, … tell which were allowed.
+            probability: The column with the probability of the action taken. Columns of this name
+                with _0, _1, … hold the probabilities of all actions, and columns allowed_0, … which
+                actions were allowed.
         """
         known = [str(name) for name in getattr(frame, "columns", getattr(frame, "keys", list)())]
         if contexts is None:
@@ -186,7 +186,7 @@ class Log:
 
 
 def check_distributions(name: str, given: Tensor, actions: Tensor) -> Tensor:  # (N, A)
-    """Rows of probabilities, one for each of at least as many actions as there were."""
+    """Check rows of probabilities, with at least as many columns as logged actions."""
     least = 1 + (int(actions.max()) if len(actions) else 0)
     if given.ndim != 2 or len(given) != len(actions) or given.shape[1] < least:
         raise ValueError(
@@ -204,7 +204,7 @@ def check_distributions(name: str, given: Tensor, actions: Tensor) -> Tensor:  #
 
 
 def _check_allowed(given: ArrayLike, actions: Tensor) -> Tensor:  # (N, A)
-    """Which actions could be taken; those that were taken could."""
+    """Return which actions could be taken; those that were taken could."""
     allowed = as_tensor("allowed", given).cpu().clone()
     least = 1 + (int(actions.max()) if len(actions) else 0)
     right = allowed.ndim == 2 and len(allowed) == len(actions) and allowed.shape[1] >= least
@@ -223,7 +223,7 @@ def _check_allowed(given: ArrayLike, actions: Tensor) -> Tensor:  # (N, A)
 
 
 def _numbered(names: Sequence[str], prefix: str) -> list[str]:
-    """The columns prefix0, prefix1, …, in that order."""
+    """Return the columns prefix0, prefix1, …, in that order."""
     found: list[str] = []
     while f"{prefix}{len(found)}" in names:
         found.append(f"{prefix}{len(found)}")

@@ -24,14 +24,15 @@ _FAR = 5.0  # standard errors; a mean weight so far from one happens once in 1.7
 @final
 @dataclass(frozen=True)
 class Estimate:
-    """The mean reward of a policy.
+    """An off-policy estimate of the mean reward of a policy.
 
     Attributes:
         value: The estimate.
-        standard_error: Of the estimate; NaN if there is one row, of `snips` one with a weight.
-        effective_sample_size: (Σw)² / Σw², as many rows with equal weights would tell as much
-            (Kish 1965); of `replay` the number of rows that were kept.
-        rows: How many were used.
+        standard_error: Its standard error; NaN with a single row (for `snips`, a single row with
+            weight).
+        effective_sample_size: (Σw)² / Σw², the number of equally weighted rows with the same
+            information (Kish 1965); for `replay` the number of rows kept.
+        rows: Number of rows used.
     """
 
     value: float
@@ -41,12 +42,12 @@ class Estimate:
 
 
 def ips(log: Log, policy: Policy) -> Estimate:
-    """Inverse propensity scores: mean of w·r with w = π(a | x) / p(a | x).
+    """Estimate a policy's mean reward by inverse propensity scores: mean of w·r, w = π/p.
 
-    Horvitz and Thompson 1952. Unbiased if p > 0 wherever π > 0.
+    Horvitz and Thompson 1952. Unbiased if p(a | x) > 0 wherever π(a | x) > 0.
 
     Args:
-        log: Choices with the probabilities p of the actions that were taken.
+        log: Choices with the probabilities p of the actions taken.
         policy: π: an agent, a function from contexts to probabilities `(N, A)`, or these.
     """
     weights, _ = _weights(log, policy)
@@ -54,10 +55,10 @@ def ips(log: Log, policy: Policy) -> Estimate:
 
 
 def snips(log: Log, policy: Policy) -> Estimate:
-    """Self-normalised inverse propensity scores: v = Σ w·r / Σ w.
+    """Estimate a policy's mean reward by self-normalised IPS: v = Σ w·r / Σ w.
 
-    Swaminathan and Joachims 2015. Consistent, with a bias of order 1/N, and mostly less variable
-    than `ips`. The standard error is that of the delta method, √(Σ w²(r − v)²) / Σ w.
+    Swaminathan and Joachims 2015. Consistent, with a bias of order 1/N, and usually less variable
+    than `ips`. The standard error is by the delta method, √(Σ w²(r − v)²) / Σ w.
 
     Args:
         log: As for `ips`.
@@ -79,7 +80,7 @@ def snips(log: Log, policy: Policy) -> Estimate:
 
 
 def doubly_robust(log: Log, policy: Policy, expected: Rewards | None = None) -> Estimate:
-    """Doubly robust: mean of Σ_a π(a | x)·q(x, a) + w·(r − q(x, a)).
+    """Estimate a policy's mean reward by the mean of Σ_a π(a | x)·q(x, a) + w·(r − q(x, a)).
 
     Dudík, Langford and Li 2011, eq. 3. Unbiased if the logged probabilities are right, or if q is;
     the better q, the smaller the error. q must not have been fitted to this log.
@@ -87,8 +88,8 @@ def doubly_robust(log: Log, policy: Policy, expected: Rewards | None = None) -> 
     Args:
         log: As for `ips`.
         policy: As for `ips`.
-        expected: q: an agent, a function from contexts to mean rewards `(N, A)`, or these. Of a
-            policy that is an agent, by default its own.
+        expected: q: an agent, a function from contexts to mean rewards `(N, A)`, or these. By
+            default that of the policy, if it is an agent.
     """
     weights, odds = _weights(log, policy)
     if expected is None:
@@ -109,22 +110,25 @@ def doubly_robust(log: Log, policy: Policy, expected: Rewards | None = None) -> 
 
 
 def replay(agent: Bandit, log: Log, *, seed: int = 0) -> Estimate:
-    """Let an agent meet the events of a log one after the other, and learn from those it may.
+    """Run an agent on logged events and let it learn from those that match its choices.
 
-    Li, Chu, Langford and Wang 2011, algorithm 2. The agent chooses; if that is the logged action,
-    it gets the logged reward and learns. Else the event has not happened to it. Their log is
-    uniform. For others an event is also left out with probability 1 − c / p(a | x), where c is the
-    smallest of the logged probabilities: then each action of the agent is kept with the same
-    probability c, so that kept events are a sample of the agent's own. The agent is changed.
+    Li, Chu, Langford and Wang 2011, algorithm 2. The agent chooses; if it chose the logged action,
+    it gets the logged reward and learns, otherwise the event is skipped. Their log is uniform. For
+    other logs an event is also skipped with probability 1 − c / p(a | x), where c is the smallest
+    logged probability: every action is then kept with the same probability c, so that the kept
+    events are a sample of the agent's own. The agent is trained in place.
 
     Args:
         agent: An agent that learns.
         log: Independent events of a policy that does not learn, with its probabilities.
-        seed: For the events that are left out.
+        seed: Seed for the events that are skipped.
 
     Returns:
-        The mean reward of the kept events. A warning tells if the agent takes actions that the log
-        could not, or if more or fewer events were kept than the share c.
+        The mean reward of the kept events.
+
+    Warns:
+        UserWarning: If the agent takes actions that the log could not, or if the share of kept
+            events differs from c.
     """
     if len(log) == 0:
         raise ValueError("log: expected at least one choice, got none")
@@ -156,7 +160,7 @@ def replay(agent: Bandit, log: Log, *, seed: int = 0) -> Estimate:
 
 
 def _weights(log: Log, policy: Policy) -> tuple[Tensor, Tensor]:  # (N,), (N, A)
-    """π/p of the logged actions, and π. Warns if the log cannot tell about the policy."""
+    """Return π/p of the logged actions, and π. Warns if the log cannot tell about the policy."""
     if len(log) == 0:
         raise ValueError("log: expected at least one choice, got none")
     if isinstance(policy, Bandit):
@@ -214,7 +218,7 @@ def _error_of_mean(log: Log, odds: Tensor, weights: Tensor) -> float:
 
 
 def _outside(odds: Tensor, known: Tensor) -> float:
-    """How probable it was to take an action that the log could not, of one row."""
+    """Return how probable it was to take an action that the log could not, of one row."""
     shared = min(odds.shape[1], known.shape[1])
     return 1 - float(odds[:, :shared].where(known[:, :shared] > 0, 0).sum())
 

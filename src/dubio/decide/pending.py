@@ -81,7 +81,7 @@ class Pending:
             )
 
     def get(self, ids: Sequence[int]) -> Chosen:
-        """The choices of these ids."""
+        """Return the choices of these ids."""
         found = [self._rows[one] for one in ids]
         first = found[0][0]
         if all(batch is first for batch, _ in found):
@@ -100,7 +100,7 @@ class Pending:
             del self._rows[one]
 
     def state(self) -> dict[str, Any]:
-        """What to save."""
+        """Return what to save."""
         ids = list(self._rows)
         kept = vars(self.get(ids)) if ids else None
         return {"next": self._next, "ids": ids, "rows": kept}

@@ -13,7 +13,7 @@ V = TypeVar("V")
 
 
 def one_each(name: str, given: V | Sequence[V], count: int) -> list[V]:
-    """A setting of each agent, from one for all or a sequence."""
+    """Return a setting of each agent, from one for all or a sequence."""
     if isinstance(given, Tensor | np.ndarray):
         given = given.tolist()
     if isinstance(given, str) or not isinstance(given, Sequence):
@@ -24,7 +24,7 @@ def one_each(name: str, given: V | Sequence[V], count: int) -> list[V]:
 
 
 def actions_of_agents(values: ArrayLike, agents: int, rows: int, actions: int) -> Tensor:  # (M, B)
-    """The actions that each agent took."""
+    """Return the actions that each agent took."""
     taken = _of_agents("actions", values, agents, rows)
     if taken.is_floating_point() or taken.dtype == torch.bool:
         raise ValueError(f"actions: expected whole numbers, got {taken.dtype}")
@@ -37,7 +37,7 @@ def actions_of_agents(values: ArrayLike, agents: int, rows: int, actions: int) -
 
 
 def rewards_of_agents(values: ArrayLike, agents: int, rows: int, like: Tensor) -> Tensor:  # (M, B)
-    """The rewards that each agent got."""
+    """Return the rewards that each agent got."""
     gains = _of_agents("rewards", values, agents, rows).to(like)
     if not all_finite(gains):
         raise ValueError(

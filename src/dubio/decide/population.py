@@ -40,12 +40,12 @@ _TRIED = 64  # contexts, to see whether networks can take them
 @final
 @dataclass(frozen=True, eq=False)
 class Choices:
-    """What each of M agents has chosen, a column for each context.
+    """The actions chosen by each of M agents, one column per context.
 
     Attributes:
         action: `(M, B)` int64.
-        probability: Of these actions, `(M, B)` float64.
-        probabilities: Of all actions, `(M, B, A)` float64.
+        probability: Probabilities of these actions, `(M, B)` float64.
+        probabilities: Probabilities of all actions, `(M, B, A)` float64.
     """
 
     action: Tensor
@@ -55,11 +55,11 @@ class Choices:
 
 @final
 class BanditPopulation:
-    """Agents around networks of one structure, which meet the same contexts at the same time.
+    """Many bandit agents with networks of one structure, trained together.
 
-    Each is a `Bandit` with seeds, settings and a rule of its own, and becomes the same agent
-    whoever is trained beside it. Networks train as one batched computation (`dubio.Population`),
-    whose moments go on from update to update::
+    They see the same contexts at the same time. Each is a `Bandit` with its own seed, settings and
+    rule, and becomes the same agent whatever is trained beside it. The networks train as one
+    batched computation (`dubio.Population`); the state of Adam continues from update to update::
 
         agents = decide.BanditPopulation([network() for _ in range(16)], actions=2, likelihood=…)
         choices = agents.choose(contexts)  # choices.action is (16, B)
@@ -68,26 +68,26 @@ class BanditPopulation:
     Settings that may differ are given once for all agents, or as a sequence with one for each.
 
     Args:
-        nets: The network of each agent, or the members of its ensemble; all ensembles are of one
-            size. They are trained when `write` is called.
-        actions: A, how many actions there are.
-        likelihood: What outputs say about a reward. May differ in its numbers. Each agent
-            learns those of a copy, which `write` leaves inside.
+        nets: The network of each agent, or the members of its ensemble; all ensembles have the same
+            size. `write` copies the trained weights into them.
+        actions: A, the number of actions.
+        likelihood: The distribution of a reward given the outputs. Its numbers may differ. Each
+            agent learns the parameters of a copy, which `write` leaves inside.
         rule: As for `Bandit`. May differ.
         action_features: As for `Bandit`.
-        memory: How many of the last rewards are learnt from.
-        steps: Gradient steps of an update.
-        batch_size: Rows of a step, drawn with replacement from the memory.
-        learning_rate: Of Adam. May differ.
-        schedule: From the number of updates so far to a factor of the learning rates.
+        memory: Number of most recent rewards to learn from.
+        steps: Gradient steps per update.
+        batch_size: Rows per step, drawn with replacement from the memory.
+        learning_rate: Learning rate of Adam. May differ.
+        schedule: Function from the number of updates so far to a factor on the learning rates.
         kl_weight: Weight of the KL in the ELBO. May differ.
-        functions: How many functions are drawn for a choice.
-        average: How many draws of the network are averaged to one function.
-        floor: The least probability of each action. May differ.
-        epsilon: For the rule of that name. May differ.
-        bonus: For the rule ``"upper"``. May differ.
-        seeds: Of choices and of training, one for each agent; 0, 1, 2, … if None.
-        own_contexts: Whether each agent meets contexts of its own: these are `(M, B, D)` then.
+        functions: Number of functions drawn for a choice.
+        average: Number of draws averaged into one function.
+        floor: Smallest probability of each action. May differ.
+        epsilon: Share of random actions, for the rule ``"epsilon"``. May differ.
+        bonus: Factor on the standard deviation, for the rule ``"upper"``. May differ.
+        seeds: Seeds of choices and training, one for each agent; 0, 1, 2, … if None.
+        own_contexts: Whether each agent has its own contexts, `(M, B, D)`.
     """
 
     def __init__(
@@ -190,15 +190,15 @@ class BanditPopulation:
 
     @property
     def failed(self) -> Tensor:  # (M,) bool
-        """Which agents have had a loss that was not finite; they learn no more."""
+        """Which agents had a non-finite loss; they have stopped learning."""
         return self._session.failed.view(len(self), -1).any(1)
 
     @in_turn
     def choose(self, contexts: ArrayLike) -> Choices:
-        """Let each agent choose an action for each context.
+        """Choose an action for each agent and context.
 
         Args:
-            contexts: `(B, D)`, or what the networks take; `(M, B, D)` with ``own_contexts``.
+            contexts: `(B, D)`, or whatever the networks take; `(M, B, D)` with ``own_contexts``.
         """
         rows = self._read_contexts(contexts)
         scores = self._scores(rows, self._choices)
@@ -220,14 +220,14 @@ class BanditPopulation:
         *,
         steps: int | None = None,
     ) -> None:
-        """Let each agent learn from the rewards of its actions.
+        """Train each agent on the rewards of its actions.
 
         Args:
-            contexts: `(B, D)`, or what the networks take.
-            actions: Of each agent, `(M, B)`.
-            rewards: Of these actions, `(M, B)`.
-            steps: Gradient steps, in place of those of the agents; with 0 rewards are remembered
-                only, and it does not count as an interaction.
+            contexts: `(B, D)`, or whatever the networks take.
+            actions: Actions of each agent, `(M, B)`.
+            rewards: Rewards of these actions, `(M, B)`.
+            steps: Gradient steps, in place of the agents'. With 0 the rewards are only stored, and
+                it does not count as an interaction.
         """
         steps = self._settings[0].steps if steps is None else whole_number("steps", steps, 0)
         x = self._read_contexts(contexts)
@@ -246,18 +246,18 @@ class BanditPopulation:
 
     @in_turn
     def expected(self, contexts: ArrayLike) -> Tensor:  # (M, B, A)
-        """The mean reward of every action over functions, the same ones at every call."""
+        """Return the mean reward of every action over functions, the same in every call."""
         scores = self._scores(self._read_contexts(contexts), -1)
         return torch.stack([own.cpu().double().mean(0) for own in scores])
 
     @in_turn
     def write(self) -> None:
-        """Give the networks that were passed their weights."""
+        """Copy the trained weights into the networks that were passed."""
         self._session.write()
 
     @in_turn
     def state_dict(self) -> dict[str, Any]:
-        """Everything that changes, in types that ``torch.load(weights_only=True)`` takes."""
+        """Return the state, in types that ``torch.load(weights_only=True)`` accepts."""
         return {
             "session": self._session.state_dict(),
             "experience": self._experience.state(),
@@ -271,7 +271,7 @@ class BanditPopulation:
 
     @in_turn
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from there, bit for bit: agents that were made in the same way."""
+        """Continue from a state, bit for bit, with agents made in the same way."""
         self._session.load_state_dict(state["session"])
         self._experience.load(state["experience"], self._like.device)
         for name, generators in (("choosing", self._choosing), ("training", self._training)):

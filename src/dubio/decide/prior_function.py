@@ -14,16 +14,16 @@ from dubio.noise.stochastic import Stochastic
 class PriorFunction(nn.Module):
     """A network plus a fixed random one: f(x) = net(x) + scale · prior(x).
 
-    Osband, Aslanides and Cassirer 2018, algorithm 1. Only ``net`` is trained. Where there are data
-    it makes up for the prior, elsewhere the priors of different members differ: pass a list of
+    Osband, Aslanides and Cassirer 2018, algorithm 1. Only ``net`` is trained. Near the data it
+    compensates for the prior; elsewhere the priors of different members differ. Pass a list of
     these as the ensemble of a `Bandit`.
 
     Args:
-        net: The network to be trained.
-        scale: How much the prior counts, β in the paper.
+        net: The network to train.
+        scale: Weight of the prior, β in the paper.
         prior: The fixed network; by default a copy of ``net`` with new weights.
-        seed: Of the new weights; by default drawn from torch's global generator, as the weights of
-            layers are.
+        seed: Seed of the new weights; by default drawn from torch's global generator, like the
+            weights of layers.
     """
 
     def __init__(
@@ -53,19 +53,19 @@ class PriorFunction(nn.Module):
             )
 
     def forward(self, x: Tensor) -> Tensor:
-        """The sum of both."""
+        """Return net(x) + scale · prior(x)."""
         outputs: Tensor = self.net(x) + self.scale * self.prior(x)
         return outputs
 
     def train(self, mode: bool = True) -> Self:
-        """Only the trained network has a mode."""
+        """Set the mode of the trained network; the prior stays in eval mode."""
         super().train(mode)
         self.prior.eval()
         return self
 
 
 def _restarted(net: nn.Module, seed: int | None) -> nn.Module:
-    """A copy with weights as at the start of training."""
+    """Return a copy with weights as at the start of training."""
     device = next((parameter.device for parameter in net.parameters()), None)
     copy = deepcopy(net).cpu()
     seed = int(torch.randint(2**62, ())) if seed is None else seed

@@ -12,7 +12,7 @@ RULES: tuple[ActionRule, ...] = get_args(ActionRule)
 
 
 def thompson(scores: Tensor, allowed: Tensor | None = None) -> Tensor:  # (S, B, A) -> (B, A)
-    """The share of functions in which an action is the best; ties are split evenly.
+    """Return the share of functions in which an action is the best; ties are split evenly.
 
     Thompson (1933) draws one function and takes its best action. To draw S functions, count which
     action wins how often, and draw an action from these shares is the same on average over the
@@ -22,18 +22,18 @@ def thompson(scores: Tensor, allowed: Tensor | None = None) -> Tensor:  # (S, B,
 
 
 def greedy(scores: Tensor, allowed: Tensor | None = None) -> Tensor:
-    """One for the action with the best mean over functions; ties are split evenly."""
+    """Return one for the action with the best mean over functions; ties are split evenly."""
     return _winners(_masked(in_float64(scores).mean(0), allowed))
 
 
 def epsilon_greedy(scores: Tensor, allowed: Tensor | None, epsilon: float) -> Tensor:
-    """(1 − ε) · greedy + ε · uniform over allowed actions."""
+    """Return (1 − ε) · greedy + ε · uniform over allowed actions."""
     best = greedy(scores, allowed)
     return best.mul_(1 - epsilon).add_(epsilon * _uniform(best, allowed))
 
 
 def upper(scores: Tensor, allowed: Tensor | None, bonus: float) -> Tensor:
-    """One for the action with the best mean + bonus · standard deviation over functions."""
+    """Return one for the action with the best mean + bonus · standard deviation over functions."""
     deviation, mean = torch.std_mean(in_float64(scores), 0)
     return _winners(_masked(mean + bonus * deviation, allowed))
 
@@ -48,7 +48,7 @@ def with_floor(probabilities: Tensor, allowed: Tensor | None, floor: float) -> T
 
 
 def drawn(probabilities: Tensor, generator: torch.Generator) -> Tensor:  # (B, A) -> (B,)
-    """An action for each row: the first in a race of exponential clocks with these rates.
+    """Return an action for each row: the first in a race of exponential clocks with these rates.
 
     As `torch.multinomial`, without its checks, which take most of its time. A rate of zero loses.
     """

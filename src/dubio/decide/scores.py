@@ -12,7 +12,7 @@ SCORES: tuple[Score, ...] = ("entropy", "mutual_information", "variation_ratio",
 
 
 def row_scores(p: Predictive, score: Score) -> Tensor:
-    """The score of every row, `(B,)`, in float64.
+    """Return the score of every row, `(B,)`, in float64.
 
     `std` is the root of the predictive variance, summed over the elements of a target; of labels
     that is √(1 − Σ_k q_k²).

@@ -62,7 +62,7 @@ class Settings:
             raise ValueError("functions: expected at least 2 for the rule upper, got 1")
 
     def probabilities(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
-        """Those of all actions by the rule: `(S, B, A)` to `(B, A)`."""
+        """Return those of all actions by the rule: `(S, B, A)` to `(B, A)`."""
         match self.rule:
             case "thompson":
                 found = rules.thompson(scores, allowed)
@@ -76,7 +76,7 @@ class Settings:
 
 
 def _number(name: str, value: Any) -> float:
-    """The same as a number of Python."""
+    """Return the same as a number of Python."""
     try:
         return float(value)
     except (TypeError, ValueError) as error:
@@ -84,7 +84,7 @@ def _number(name: str, value: Any) -> float:
 
 
 def whole_number(name: str, value: object, least: int) -> int:
-    """The number, if it is a whole one that is large enough."""
+    """Return the number, if it is a whole one that is large enough."""
     if isinstance(value, bool) or not isinstance(value, SupportsIndex) or index(value) < least:
         raise ValueError(f"{name}: expected a whole number >= {least}, got {value!r}")
     return index(value)

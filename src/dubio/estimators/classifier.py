@@ -59,7 +59,7 @@ class DropoutClassifier(ClassifierMixin, DropoutEstimator):
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Trains further, by going once through more rows.
+        """Train further, by going once through more rows.
 
         The first call fixes the units: means and deviations of inputs are those of its rows, or of
         the rows of `fit`. Nothing is held out.
@@ -73,7 +73,7 @@ class DropoutClassifier(ClassifierMixin, DropoutEstimator):
         return self._partial_fit(X, y, sample_weight, self._all_classes(classes))
 
     def predict(self, X: Any) -> Array:
-        """The likeliest label of each row, `(B,)`."""
+        """Return the likeliest label of each row, `(B,)`."""
         numbers = self.predict_proba(X).argmax(1)
         return np.asarray(self.classes_[numbers])
 
@@ -82,7 +82,7 @@ class DropoutClassifier(ClassifierMixin, DropoutEstimator):
         return np.concatenate([part.mean.numpy() for part in self._draw(X)])
 
     def predictive(self, X: Any) -> Predictive:
-        """The predictive distribution of the number of the class in `classes_`.
+        """Return the predictive distribution of the number of the class in `classes_`.
 
         It has `mean`, the probabilities, `entropy`, and its split into `mutual_information`, which
         the networks do not know, and `expected_entropy`, the noise of labels; calibration, metrics
@@ -94,7 +94,7 @@ class DropoutClassifier(ClassifierMixin, DropoutEstimator):
         return self._predict(self._standard_inputs(X))
 
     def _all_classes(self, classes: ArrayLike | None) -> Array | None:
-        """The classes of the first call of `partial_fit`; later calls may leave them out."""
+        """Return the classes of the first call of `partial_fit`; later calls may leave them out."""
         known: Array | None = getattr(self, "classes_", None)
         given = None if classes is None else np.unique(np.asarray(classes))
         if known is None and given is None:

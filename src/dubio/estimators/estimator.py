@@ -78,7 +78,7 @@ class DropoutEstimator(BaseEstimator, ABC):
 
     @abstractmethod
     def _learn_targets(self, y: Array, weights: Array | None, classes: Array | None) -> None:
-        """Takes the units from the targets of the first rows, or the classes if none are given."""
+        """Take the units from the targets of the first rows, or the classes if none are given."""
 
     @abstractmethod
     def _standard_targets(self, y: Array, dtype: np.dtype[Any]) -> Tensor:
@@ -86,10 +86,10 @@ class DropoutEstimator(BaseEstimator, ABC):
 
     @abstractmethod
     def _likelihood(self, dtype: torch.dtype) -> Likelihood:
-        """A likelihood for a new member."""
+        """Return a likelihood for a new member."""
 
     def _look_at(self, held_out: LabelledRows) -> None:
-        """Takes from rows that were held out what training cannot tell."""
+        """Take from rows that were held out what training cannot tell."""
 
     @property
     @abstractmethod
@@ -97,7 +97,7 @@ class DropoutEstimator(BaseEstimator, ABC):
         """How many numbers a network gives for a row."""
 
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Trains on a table, from the beginning.
+        """Train on a table, from the beginning.
 
         Args:
             X: Rows `(N, D)`: an array or a data frame of numbers.
@@ -124,7 +124,7 @@ class DropoutEstimator(BaseEstimator, ABC):
     def _partial_fit(
         self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, classes: Array | None = None
     ) -> Self:
-        """Goes once through more rows; if they are the first, classes may be given."""
+        """Go once through more rows; if they are the first, classes may be given."""
         first = not hasattr(self, "members_")
         self._check_parameters()
         table, targets, weights = self._read(X, y, sample_weight, first=first)
@@ -208,7 +208,7 @@ class DropoutEstimator(BaseEstimator, ABC):
         return new_member(network, likelihood, number, self.learning_rate_init)
 
     def _build(self, features: int) -> nn.Module:
-        """A plain network, before any method."""
+        """Return a plain network, before any method."""
         if self.module is None:
             return mlp(
                 features,
@@ -263,7 +263,7 @@ class DropoutEstimator(BaseEstimator, ABC):
         return self._inputs.scaled(table.astype(self._dtype, copy=False))
 
     def _predict(self, x: Tensor) -> Predictive:
-        """The prediction of all networks for some rows, in standard units."""
+        """Return the prediction of all networks for some rows, in standard units."""
         return predict(
             [member.network for member in self.members_],
             x,

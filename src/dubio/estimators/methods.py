@@ -22,7 +22,7 @@ _MASKS: dict[Method, rules.MaskMaker] = {
 
 
 def uses_dropout(method: Method) -> bool:
-    """Whether the noise of a method takes the place of dropout in a network."""
+    """Return whether the noise of a method takes the place of dropout in a network."""
     return method in _MASKS
 
 
@@ -73,6 +73,6 @@ def _rule(method: Method) -> Rule:
 
 
 def _prior(place: Place) -> Prior:
-    """N(0, 1/fan in), under which outputs of a layer are as large as its inputs."""
+    """Return N(0, 1/fan in), under which outputs of a layer are as large as its inputs."""
     weight = next(place.layer.parameters())
     return Gaussian(weight.flatten(1).shape[1] ** -0.5 if weight.dim() > 1 else 1.0)

@@ -20,7 +20,7 @@ ACTIVATIONS: tuple[Activation, ...] = get_args(Activation)
 def mlp(
     features: int, outputs: int, *, hidden: Sequence[int], activation: Activation, drop: float
 ) -> nn.Sequential:
-    """A multi-layer perceptron with dropout behind every hidden layer.
+    """Return a multi-layer perceptron with dropout behind every hidden layer.
 
     The inputs themselves are not dropped: a table may have a single column.
 

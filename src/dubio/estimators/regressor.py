@@ -104,7 +104,7 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, DropoutEstimator):
         self.noise = noise
 
     def partial_fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Trains further, by going once through more rows.
+        """Train further, by going once through more rows.
 
         The first call fixes the units: means and deviations of inputs and targets are those of its
         rows, or of the rows of `fit`. Nothing is held out.
@@ -121,7 +121,7 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, DropoutEstimator):
     @overload
     def predict(self, X: Any, return_std: Literal[True]) -> tuple[Array, Array]: ...
     def predict(self, X: Any, return_std: bool = False) -> Array | tuple[Array, Array]:
-        """The mean of the predictive distribution, `(B,)` or `(B, K)`.
+        """Return the mean of the predictive distribution, `(B,)` or `(B, K)`.
 
         Args:
             X: Rows `(B, D)`.
@@ -138,7 +138,7 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, DropoutEstimator):
         return mean, np.concatenate([part.std.numpy() for part in parts])
 
     def predictive(self, X: Any) -> Predictive:
-        """The predictive distribution, in the units of the targets.
+        """Return the predictive distribution, in the units of the targets.
 
         It has `mean`, `std`, `interval(0.9)`, `log_prob(y)`, `sample()`, and the split of the
         variance into `epistemic` and `aleatoric`; calibration, metrics and deferral of dubio take

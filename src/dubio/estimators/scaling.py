@@ -38,5 +38,5 @@ class Scaling:
         return cls(mean, np.where(scale > rounding, scale, 1.0))
 
     def scaled(self, table: NDArray[Any]) -> Tensor:
-        """A table `(N, D)` in standard units, as a tensor of its precision."""
+        """Return a table `(N, D)` in standard units, as a tensor of its precision."""
         return torch.from_numpy(((table - self.mean) / self.scale).astype(table.dtype))

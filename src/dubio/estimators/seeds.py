@@ -24,7 +24,7 @@ class SeedUse(IntEnum):
 
 
 def seed_of(random_state: RandomSeed) -> int:
-    """The seed that a `random_state` of scikit-learn stands for.
+    """Return the seed that a `random_state` of scikit-learn stands for.
 
     None stands for another one every time; it is not taken from numpy's global generator.
     """
@@ -34,7 +34,7 @@ def seed_of(random_state: RandomSeed) -> int:
 
 
 def stream(seed: int, use: SeedUse, *place: int) -> int:
-    """The seed of a stream: that of a member, say, in a round of training."""
+    """Return the seed of a stream: that of a member, say, in a round of training."""
     sequence = np.random.SeedSequence(seed, spawn_key=(int(use), *place))
     return int(sequence.generate_state(1, np.uint64)[0])
 

@@ -48,7 +48,7 @@ class LabelledRows:
 def split(
     groups: NDArray[Any], fraction: float, rng: np.random.Generator
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Chooses at random which rows to train on and which to hold out, the same share of each group.
+    """Choose at random which rows to train on and which to hold out, the same share of each group.
 
     If there would be fewer than `FEWEST_HELD_OUT`, none are held out. A group of fewer than
     1/fraction rows is trained on as a whole.

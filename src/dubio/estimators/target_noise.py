@@ -14,14 +14,14 @@ _PLACES = 25
 
 
 def means_and_log_variances(p: Predictive) -> tuple[Tensor, Tensor]:
-    """Those of every draw, row and target, `(S, B, K)` each."""
+    """Return those of every draw, row and target, `(S, B, K)` each."""
     _, outputs = p.likelihood.with_noise(p.draws)
     mean, log_variance = outputs.chunk(2, dim=-1)
     return mean, log_variance
 
 
 def log_noise_factors(p: Predictive, rows: LabelledRows) -> Tensor:  # (K,)
-    """The logarithm of a factor c on the variance of the noise of each target.
+    """Return the logarithm of a factor c on the variance of the noise of each target.
 
     c maximises the predictive likelihood of rows that were held out, as Gal & Ghahramani 2016
     chooses the noise precision on validation data (eq. 13):

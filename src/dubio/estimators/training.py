@@ -49,7 +49,7 @@ class Member:
 def new_member(
     network: nn.Module, likelihood: Likelihood, number: int, learning_rate: float
 ) -> Member:
-    """A member before its training."""
+    """Return a member before its training."""
     fast = [m.logit for m in network.modules() if isinstance(m, LearnedRate) and m.learn]
     if isinstance(likelihood, nn.Module):
         fast += likelihood.parameters()
@@ -82,7 +82,7 @@ class TrainingBudget:
     report: Callable[[str], None] | None = None
 
     def generator(self, use: SeedUse, member: Member) -> torch.Generator:
-        """The random numbers of a member for one use, in this round of its training."""
+        """Return the random numbers of a member for one use, in this round of its training."""
         seed = stream(self.seed, use, member.number, member.rounds)
         return torch.Generator().manual_seed(seed)
 
@@ -127,7 +127,7 @@ def _elbo(member: Member, num_data: int, plan: TrainingBudget) -> ELBO:
 
 
 def _kl_weight(network: nn.Module, num_data: int) -> float:
-    """min(1, N / number of weights that have a distribution); 1 if there are none.
+    """Return min(1, N / number of weights that have a distribution); 1 if there are none.
 
     With fewer rows than weights the divergence from the prior outweighs the data, and the optimum
     of the ELBO is to learn nothing. A smaller weight is a cold posterior (Wenzel et al. 2020).

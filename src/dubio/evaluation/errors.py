@@ -20,6 +20,6 @@ def explained(what: str) -> Iterator[None]:
 
 
 def first_sentence(error: Exception) -> str:
-    """The start of an error of another library: torch adds pages about its options."""
+    """Return the start of an error of another library: torch adds pages about its options."""
     lines = str(error).strip().splitlines() or [""]
     return f"{type(error).__name__}: {lines[0].partition('. ')[0]}"

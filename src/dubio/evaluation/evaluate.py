@@ -70,7 +70,7 @@ def evaluate(
     batch_size: int = 256,
     seed: int = 0,
 ) -> Evaluation:
-    """All metrics that fit a network's predictions of labels or of real numbers.
+    """Return all metrics that fit a network's predictions of labels or of real numbers.
 
     Data are read a batch at a time. What grows with them is a few numbers a row, for the curves
     that need all rows in order; with validation data, also its probabilities or, for real targets,

@@ -13,14 +13,14 @@ PHONE = (5.0, 4.6)
 
 
 def title_of(column: str, draws: int) -> str:
-    """How a way to ask the network is called in the table."""
+    """Return how a way to ask the network is called in the table."""
     kind, _, calibrated = column.partition("_")
     name = "plain" if kind == "plain" else f"{draws} draws"
     return f"{name}, calibrated" if calibrated else name
 
 
 def table_of(evaluation: Evaluation) -> Table:
-    """All numbers; the best of every row stands out."""
+    """Return all numbers; the best of every row stands out."""
     columns = list(evaluation.scores)
     rows = []
     for metric, values in evaluation.numbers.items():
@@ -45,7 +45,7 @@ def _note(evaluation: Evaluation) -> str:
 
 
 def plots_of(evaluation: Evaluation) -> Sequence[Plot]:
-    """The drawings that fit the targets."""
+    """Return the drawings that fit the targets."""
     labels, numbers = {}, {}
     for column, scores in evaluation.scores.items():
         if isinstance(scores, LabelScores):

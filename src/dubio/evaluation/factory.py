@@ -17,7 +17,7 @@ from dubio.evaluation.errors import EvaluationError
 
 
 def build_network(path: str) -> nn.Module:
-    """What the function at that path returns when it is called without arguments.
+    """Return what the function at that path returns when it is called without arguments.
 
     Args:
         path: ``package.module:function``, looked for in the current folder first, or

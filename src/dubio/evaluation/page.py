@@ -59,14 +59,14 @@ def write_pages(
 
 
 def text_of(evaluation: Evaluation) -> str:
-    """The table for a terminal; what is best has a star."""
+    """Return the table for a terminal; what is best has a star."""
     shown = table_of(evaluation)
     rows = [[re.sub(r"^\*\*(.*)\*\*$", r"\1 *", cell) for cell in row] for row in shown.rows]
     return f"{table(shown.columns, rows)}\n\n{shown.note.replace('bold', 'starred')}"
 
 
 def page_of(evaluation: Evaluation, settings: Mapping[str, str], command: str) -> str:
-    """The page as HTML."""
+    """Return the page as HTML."""
     foreign = f" and {evaluation.foreign_rows:,} foreign ones" if evaluation.foreign_rows else ""
     body = Template(files(__package__).joinpath("page.html").read_text(encoding="utf-8"))
     return document(
@@ -87,7 +87,7 @@ def page_of(evaluation: Evaluation, settings: Mapping[str, str], command: str) -
 
 
 def calibration_html(evaluation: Evaluation) -> str:
-    """What was fitted on validation data, as a sentence."""
+    """Return what was fitted on validation data, as a sentence."""
     found = [
         f"{name} {value:.3g} ({title_of(column, evaluation.draws)})"
         for column, values in evaluation.calibration.items()

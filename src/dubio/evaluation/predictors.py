@@ -142,7 +142,7 @@ def _entropy_range(p: Predictive) -> Bounds:
 
 
 def need_targets(y: Tensor | None, data: Data) -> Tensor:
-    """The targets, or an error if there are none."""
+    """Return the targets, or an error if there are none."""
     if y is None:
         raise EvaluationError(f"{data.name}: expected targets y beside x, got none; add them.")
     return y

@@ -37,7 +37,7 @@ class Measure:
         return "higher" if self.ideal > 0 else "lower"
 
     def distance(self, value: float) -> float:
-        """How far from the ideal, to compare values by."""
+        """Return how far from the ideal, to compare values by."""
         if math.isfinite(self.ideal):
             return abs(value - self.ideal)
         return -value if self.ideal > 0 else value
@@ -90,17 +90,17 @@ class EvaluationScores(ABC):
         self.foreign: dict[str, metrics.OutOfDistribution] = {}
 
     def update(self, p: Predictive, y: Tensor) -> None:
-        """Counts a batch in."""
+        """Count a batch in."""
         for metric in self._metrics():
             metric.update(p, y)
         self._score(p, outside=False)
 
     def update_foreign(self, p: Predictive) -> None:
-        """Counts a batch of foreign inputs in."""
+        """Count a batch of foreign inputs in."""
         self._score(p, outside=True)
 
     def numbers(self) -> dict[str, float]:
-        """All values, by the names of `MEASURES`."""
+        """Return all values, by the names of `MEASURES`."""
         found = self._own_numbers()
         for name, metric in self.foreign.items():
             if metric.outside:
@@ -117,7 +117,7 @@ class EvaluationScores(ABC):
 
     @abstractmethod
     def _metrics(self) -> list[Metric]:
-        """What takes predictions and targets."""
+        """Return what takes predictions and targets."""
 
     @abstractmethod
     def _doubts(self, p: Predictive) -> dict[str, Tensor]:
@@ -195,13 +195,13 @@ class NumberScores(EvaluationScores):
         self._errors_kept: list[Tensor] = []
 
     def update(self, p: Predictive, y: Tensor) -> None:
-        """Counts a batch in."""
+        """Count a batch in."""
         super().update(p, y)
         self._doubts_kept.append(p.std.flatten())
         self._errors_kept.append((p.mean - y).abs().flatten())
 
     def risk_coverage(self) -> metrics.RiskCoverageCurve:
-        """The mean absolute error of the targets with the smallest standard deviations."""
+        """Return the mean absolute error of the targets with the smallest standard deviations."""
         return metrics.risk_coverage_of(torch.cat(self._doubts_kept), torch.cat(self._errors_kept))
 
     def _metrics(self) -> list[Metric]:

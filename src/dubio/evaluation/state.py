@@ -21,7 +21,7 @@ SHOWN = 8  # names in a message
 
 
 def read_tensors(path: Path, what: str) -> Any:
-    """What is in a file of `torch.save` or of safetensors; tensors stay on disk until used.
+    """Return what is in a file of `torch.save` or of safetensors; tensors stay on disk until used.
 
     Args:
         path: A file; safetensors if its name ends so.
@@ -45,7 +45,7 @@ def read_tensors(path: Path, what: str) -> Any:
 
 
 def dense(value: object) -> bool:
-    """Whether it is a tensor with a number for each index, in this process's memory."""
+    """Return whether it is a tensor with a number for each index, in this process's memory."""
     return (
         isinstance(value, Tensor)
         and value.layout is torch.strided
@@ -56,7 +56,7 @@ def dense(value: object) -> bool:
 
 
 def read_state(path: Path) -> State:
-    """The tensors of a state file by name."""
+    """Return the tensors of a state file by name."""
     state = read_tensors(path, "state")
     if not isinstance(state, Mapping):
         raise EvaluationError(

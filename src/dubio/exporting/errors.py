@@ -2,4 +2,4 @@
 
 
 class ExportError(RuntimeError):
-    """A network cannot be made a graph, or the graph is not what the network computes."""
+    """Raised if a network cannot be exported, or its graph computes something else."""

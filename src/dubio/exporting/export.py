@@ -27,14 +27,14 @@ from dubio.noise.sites import Site, Where, chooser
 @final
 @dataclass(frozen=True)
 class Exported:
-    """A network that was written to a file, and what its graph is called with.
+    """A network that was exported to a file, and the inputs of its graph.
 
     Attributes:
         file: The file.
-        draws: How many draws one run of the graph gives: the first axis of its outputs.
-        inputs: Names of the inputs that are the network's own.
-        noises: The noises of the network: further inputs, in this order; or, if the graph makes
-            them from an input ``seed``, what it makes.
+        draws: Number of draws per run of the graph: the first axis of its outputs.
+        inputs: Names of the network's own inputs.
+        noises: The noise inputs, in order; or, if the graph makes the noise from an input ``seed``,
+            the noises it makes.
         outputs: Names of the outputs.
         seeded: Whether the graph makes its noise from a seed.
     """
@@ -49,15 +49,15 @@ class Exported:
     def noise(
         self, rows: int, seed: int = 0, *, draws: int | None = None
     ) -> dict[str, numpy.ndarray[Any, Any]]:  # each (S, …)
-        """The noise of a batch, by the names of inputs, draws first.
+        """Return the noise of a batch, by the names of inputs, draws first.
 
-        It is that of ``dubio.predict(net, x, generator=torch.Generator().manual_seed(seed))``. If
-        the graph makes its noise itself, it is what it makes of this seed.
+        It is the noise of ``dubio.predict(net, x, generator=torch.Generator().manual_seed(seed))``.
+        If the graph makes its noise itself, it is the noise that it makes from this seed.
 
         Args:
-            rows: The number of rows of the batch.
+            rows: Number of rows of the batch.
             seed: The seed.
-            draws: How many draws; by default as many as one run takes.
+            draws: Number of draws; by default as many as one run takes.
         """
         draws = self.draws if draws is None else draws
         noise = Noise(draws, generator=torch.Generator().manual_seed(seed))
@@ -81,24 +81,27 @@ def export(
     where: Where[Site] = None,
     select: Select = None,
 ) -> Exported:
-    """Write a network to a file as a graph of which its noise is an input.
+    """Export a network to a file as a graph that takes its noise as an input.
 
-    The graph computes y = f(x; ε) for some draws of the noise ε, which comes in by an input for
-    each site, or is made from a seed. It takes any number of rows. Before the file is written the
-    graph is compared with the network, and noise that has vanished from it is an error.
+    The graph computes y = f(x; ε) for some draws of the noise ε, which is an input for each site or
+    is made from a seed. It takes any number of rows. Before the file is written, the graph is
+    compared with the network; noise that is missing from the graph is an error.
 
     Args:
-        model: Any network, as it is, on the CPU.
+        model: Any network, unmodified, on the CPU.
         x: A batch: a tensor, a tuple of arguments, or a dict of named arguments; rows come first.
-            What is no tensor in it becomes a constant.
+            Values that are not tensors become constants.
         file: Where to write: ``….onnx``, or ``….pt2`` for `torch.export.load`.
-        noise: Whether noise comes in by inputs, or is made in the graph from one input ``seed``.
-        draws: How many draws one run gives. The noisy part of the graph is repeated so often.
+        noise: Whether the noise comes from inputs, or is made in the graph from one input ``seed``.
+        draws: Number of draws per run. The noisy part of the graph is repeated as often.
         where: Which sites are noisy, as for `dubio.predict`.
-        select: Which part of the network's output is meant; by default all of it.
+        select: Which part of the network's output to use; by default all of it.
+
+    Returns:
+        The file and the names of the graph's inputs and outputs.
 
     Raises:
-        ExportError: If the network cannot be made a graph.
+        ExportError: If the network cannot be exported.
         NoSitesError: If no noise enters the output.
     """
     path = Path(file)
@@ -139,7 +142,7 @@ def export(
 
 
 def _observed(network: nn.Module, passes: ExportPasses) -> list[NoiseInput]:
-    """The noises of a network, seen in passes over two rows and over three."""
+    """Return the noises of a network, seen in passes over two rows and over three."""
     fewer, more = (ObservedNumbers(0, range(1), shared=False) for _ in range(2))
     _, sites = passes.run(passes.rows(2), fewer)
     passes.run(passes.rows(3), more)
@@ -151,7 +154,7 @@ def _observed(network: nn.Module, passes: ExportPasses) -> list[NoiseInput]:
 def _card(
     passes: ExportPasses, noises: list[NoiseInput], draws: int, *, seeded: bool
 ) -> dict[str, Any]:
-    """What the file says of the graph."""
+    """Return what the file says of the graph."""
     of_inputs = [
         {
             "name": name,

@@ -35,7 +35,7 @@ def check_packages() -> None:
 def onnx_file(
     program: ExportedProgram, names: Sequence[str], outputs: Sequence[str], card: dict[str, Any]
 ) -> bytes:
-    """The graph in ONNX, with the card in its metadata."""
+    """Return the graph in ONNX, with the card in its metadata."""
     with quietly():
         try:
             made = torch.onnx.export(
@@ -60,13 +60,13 @@ def onnx_file(
 
 
 def _symbol(graph: Any) -> str:
-    """What the number of rows is called in a graph: the first axis of some input is it."""
+    """Return what the number of rows is called in a graph: the first axis of some input is it."""
     shapes = (value.type.tensor_type.shape.dim for value in graph.input)
     return str(next(dim[0].dim_param for dim in shapes if dim and dim[0].dim_param))
 
 
 def onnx_runner(data: bytes) -> Runner:
-    """Runs a graph by onnxruntime, on the CPU."""
+    """Run a graph by onnxruntime, on the CPU."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -89,7 +89,7 @@ def onnx_runner(data: bytes) -> Runner:
 
 
 def pt2_file(program: ExportedProgram, card: dict[str, Any]) -> bytes:
-    """The graph in torch's own format, with the card as an extra file."""
+    """Return the graph in torch's own format, with the card as an extra file."""
     buffer = io.BytesIO()
     with quietly():
         torch.export.save(program, buffer, extra_files={f"{CARD}.json": json.dumps(card)})
@@ -97,7 +97,7 @@ def pt2_file(program: ExportedProgram, card: dict[str, Any]) -> bytes:
 
 
 def pt2_runner(data: bytes) -> Runner:
-    """Runs a graph by torch."""
+    """Run a graph by torch."""
     with quietly():
         module = torch.export.load(io.BytesIO(data)).module()
 
@@ -116,7 +116,7 @@ def write(path: Path, data: bytes) -> None:
 
 
 def _unknown_to_onnx(error: Exception) -> str:
-    """Which operation has no counterpart, if that can be told."""
+    """Return which operation has no counterpart, if that can be told."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     told = [line for line in lines if "No ONNX function" in line or "No decompositions" in line]
     return (

@@ -52,7 +52,7 @@ class Graph(nn.Module):
         self._sites = frozenset(noise.place[0] for noise in noises)
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
-        """All draws."""
+        """Return all draws."""
         count = len(self._passes.names)
         given, noises = tensors[:count], list(tensors[count:])
         if self._seeded:
@@ -82,7 +82,7 @@ def trace(
     *,
     seeded: bool,
 ) -> ExportedProgram:
-    """The graph of a network, for any number of rows."""
+    """Return the graph of a network, for any number of rows."""
     graph = Graph(model, passes, noises, draws, seeded=seeded)
     rows = Dim("rows")
     example = passes.rows(_ROWS)
@@ -111,7 +111,7 @@ _ROWS = 2  # of the example; torch takes a single row for a constant
 
 
 def _explained(error: Exception) -> str:
-    """Why a network has no graph, and what to do."""
+    """Return why a network has no graph, and what to do."""
     text = str(error)
     first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
     if "data-dependent" in text or "DataDependent" in type(error).__name__:

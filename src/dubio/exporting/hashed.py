@@ -19,7 +19,7 @@ _SECOND = -5  # behind a place: the other uniform numbers that normal ones take
 
 
 def hashed_noise(seed: Tensor, noise: NoiseInput, draws: int, rows: int) -> Tensor:  # (S, …)
-    """One noise of a network for some draws, from an integer of 64 bits."""
+    """Return one noise of a network for some draws, from an integer of 64 bits."""
     shape, dtype = noise.shape_for(rows), noise.dtype
     u = _uniform(seed, noise.place, draws, shape)
     match noise.distribution:
@@ -42,5 +42,5 @@ def _uniform(
 
 
 def _signed(word: int) -> int:
-    """64 bits as torch's integers have them."""
+    """Return 64 bits as torch's integers have them."""
     return word - 2**64 if word >= 2**63 else word

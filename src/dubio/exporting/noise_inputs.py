@@ -39,11 +39,11 @@ class NoiseInput:
     place: NoiseIndex
 
     def shape_for(self, rows: int) -> torch.Size:
-        """Its shape for one draw of a batch."""
+        """Return its shape for one draw of a batch."""
         return torch.Size([size if size >= 0 else -size * rows for size in self.shape])
 
     def drawn(self, numbers: RandomNumbers, rows: int) -> Tensor:  # (S, …)
-        """What some random numbers are here."""
+        """Return what some random numbers are here."""
         shape, like = self.shape_for(rows), torch.empty(0, dtype=self.dtype)
         if self.distribution == "bernoulli":
             assert self.keep is not None
@@ -52,7 +52,7 @@ class NoiseInput:
         return draw(self.place, shape, like)
 
     def card(self, draws: int) -> dict[str, Any]:
-        """What a file says of it."""
+        """Return what a file says of it."""
         return {
             "name": self.name,
             "kind": self.kind,
@@ -117,7 +117,7 @@ class ObservedNumbers(Numbers):
 def noise_inputs(
     fewer: Mapping[NoiseIndex, _Seen], more: Mapping[NoiseIndex, _Seen], rows: int, sites: Sites
 ) -> list[NoiseInput]:
-    """The noises that two passes have asked for: over some rows, and over one row more."""
+    """Return the noises that two passes have asked for: over some rows, and over one row more."""
     names = named({place: {0: seen.numbers} for place, seen in fewer.items()}, sites, draws=1)
     found = []
     for name, place in names.items():
@@ -138,7 +138,7 @@ def noise_inputs(
 
 
 def _by_rows(fewer: tuple[int, ...], more: tuple[int, ...], rows: int) -> tuple[int, ...] | None:
-    """A shape with −k for k times the number of rows, from two; None if there is no such."""
+    """Return a shape with −k for k times the number of rows, from two; None if there is no such."""
     if len(fewer) != len(more):
         return None
     shape = []

@@ -70,7 +70,7 @@ class ExportPasses:
         self.output_names: list[str] = []
 
     def rows(self, count: int) -> list[Tensor]:
-        """The tensors of the batch, cut or repeated to some number of rows."""
+        """Return the tensors of the batch, cut or repeated to some number of rows."""
         order = torch.arange(count) % self._rows
         return [
             x.detach()[order.to(x.device)] if rowwise else x.detach()
@@ -78,7 +78,7 @@ class ExportPasses:
         ]
 
     def run(self, tensors: Sequence[Tensor], numbers: RandomNumbers) -> tuple[list[Tensor], Sites]:
-        """The outputs under the noise of one draw, and the sites on the way; leaves no trace."""
+        """Return the outputs and sites under the noise of one draw; the network is unchanged."""
         root = self._model
         running = Pass(numbers, roots=[root], chosen=self.chosen, evaluating=True)
         around = [self._gates.lock, Upkeep(all_modules([root]), rewind=True)]
@@ -89,7 +89,7 @@ class ExportPasses:
     def inside(
         self, tensors: Sequence[Tensor], numbers: RandomNumbers, chosen: Callable[[Site], bool]
     ) -> list[Tensor]:
-        """The same while it becomes a graph, inside of `evaluating`; sites have no names then."""
+        """Return the outputs while a graph is made, inside `evaluating`; sites are unnamed."""
         with Pass(numbers, roots=None, chosen=chosen, evaluating=True):
             return self._call(tensors)
 
@@ -141,7 +141,7 @@ def _without_a_trace(modules: Sequence[nn.Module]) -> Iterator[None]:
 
 
 def _name(letter: str, path: Sequence[Any]) -> str:
-    """A letter, and the way to a tensor from there."""
+    """Return a letter, and the way to a tensor from there."""
     steps = [letter]
     for key in path:
         match key:

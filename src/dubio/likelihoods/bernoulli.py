@@ -20,9 +20,9 @@ class Bernoulli(Discrete):
     """A yes or no for every element: binary and multi-label problems.
 
     Attributes:
-        outputs: "logits", or "probabilities" for a network that ends in a sigmoid already.
-        pos_weight: How much a yes counts in `losses`, for training alone: a number, or one for each
-            question, along the last dimension.
+        outputs: "logits", or "probabilities" for a network that ends in a sigmoid.
+        pos_weight: Weight of a yes in `losses`, for training only: a number, or one for each
+            element of the last dimension.
     """
 
     rowwise = True
@@ -36,7 +36,7 @@ class Bernoulli(Discrete):
             object.__setattr__(self, "pos_weight", weights)
 
     def check(self, outputs: Tensor) -> None:
-        """Also checks the probabilities, if they are."""
+        """Check also that probabilities are valid."""
         super().check(outputs)
         if self.outputs == "probabilities" and not all_true((outputs >= 0) & (outputs <= 1)):
             check_nan(outputs, "outputs")
@@ -47,7 +47,7 @@ class Bernoulli(Discrete):
             )
 
     def mean(self, outputs: Tensor) -> Tensor:
-        """The probability of 1."""
+        """Return the probability of 1."""
         scores = self._read(outputs)
         if self.outputs == "probabilities":
             return scores
@@ -55,16 +55,16 @@ class Bernoulli(Discrete):
         return F.logsigmoid(scores).exp()
 
     def marginal_entropy(self, mean: Tensor) -> Tensor:
-        """Of every element: -p log p - (1 - p) log (1 - p), where 0 log 0 = 0."""
+        """Return -p log p - (1 - p) log (1 - p) of every element, where 0 log 0 = 0."""
         terms: Tensor = torch.special.entr(torch.stack([mean, 1 - mean]))
         return terms.sum(0)
 
     def labels(self, mean: Tensor) -> Tensor:
-        """1 where that is likelier than 0: `(B, *E)`."""
+        """Return 1 where that is likelier than 0: `(B, *E)`."""
         return (mean > 0.5).to(mean.dtype)
 
     def votes(self, outputs: Tensor) -> Tensor:
-        """Draws that prefer 0 and 1 for every element: `(B, *E, 2)`."""
+        """Count the draws that prefer 0 and 1 for every element: `(B, *E, 2)`."""
         threshold = 0.5 if self.outputs == "probabilities" else 0.0
         yes = (self._read(outputs) > threshold).sum(0)  # (B, *E)
         return torch.stack([len(outputs) - yes, yes], dim=-1)
@@ -95,7 +95,7 @@ class Bernoulli(Discrete):
             )
 
     def log_prob(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """Sums log p where y is 1 and log (1 - p) where it is 0 over the event."""
+        """Sum log p where y is 1 and log (1 - p) where it is 0 over the event."""
         scores = self._read(outputs)
         self.check_targets(y, scores)
         if self.outputs == "probabilities":
@@ -103,7 +103,7 @@ class Bernoulli(Discrete):
         return sum_events(F.logsigmoid(torch.where(y == 1, scores, -scores)))
 
     def losses(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """The binary cross-entropy, summed over the event: what `ELBO` minimises.
+        """Return the binary cross-entropy, summed over the event: what `ELBO` minimises.
 
             loss = −Σ_d w_d y_d log p_d + (1 − y_d) log (1 − p_d)
 
@@ -130,7 +130,7 @@ class Bernoulli(Discrete):
         return -sum_events(gains)[0]
 
     def _weights(self, scores: Tensor) -> Tensor:
-        """Those of yes, one or one for each question."""
+        """Return those of yes, one or one for each question."""
         if self.pos_weight is None:
             return scores.new_ones(1)
         weights = torch.tensor(self.pos_weight, dtype=scores.dtype, device=scores.device)
@@ -143,12 +143,12 @@ class Bernoulli(Discrete):
         return weights
 
     def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """A 0.0 or 1.0 for each draw, row and element: `(S, B, *E)`."""
+        """Return a 0.0 or 1.0 for each draw, row and element: `(S, B, *E)`."""
         return torch.bernoulli(self.mean(outputs), generator=generator)
 
 
 def _may_be_soft(y: Tensor) -> bool:
-    """Whether there are other labels than 0 and 1; of many networks at once nobody looks."""
+    """Return whether there are other labels than 0 and 1; of many networks at once nobody looks."""
     if not isinstance(y, Tensor) or not y.is_floating_point():
         return False
     return is_vectorised(y) or not bool(((y == 0) | (y == 1)).all())

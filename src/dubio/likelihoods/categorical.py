@@ -24,13 +24,13 @@ class Categorical(Discrete):
 
     Attributes:
         dim: The class dimension of one output `(B, ...)`: 1 for a segmentation (B, K, H, W).
-        outputs: "logits" (log-softmax outputs are logits too) or "probabilities", for a network
-            that ends in a softmax already; a second softmax would flatten its predictions.
-        void: The label of rows or pixels that do not count, such as -100 or CamVid's 11. They add
-            nothing to `log_prob`; `ELBO` averages over the rows that have a label, so its
-            ``num_data`` is the number of these. Calibration and metrics leave them out.
-        class_weights: How much a label of each class counts in `losses`, for training alone.
-        smoothing: The share ε of every label that `losses` spreads over all classes.
+        outputs: "logits" (log-softmax outputs are logits too), or "probabilities" for a network
+            that ends in a softmax; a second softmax would flatten its predictions.
+        void: The label of rows or pixels to ignore, such as -100 or CamVid's 11. They add nothing
+            to `log_prob`; `ELBO` averages over the labelled rows, so its ``num_data`` is their
+            number. Calibration and metrics ignore them too.
+        class_weights: Weight of each class in `losses`, for training only.
+        smoothing: Label smoothing ε in `losses`: the share of each label spread over all classes.
     """
 
     rowwise = True
@@ -58,13 +58,13 @@ class Categorical(Discrete):
             )
 
     def known(self, y: Tensor) -> Tensor | None:
-        """Where labels are not void; soft labels never are."""
+        """Return which labels are not void; soft labels always count."""
         if self.void is None or y.is_floating_point():
             return None
         return y.long() != self.void  # a byte would be compared with the void label modulo 256
 
     def check(self, outputs: Tensor) -> None:
-        """Also checks the class dimension and the probabilities, if they are."""
+        """Check also the class dimension, and that probabilities are valid."""
         super().check(outputs)
         shape, axis = tuple(outputs.shape), self._axis(outputs)
         if not 2 <= axis < len(shape):
@@ -85,12 +85,12 @@ class Categorical(Discrete):
             check_probabilities(outputs, axis, "outputs", advice)
 
     def broken(self, outputs: Tensor) -> Tensor:
-        """A score of minus infinity rules a class out, which is fine but for all classes."""
+        """Return invalid rows; a logit of −∞ rules a class out and is valid unless all are."""
         best = outputs.amax(self._axis(outputs))  # NaN, if there is one
         return super().broken(best)
 
     def mean(self, outputs: Tensor) -> Tensor:
-        """The class probabilities."""
+        """Return the class probabilities."""
         scores = self._read(outputs)
         if self.outputs == "probabilities":
             return scores.clamp(max=1)
@@ -101,9 +101,9 @@ class Categorical(Discrete):
         return scores.log_softmax(axis).exp()
 
     def log_probabilities(self, outputs: Tensor) -> Tensor:
-        """The logarithm of the mean, exact where a probability underflows.
+        """Return the log probabilities, exact where a probability underflows.
 
-        A probability of zero has a gradient of zero, so that it spoils no other.
+        A probability of zero has a gradient of zero, so that it does not spoil the others.
         """
         scores = self._read(outputs)
         if self.outputs == "probabilities":
@@ -111,35 +111,35 @@ class Categorical(Discrete):
         return scores.log_softmax(self._axis(outputs))
 
     def marginal_entropy(self, mean: Tensor) -> Tensor:
-        """The sum over classes of -p log p, where 0 log 0 = 0."""
+        """Return the sum over classes of -p log p, where 0 log 0 = 0."""
         terms: Tensor = torch.special.entr(mean)
         return terms.sum(self.dim)
 
     def labels(self, mean: Tensor) -> Tensor:
-        """The likeliest class: `(B, ...)`."""
+        """Return the likeliest class: `(B, ...)`."""
         return mean.argmax(self.dim)
 
     def votes(self, outputs: Tensor) -> Tensor:
-        """Draws for which each class is the likeliest: `(B, ..., K)`."""
+        """Count the draws for which each class is the likeliest: `(B, ..., K)`."""
         axis = self._axis(outputs)
         labels = self._read(outputs).argmax(axis).movedim(0, -1)  # (B, ..., S)
         counts = labels.new_zeros((*labels.shape[:-1], outputs.shape[axis]))
         return counts.scatter_add(-1, labels, torch.ones_like(labels))  # (B, ..., K)
 
     def by_label(self, mean: Tensor) -> Tensor:
-        """The classes last."""
+        """Return the probabilities with classes last."""
         return mean.movedim(self.dim, -1)
 
     def log_by_label(self, outputs: Tensor) -> Tensor:
-        """The classes last."""
+        """Return the log probabilities with classes last."""
         return in_float64(self.log_probabilities(outputs).movedim(self._axis(outputs), -1))
 
     def from_log_by_label(self, logs: Tensor) -> tuple[Likelihood, Tensor]:
-        """Log probabilities are logits."""
+        """Return a `Categorical` and the log probabilities, which are logits."""
         return replace(self, outputs="logits"), logs.movedim(-1, self.dim)
 
     def check_targets(self, y: Tensor, means: Tensor) -> None:
-        """Integer labels, one in place of the classes."""
+        """Check that targets are integer labels of the right shape."""
         axis = self._axis(means)
         classes = means.shape[axis]
         if isinstance(y, Tensor) and y.shape == means.shape[1:]:
@@ -177,7 +177,7 @@ class Categorical(Discrete):
             )
 
     def log_prob(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """The log probability of integer labels `y`, `(B, ...)`, summed over pixels."""
+        """Return the log probability of integer labels `y`, `(B, ...)`, summed over pixels."""
         logs, axis = self.log_probabilities(outputs), self._axis(outputs)
         self.check_targets(y, logs)
         known = self.known(y)
@@ -187,14 +187,14 @@ class Categorical(Discrete):
         return sum_events(chosen if known is None else chosen.where(known.unsqueeze(axis - 1), 0))
 
     def losses(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """The cross-entropy, summed over pixels: what `ELBO` minimises.
+        """Return the cross-entropy of each row, summed over pixels: what `ELBO` minimises.
 
             loss = −Σ_k w_k ((1 − ε) y_k + ε/K) log p_k
 
-        For labels y is one-hot; soft labels, floats shaped as the outputs that sum to 1 over the
-        classes, are y themselves. Without weights and smoothing, labels have the loss
-        −`log_prob`. Numbers are those of ``F.cross_entropy(…, weight=w, label_smoothing=ε,
-        reduction="none")``. Szegedy et al. 2016, section 7, has the smoothing.
+        For labels, y is one-hot. Soft labels are floats in the shape of the outputs that sum to 1
+        over the classes. Without weights and smoothing the loss is −`log_prob`. The numbers equal
+        ``F.cross_entropy(…, weight=w, label_smoothing=ε, reduction="none")``. Smoothing is from
+        Szegedy et al. 2016, section 7.
         """
         plain = self.class_weights is None and self.smoothing == 0
         soft = isinstance(y, Tensor) and y.is_floating_point() and y.shape == outputs.shape
@@ -209,7 +209,7 @@ class Categorical(Discrete):
         return F.cross_entropy(scores, y.long(), reduction="none", ignore_index=ignored)
 
     def _weighted(self, outputs: Tensor, y: Tensor, soft: bool) -> Tensor:
-        """The same in general, class by class."""
+        """Return the same in general, class by class."""
         logs = self.log_probabilities(outputs[None])
         axis = self._axis(logs) - 1
         logs = logs[0].movedim(axis, -1)  # (B, ..., K)
@@ -231,7 +231,7 @@ class Categorical(Discrete):
         return sum_events(losses[None])[0]
 
     def _weights(self, logs: Tensor) -> Tensor:
-        """Those of the classes, `(K,)`."""
+        """Return those of the classes, `(K,)`."""
         if self.class_weights is None:
             return logs.new_ones(logs.shape[-1])
         weights = torch.tensor(self.class_weights, dtype=logs.dtype, device=logs.device)
@@ -243,11 +243,11 @@ class Categorical(Discrete):
         return weights
 
     def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """One label for each draw and row: `(S, B, ...)` without the classes."""
+        """Sample one label for each draw and row: `(S, B, ...)` without the class dimension."""
         p = self.mean(outputs).movedim(self._axis(outputs), -1)  # (S, B, ..., K)
         labels = torch.multinomial(p.reshape(-1, p.shape[-1]), 1, generator=generator)
         return labels.reshape(p.shape[:-1])
 
     def _axis(self, outputs: Tensor) -> int:
-        """The class dimension, counted with the draws in front."""
+        """Return the class dimension, counted with the draws in front."""
         return self.dim + 1 if self.dim >= 0 else self.dim + outputs.ndim

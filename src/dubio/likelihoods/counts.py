@@ -33,11 +33,11 @@ class Poisson(Counts):
         check_missing(self.missing)
 
     def mean(self, outputs: Tensor) -> Tensor:
-        """The rate, exp(f)."""
+        """Return the rate, exp(f)."""
         return self._read(outputs).exp()
 
     def variance(self, outputs: Tensor) -> Tensor:
-        """The rate as well."""
+        """Return the rate as well."""
         return self.mean(outputs)
 
     def log_density(self, outputs: Tensor, y: Tensor) -> Tensor:
@@ -46,7 +46,7 @@ class Poisson(Counts):
         return y * log_rate - log_rate.exp() - (y + 1).lgamma()
 
     def cdf(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """The regularised upper incomplete gamma function Q(floor(y) + 1, rate)."""
+        """Return the regularised upper incomplete gamma function Q(floor(y) + 1, rate)."""
         rate, at_most = self.mean(outputs), y.floor()
         found: Tensor = torch.special.gammaincc(at_most.clamp(min=0) + 1, rate)
         return found.where(at_most >= 0, 0)
@@ -73,7 +73,7 @@ class Poisson(Counts):
         return torch.where(rate < _LARGE_RATE, total, expansion).to(self._read(outputs))
 
     def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """A count for each draw, row and element: `(S, B, *E)`."""
+        """Sample a count for each draw, row and element: `(S, B, *E)`."""
         return torch.poisson(self.mean(outputs), generator=generator)
 
 
@@ -96,28 +96,28 @@ class NegativeBinomial(Counts):
         check_missing(self.missing)
 
     def check(self, outputs: Tensor) -> None:
-        """Also checks that the last dimension has two halves."""
+        """Check also that the last dimension has two halves."""
         super().check(outputs)
         split(outputs, _PARTS)
 
     def mean(self, outputs: Tensor) -> Tensor:
-        """The exponential of the first half."""
+        """Return the exponential of the first half."""
         return self._logs(outputs)[0].exp()
 
     def variance(self, outputs: Tensor) -> Tensor:
-        """The mean, and its square over the size."""
+        """Return m + m²/r."""
         log_mean, log_size = self._logs(outputs)
         return log_mean.exp() + (2 * log_mean - log_size).exp()
 
     def log_density(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """Log probability: log Γ(y + r)/(Γ(r) y!) + r log r/(r + m) + y log m/(r + m)."""
+        """Return log Γ(y + r)/(Γ(r) y!) + r log r/(r + m) + y log m/(r + m)."""
         log_mean, log_size = self._logs(outputs)
         log_sum, size = torch.logaddexp(log_mean, log_size), log_size.exp()
         orders = (y + size).lgamma() - size.lgamma() - (y + 1).lgamma()
         return orders + size * (log_size - log_sum) + y * (log_mean - log_sum)
 
     def cdf(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """The regularised incomplete beta function I_p(r, floor(y) + 1), p = r/(r + m)."""
+        """Return the regularised incomplete beta function I_p(r, floor(y) + 1), p = r/(r + m)."""
         log_mean, log_size = self._logs(outputs)
         success = torch.sigmoid(log_size - log_mean)
         failure = torch.sigmoid(log_mean - log_size)
@@ -126,7 +126,7 @@ class NegativeBinomial(Counts):
         return found.where(at_most >= 0, 0)
 
     def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """A count for each draw, row and element, from a rate of its own: `(S, B, *E)`."""
+        """Sample a count for each draw, row and element: `(S, B, *E)`."""
         log_mean, log_size = self._logs(outputs)
         gamma = torch._standard_gamma(log_size.exp(), generator=generator)
         return torch.poisson(gamma * (log_mean - log_size).exp(), generator=generator)

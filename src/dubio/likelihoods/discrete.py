@@ -34,7 +34,7 @@ class Discrete(Likelihood):
         return p * (1 - p)
 
     def entropy(self, outputs: Tensor) -> Tensor:
-        """That of every draw."""
+        """Return that of every draw."""
         p = self.mean(outputs)
         entropies: Tensor = self.marginal_entropy(p.flatten(0, 1)).unflatten(0, p.shape[:2])
         return entropies

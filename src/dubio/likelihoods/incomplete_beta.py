@@ -10,7 +10,7 @@ _EPS = torch.finfo(torch.float64).eps
 
 
 def incomplete_beta(a: Tensor, b: Tensor, x: Tensor, rest: Tensor) -> Tensor:
-    """I_x(a, b) = ∫_0^x t^(a−1) (1 − t)^(b−1) dt / B(a, b), in float64.
+    """Return I_x(a, b) = ∫_0^x t^(a−1) (1 − t)^(b−1) dt / B(a, b), in float64.
 
     By the continued fraction of DLMF 8.17.22, which converges fast for x < (a + 1)/(a + b + 2);
     elsewhere I_x(a, b) = 1 − I_{1−x}(b, a). Elements stop by themselves, so that none depends on
@@ -34,7 +34,7 @@ def incomplete_beta(a: Tensor, b: Tensor, x: Tensor, rest: Tensor) -> Tensor:
 
 
 def _fraction(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
-    """1/(1 + d_1/(1 + d_2/(1 + …))), its denominator by the recurrence of Lentz (1976).
+    """Return 1/(1 + d_1/(1 + d_2/(1 + …))), its denominator by the recurrence of Lentz (1976).
 
     The n-th convergent is the one before times c·d, where c = 1 + d_n/c and d = 1/(1 + d_n·d).
     """

@@ -36,29 +36,28 @@ class GammaPrior:
                 )
 
     def log_prob(self, precision: Tensor) -> Tensor:
-        """The log density at each precision."""
+        """Return the log density at each precision."""
         normaliser = self.shape * math.log(self.rate) - math.lgamma(self.shape)
         return normaliser + (self.shape - 1) * precision.log() - self.rate * precision
 
 
 @final
 class LearnedGaussian(nn.Module, Homoscedastic):
-    """Noise of a precision that is learned, for all outputs or for each.
+    """Gaussian noise whose precision is learned: one for all outputs, or one for each.
 
-    ``elbo.parameters()`` contains its logarithm, so that any optimiser learns it with the network;
-    `dubio.m_step` sets it to its optimum given the network. Without a prior that is maximum
-    likelihood, with one MAP (Gal et al. 2017, appendix D).
+    ``elbo.parameters()`` contains its logarithm, so any optimiser learns it with the network, and
+    `dubio.m_step` sets it to its optimum given the network. Without a prior this is maximum
+    likelihood, with a prior MAP (Gal et al. 2017, appendix D).
 
-    The maximum of a density depends on what it is a density of: MAP here is the mode of τ, whose
-    logarithm is only the parameter that is trained. The mode of log τ would have shape in place
-    of shape − 1.
+    The MAP estimate depends on the parametrisation: here it is the mode of τ, although log τ is the
+    trained parameter. The mode of log τ would have shape in place of shape − 1.
 
     Args:
-        noise_precision: Where to start, in units of 1 / y². A number gives one precision for all
-            outputs; a tensor, which must broadcast against the event, as many as it has elements.
-            A network that does not fit yet has large errors: start low, as the paper advises.
+        noise_precision: Initial precision, in units of 1 / y². A number gives one precision for all
+            outputs; a tensor, which must broadcast against the event, one for each of its elements.
+            An untrained network has large errors: start low, as the paper advises.
         prior: The prior of each precision, if any.
-        missing: What NaN among targets means: "error", or "ignore".
+        missing: What NaN among targets means: "error", or "ignore" for missing targets.
     """
 
     rowwise = True
@@ -87,21 +86,21 @@ class LearnedGaussian(nn.Module, Homoscedastic):
         return self.log_noise_precision.detach().exp()
 
     def log_prior(self) -> Tensor:
-        """Σ log p(τ) over the precisions, as densities of τ and not of log τ."""
+        """Return Σ log p(τ) over the precisions, as densities of τ rather than of log τ."""
         if self.prior is None:
             return super().log_prior()
         return self.prior.log_prob(self.log_noise_precision.exp()).sum()
 
     def frozen(self) -> Gaussian:
-        """The Gaussian with the current precision."""
+        """Return the Gaussian with the current precision."""
         return Gaussian(self.noise_precision, self.missing)
 
     def rescaled(self, scale: float | Tensor) -> Gaussian:
-        """The Gaussian with the current precision for targets scale * y + shift."""
+        """Return the Gaussian with the current precision for targets scale * y + shift."""
         return self.frozen().rescaled(scale)
 
     def statistics(self, outputs: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """‖y − f‖² over all rows, per draw, and how many targets, for each precision.
+        """Return ‖y − f‖² over all rows, per draw, and the number of targets, for each precision.
 
         Shapes are `(S, *T)` and `(*T)` for precisions `(*T)`.
         """
@@ -114,20 +113,20 @@ class LearnedGaussian(nn.Module, Homoscedastic):
         return self._by_precision(squares.sum(1)), self._by_precision(counts.sum(1))[0]
 
     def _by_precision(self, sums: Tensor) -> Tensor:
-        """Sums over the elements `(S, *E)` that share a precision: `(S, *T)`."""
+        """Sum over the elements `(S, *E)` that share a precision: `(S, *T)`."""
         shape = self.log_noise_precision.shape
         ones = [1] * (sums.ndim - 1 - len(shape))
         return sums.sum_to_size(len(sums), *ones, *shape).reshape(len(sums), *shape)
 
     @torch.no_grad()
     def maximise(self, statistics: Tensor, num_targets: Tensor) -> None:
-        """The M-step in closed form: set the precision to the maximum of ELBO + log p(τ).
+        """Run the M-step in closed form: set the precision to the maximum of ELBO + log p(τ).
 
             τ = (n/2 + a − 1) / (½ E‖y − f‖² + b)
 
-        Here n is the number of targets of each precision, N·D if N rows of D outputs share one,
-        and maximum likelihood has a = 1 and b = 0. The expectation is over draws: to the error of
-        their mean it adds their spread, as in the ELBO what the network does not know is noise.
+        n is the number of targets for each precision, N·D if N rows of D outputs share one. Maximum
+        likelihood has a = 1 and b = 0. The expectation is over draws, so the spread of the draws
+        counts as noise, as it does in the ELBO.
 
         Args:
             statistics: E‖y − f‖² over all data, for each precision.
@@ -153,7 +152,7 @@ class LearnedGaussian(nn.Module, Homoscedastic):
         self.log_noise_precision.copy_((weight / error).log())
 
     def extra_repr(self) -> str:
-        """Precision and prior."""
+        """Return the precision and the prior."""
         prior = "" if self.prior is None else f", prior={self.prior}"
         return f"noise_precision={self.noise_precision.tolist()}{prior}"
 

@@ -42,7 +42,7 @@ class Likelihood(ABC):
             cls.rowwise = False
 
     def check(self, outputs: Tensor) -> None:
-        """Raises a ValueError if the outputs `(S, B, ...)` do not fit this likelihood."""
+        """Raise a ValueError if the outputs `(S, B, ...)` do not fit this likelihood."""
         shape = tuple(outputs.shape)
         if not outputs.is_floating_point():
             raise ValueError(
@@ -56,115 +56,116 @@ class Likelihood(ABC):
             )
 
     def broken(self, outputs: Tensor) -> Tensor:
-        """The rows `(B,)` of outputs `(S, B, ...)` that give no distribution in some draw."""
+        """Return which rows `(B,)` of outputs `(S, B, ...)` are invalid in some draw."""
         return ~outputs.isfinite().transpose(0, 1).flatten(1).all(1)
 
     def check_targets(self, y: Tensor, means: Tensor) -> None:
-        """Raises an error if targets do not belong to these means `(S, B, *E)`."""
+        """Raise an error if targets do not belong to these means `(S, B, *E)`."""
         check_tensor(y, means.shape[1:], means)
 
     def known(self, y: Tensor) -> Tensor | None:
-        """Where targets count, shaped as `y`; None if all do."""
+        """Return which targets count, in the shape of `y`; None if all do."""
         return None
 
     def undefined(self, quantity: str) -> TypeError:
-        """The error for a quantity that this likelihood does not define."""
+        """Return the error for a quantity that this likelihood does not define."""
         return TypeError(f"{quantity}: not defined for {self!r}; {self.advice}")
 
     @abstractmethod
     def mean(self, outputs: Tensor) -> Tensor:
-        """E[y | x, omega] per draw: `(S, B, *E)`; of a class, its one-hot vector's mean."""
+        """Return E[y | x, omega] per draw: `(S, B, *E)`; of a class, its one-hot vector's mean."""
 
     @abstractmethod
     def variance(self, outputs: Tensor) -> Tensor:
-        """Var[y | x, omega] per draw and element: `(S, B, *E)`."""
+        """Return Var[y | x, omega] per draw and element: `(S, B, *E)`."""
 
     @abstractmethod
     def log_prob(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """The log of p(y | x, omega) per draw, joint over the event dimensions: `(S, B)`."""
+        """Return the log of p(y | x, omega) per draw, joint over the event dimensions: `(S, B)`."""
 
     def losses(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """What `ELBO` minimises for the outputs of one draw, `(B, ...)`: `(B,)`.
+        """Return the loss of each row that `ELBO` minimises, from the outputs of one draw: `(B,)`.
 
-        Minus the log of p(y | x, omega), unless a likelihood is told to weigh or smooth targets.
+        This is −log p(y | x, omega), unless the likelihood weights classes or smooths labels.
         """
         return -self.log_prob(outputs[None], y)[0]
 
     def cdf(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """P(Y <= y | x, omega) per draw, element by element: `(S, B, *E)`; of numbers only.
+        """Return P(Y <= y | x, omega) per draw and element, `(S, B, *E)`, for numeric targets.
 
-        Any y that broadcasts against the means will do.
+        `y` may have any shape that broadcasts against the means.
         """
         raise self.undefined("cdf")
 
     @abstractmethod
     def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """One target for each draw and row: `(S, B, ...)`, shaped as `log_prob` takes `y`."""
+        """Sample one target for each draw and row: `(S, B, ...)`, shaped like `y`."""
 
     @abstractmethod
     def quantile(self, outputs: Tensor, q: float) -> Tensor:
-        """The q-quantile over draws, element by element: `(B, *E)`."""
+        """Return the q-quantile over draws, element by element: `(B, *E)`."""
 
     def entropy(self, outputs: Tensor) -> Tensor:
-        """H[y | x, omega] in nats per draw: of every label, or of every element of numbers."""
+        """Return H[y | x, omega] in nats per draw, for each label or number."""
         raise self.undefined("entropy")
 
     def marginal_entropy(self, mean: Tensor) -> Tensor:
-        """Entropy in nats given averaged probabilities `(B, *E)`; discrete likelihoods only."""
+        """Return the entropy in nats of averaged probabilities `(B, *E)`, if discrete."""
         raise self.undefined("entropy")
 
     def labels(self, mean: Tensor) -> Tensor:
-        """The likeliest label given averaged probabilities `(B, *E)`, shaped as targets."""
+        """Return the likeliest label given averaged probabilities `(B, *E)`, shaped as targets."""
         raise self.undefined("labels")
 
     def votes(self, outputs: Tensor) -> Tensor:
-        """Draws that prefer each label, labels last: `(B, ..., labels)`; discrete ones only."""
+        """Count the draws that prefer each label: `(B, ..., labels)`, if discrete."""
         raise self.undefined("votes")
 
     def by_label(self, mean: Tensor) -> Tensor:
-        """Probabilities, labels last, `(B, ..., labels)`, given a mean `(B, *E)`."""
+        """Return probabilities with labels last, `(B, ..., labels)`, from a mean `(B, *E)`."""
         raise self.undefined("probabilities of labels")
 
     def log_by_label(self, outputs: Tensor) -> Tensor:
-        """Their logarithms per draw, `(S, B, ..., labels)`, in float64."""
+        """Return their logarithms per draw, `(S, B, ..., labels)`, in float64."""
         raise self.undefined("probabilities of labels")
 
     def from_log_by_label(self, logs: Tensor) -> tuple[Likelihood, Tensor]:
-        """The likelihood and the outputs of one draw that have these logarithms."""
+        """Return the likelihood and the outputs of one draw that have these logarithms."""
         raise self.undefined("probabilities of labels")
 
     def rescaled(self, scale: float | Tensor) -> Likelihood:
-        """The same noise for real targets scale * y + shift; itself if it has no noise of its own.
+        """Return the likelihood of the targets scale * y + shift, for real targets.
 
-        Noise that is in the outputs is for `with_mean` to rescale.
+        It rescales the noise that the likelihood itself holds. Noise that is part of the outputs is
+        rescaled by `with_mean`.
         """
         raise self.undefined("rescaled")
 
     def with_mean(self, outputs: Tensor, mean: Tensor, scale: float) -> Tensor:
-        """Outputs with another mean `(S, B, *E)`, and noise times scale if it is in them."""
+        """Return outputs with the mean `(S, B, *E)`; noise in them is multiplied by scale."""
         raise self.undefined("with_mean")
 
     def with_noise(self, outputs: Tensor) -> tuple[Likelihood, Tensor]:
-        """The same distribution by outputs that say it all, noise that was not in them too.
+        """Return an equivalent likelihood and outputs that contain the noise as well.
 
-        For members of an ensemble, each of which may have a noise of its own.
+        Used for ensembles whose members each have their own noise.
         """
         return self, outputs
 
     def maximise(self, statistics: Tensor, num_targets: Tensor) -> None:
-        """The M-step: set parameters of its own to their optimum, given `statistics` of data."""
+        """Run the M-step: set this likelihood's parameters to their optimum."""
         raise self.undefined("maximise, the M-step")
 
     def statistics(self, outputs: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """What `maximise` needs to know of some rows, per draw, `(S, *T)`, and how many targets."""
+        """Return what `maximise` needs from some rows, `(S, *T)`, and the number of targets."""
         raise self.undefined("statistics, the M-step")
 
     def log_prior(self) -> Tensor:
-        """Log density of the prior on parameters of its own, which `ELBO` adds once: a number."""
+        """Return the log prior of this likelihood's parameters; `ELBO` adds it once."""
         return torch.zeros(())
 
     def frozen(self) -> Likelihood:
-        """This likelihood as it is now, for predictions: nothing in it learns any more."""
+        """Return this likelihood with its current parameters fixed, for predictions."""
         return self
 
     def _read(self, outputs: Tensor) -> Tensor:
@@ -173,7 +174,7 @@ class Likelihood(ABC):
 
 
 def check_tensor(y: Tensor, shape: torch.Size, outputs: Tensor, *, missing: bool = False) -> None:
-    """Complain about targets that are not numbers of that shape, beside the outputs."""
+    """Raise an error unless targets are numbers of this shape on the device of the outputs."""
     if not isinstance(y, Tensor):
         raise TypeError(
             f"y: expected a tensor, got {type(y).__name__}; make one with torch.as_tensor"
@@ -199,10 +200,10 @@ def check_tensor(y: Tensor, shape: torch.Size, outputs: Tensor, *, missing: bool
 
 
 def all_true(condition: Tensor) -> bool:
-    """Whether a condition on values holds; those of many at once are taken on trust."""
+    """Return whether a condition holds for all values; large tensors are not checked."""
     return is_vectorised(condition) or bool(condition.all())
 
 
 def sum_events(values: Tensor) -> Tensor:
-    """Joint over the event: the sum over its dimensions."""
+    """Sum over the event dimensions."""
     return values if values.dim() == 2 else values.flatten(2).sum(-1)  # (S, B, ...) -> (S, B)

@@ -24,53 +24,53 @@ class LocationScale(Numeric):
 
     @abstractmethod
     def _log_density(self, z: Tensor) -> Tensor:
-        """That of ε at z."""
+        """Return that of ε at z."""
 
     @abstractmethod
     def _cdf(self, z: Tensor) -> Tensor:
-        """That of ε at z."""
+        """Return that of ε at z."""
 
     @abstractmethod
     def _variance(self) -> float:
-        """That of ε."""
+        """Return that of ε."""
 
     @abstractmethod
     def _entropy(self) -> float:
-        """That of ε, in nats."""
+        """Return that of ε, in nats."""
 
     def check(self, outputs: Tensor) -> None:
-        """Also checks that the last dimension has two halves."""
+        """Check also that the last dimension has two halves."""
         super().check(outputs)
         split(outputs, _PARTS)
 
     def mean(self, outputs: Tensor) -> Tensor:
-        """The locations."""
+        """Return the locations."""
         return split(self._read(outputs), _PARTS)[0]
 
     def variance(self, outputs: Tensor) -> Tensor:
-        """The squared scales times the variance of ε."""
+        """Return the squared scales times the variance of ε."""
         return self._variance() * (2 * self._log_scale(outputs)).exp()
 
     def log_density(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """That of ε at z = (y - location) / scale, less the log scale."""
+        """Return the log density of ε at z = (y - location) / scale, less the log scale."""
         log_scale = self._log_scale(outputs)
         return self._log_density((y - self.mean(outputs)) / log_scale.exp()) - log_scale
 
     def cdf(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """That of ε at z = (y - location) / scale."""
+        """Return the cdf of ε at z = (y - location) / scale."""
         return self._cdf((y - self.mean(outputs)) / self._log_scale(outputs).exp())
 
     def entropy(self, outputs: Tensor) -> Tensor:
-        """That of ε plus the log scale, of every element."""
+        """Return the entropy of ε plus the log scale, for every element."""
         return self._entropy() + self._log_scale(outputs)
 
     def with_mean(self, outputs: Tensor, mean: Tensor, scale: float) -> Tensor:
-        """The mean beside the log scales, which a scale moves."""
+        """Return the mean beside the rescaled log scales."""
         log_scale = self._log_scale(outputs).to(mean.dtype) + math.log(scale)
         return torch.cat([mean, log_scale], dim=-1)
 
     def rescaled(self, scale: float | Tensor) -> Self:
-        """Itself: the noise is in the outputs."""
+        """Return the likelihood itself: the noise is in the outputs."""
         return self
 
     def _log_scale(self, outputs: Tensor) -> Tensor:
@@ -80,10 +80,10 @@ class LocationScale(Numeric):
 @final
 @dataclass(frozen=True)
 class Laplace(LocationScale):
-    """Noise with density exp(-|z|)/2: maximum likelihood for the absolute error.
+    """Laplace noise, density exp(-|z|)/2: its maximum likelihood minimises the absolute error.
 
     Attributes:
-        missing: What NaN among targets means: "error", or "ignore".
+        missing: What NaN among targets means: "error", or "ignore" for missing targets.
     """
 
     rowwise = True
@@ -106,7 +106,7 @@ class Laplace(LocationScale):
         return 1 + math.log(2)
 
     def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """The difference of two exponential variables is Laplace."""
+        """Sample Laplace noise as the difference of two exponential variables."""
         mean = self.mean(outputs)
         first, second = (torch.empty_like(mean).exponential_(generator=generator) for _ in range(2))
         return mean + (first - second) * self._log_scale(outputs).exp()
@@ -115,12 +115,12 @@ class Laplace(LocationScale):
 @final
 @dataclass(frozen=True)
 class StudentT(LocationScale):
-    """Noise with heavy tails: far targets pull less than on a Gaussian.
+    """Heavy-tailed noise: outliers pull less than with a Gaussian.
 
     Attributes:
-        degrees: Degrees of freedom ν > 1. The smaller, the heavier the tails; the variance is
-            infinite for ν ≤ 2.
-        missing: What NaN among targets means: "error", or "ignore".
+        degrees: Degrees of freedom ν > 1; smaller means heavier tails. The variance is infinite for
+            ν ≤ 2.
+        missing: What NaN among targets means: "error", or "ignore" for missing targets.
     """
 
     rowwise = True
@@ -141,7 +141,7 @@ class StudentT(LocationScale):
         return norm - (nu + 1) / 2 * torch.log1p(z.square() / nu)
 
     def _cdf(self, z: Tensor) -> Tensor:
-        """I_x(ν/2, 1/2)/2 with x = ν/(ν + z²) is the probability beyond |z|."""
+        """Return I_x(ν/2, 1/2)/2 with x = ν/(ν + z²) is the probability beyond |z|."""
         nu = self.degrees
         squares = z.square()
         share = squares / (nu + squares)
@@ -154,7 +154,7 @@ class StudentT(LocationScale):
         return self.degrees / (self.degrees - 2) if self.degrees > 2 else math.inf
 
     def _entropy(self) -> float:
-        """(ν + 1)/2 (ψ((ν + 1)/2) − ψ(ν/2)) + log √ν B(ν/2, 1/2)."""
+        """Return (ν + 1)/2 (ψ((ν + 1)/2) − ψ(ν/2)) + log √ν B(ν/2, 1/2)."""
         nu = self.degrees
         halves = torch.tensor([(nu + 1) / 2, nu / 2], dtype=torch.float64)
         slope = -float(torch.digamma(halves).diff())
@@ -162,7 +162,7 @@ class StudentT(LocationScale):
         return (nu + 1) / 2 * slope + 0.5 * math.log(nu) + log_beta
 
     def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """√(ν(u^(−2/ν) − 1))·cos 2πv for uniform u and v (Bailey 1994)."""
+        """Sample √(ν(u^(−2/ν) − 1))·cos 2πv for uniform u and v (Bailey 1994)."""
         mean = self.mean(outputs)
         u, v = (
             torch.rand(mean.shape, generator=generator, dtype=mean.dtype, device=mean.device)

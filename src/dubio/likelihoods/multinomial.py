@@ -16,19 +16,19 @@ from dubio.likelihoods.quantiles import empirical_quantile
 @final
 @dataclass(frozen=True)
 class Multinomial(Likelihood):
-    """How often each of K categories comes up: words of a document, items of a user.
+    """Counts of K categories: words of a document, items of a user.
 
-    Targets are counts with the shape of the outputs; their total may differ from row to row.
+    Targets are counts in the shape of the outputs; their total may differ from row to row.
 
     Attributes:
-        total_count: The number of events that `mean`, `variance`, `quantile` and `sample` speak
-            of. With 1 the mean holds the probabilities of the next event. `log_prob` takes the
-            total from its targets.
+        total_count: Number of events n for `mean`, `variance`, `quantile` and `sample`. With 1 the
+            mean holds the probabilities of the next event. `log_prob` takes the total from its
+            targets.
         dim: The dimension of the categories in one output `(B, ...)`.
         outputs: "logits" or "probabilities", as for `Categorical`.
-        coefficient: Whether `log_prob` counts all orders of the events, with the multinomial
-            coefficient n! / prod_k n_k!, or is that of one order, sum_k n_k log pi_k. The latter is
-            what recommenders train with and report (Liang et al. 2018). Gradients are the same.
+        coefficient: Whether `log_prob` includes the multinomial coefficient n! / prod_k n_k!.
+            Without it, it is sum_k n_k log pi_k, which recommenders train with and report (Liang et
+            al. 2018). Gradients are the same.
     """
 
     total_count: int = 1
@@ -62,32 +62,32 @@ class Multinomial(Likelihood):
         return Categorical(self.dim, self.outputs)
 
     def check(self, outputs: Tensor) -> None:
-        """Also checks the dimension of the categories and the probabilities, if they are."""
+        """Check also the dimension of the categories, and that probabilities are valid."""
         self._event.check(outputs)
 
     def broken(self, outputs: Tensor) -> Tensor:
-        """As for one event."""
+        """Return invalid rows, as for a single event."""
         return self._event.broken(outputs)
 
     def mean(self, outputs: Tensor) -> Tensor:
-        """The probabilities times `total_count`: n pi_k."""
+        """Return the probabilities times `total_count`: n pi_k."""
         return self.total_count * self._event.mean(outputs)
 
     def variance(self, outputs: Tensor) -> Tensor:
-        """Of each count by itself: n pi_k (1 - pi_k)."""
+        """Return the variance of each count, n pi_k (1 - pi_k)."""
         return self.total_count * self._event.variance(outputs)
 
     def quantile(self, outputs: Tensor, q: float) -> Tensor:
-        """The empirical quantile over draws of the mean: it shows epistemic spread."""
+        """Return the quantile of the mean over draws, which shows epistemic spread."""
         return empirical_quantile(self.mean(outputs), q)
 
     def check_targets(self, y: Tensor, means: Tensor) -> None:
-        """Also checks that they are counts."""
+        """Check also that the targets are counts."""
         super().check_targets(y, means)
         check_counts(y)
 
     def log_prob(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """The log probability of counts `y`, `(B, ..., K, ...)`: sum_k n_k log pi_k.
+        """Return the log probability of counts `y`, `(B, ..., K, ...)`: sum_k n_k log pi_k.
 
         Plus log n! - sum_k log n_k! with the coefficient; 0 log 0 = 0.
         """
@@ -102,7 +102,7 @@ class Multinomial(Likelihood):
         return joint + orders
 
     def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """Counts of `total_count` events for each draw and row, shaped as the outputs."""
+        """Sample counts of `total_count` events per draw and row, shaped like the outputs."""
         axis = self.dim + 1 if self.dim >= 0 else self.dim
         p = self._event.mean(outputs).movedim(axis, -1)  # (S, B, ..., K)
         rows = p.reshape(-1, p.shape[-1])

@@ -39,7 +39,7 @@ class MultivariateGaussian(Numeric):
         check_missing(self.missing)
 
     def check(self, outputs: Tensor) -> None:
-        """Also checks that the last dimension is that of some D."""
+        """Check also that the last dimension fits some D."""
         super().check(outputs)
         if outputs.ndim < 3 or _targets(outputs.shape[-1]) is None:
             raise ValueError(
@@ -49,15 +49,15 @@ class MultivariateGaussian(Numeric):
             )
 
     def mean(self, outputs: Tensor) -> Tensor:
-        """The first D outputs."""
+        """Return the first D outputs."""
         return self._parts(outputs)[0]
 
     def variance(self, outputs: Tensor) -> Tensor:
-        """The diagonal of the covariance, the squared norms of the rows of L."""
+        """Return the diagonal of the covariance, the squared norms of the rows of L."""
         return self.factor(outputs).square().sum(-1)
 
     def factor(self, outputs: Tensor) -> Tensor:
-        """The lower Cholesky factor L: `(S, B, ..., D, D)`."""
+        """Return the lower Cholesky factor L: `(S, B, ..., D, D)`."""
         _, log_diagonal, below = self._parts(outputs)
         size = log_diagonal.shape[-1]
         rows, columns = torch.tril_indices(size, size, -1, device=outputs.device)
@@ -66,12 +66,12 @@ class MultivariateGaussian(Numeric):
         return log_diagonal.exp().diag_embed() + strict
 
     def covariance(self, outputs: Tensor) -> Tensor:
-        """L Lᵀ: `(S, B, ..., D, D)`."""
+        """Return L Lᵀ: `(S, B, ..., D, D)`."""
         factor = self.factor(outputs)
         return factor @ factor.mT
 
     def log_prob(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """-½ |L⁻¹(y - f)|² - Σ_d log L_dd - D/2 log 2π, over the elements that are known."""
+        """Return -½ |L⁻¹(y - f)|² - Σ_d log L_dd - D/2 log 2π over the known elements."""
         mean = self.mean(outputs)
         self.check_targets(y, mean)
         known = self.known(y)
@@ -92,36 +92,36 @@ class MultivariateGaussian(Numeric):
         return logs.flatten(2).sum(-1)
 
     def log_density(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """Of each element by itself."""
+        """Return the marginal log density of each element."""
         variance = self.variance(outputs)
         squares = (y - self.mean(outputs)).square() / variance
         return -0.5 * (squares + (2 * math.pi * variance).log())
 
     def cdf(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """Of each element by itself: Phi((y - f) / std)."""
+        """Return the marginal cdf of each element, Phi((y - f) / std)."""
         scaled = (self.mean(outputs) - y) / self.variance(outputs).sqrt()
         return 0.5 * torch.erfc(scaled / math.sqrt(2))
 
     def entropy(self, outputs: Tensor) -> Tensor:
-        """Of all elements of the last dimension together: D/2 log 2πe + Σ_d log L_dd."""
+        """Return the joint entropy of the last dimension, D/2 log 2πe + Σ_d log L_dd."""
         log_diagonal = self._parts(outputs)[1]
         size = log_diagonal.shape[-1]
         return 0.5 * size * math.log(2 * math.pi * math.e) + log_diagonal.sum(-1)
 
     def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """F + L ε for each draw and row: `(S, B, ..., D)`."""
+        """Sample f + L ε for each draw and row: `(S, B, ..., D)`."""
         mean = self.mean(outputs)
         noise = torch.randn(mean.shape, generator=generator, dtype=mean.dtype, device=mean.device)
         return mean + (self.factor(outputs) @ noise.unsqueeze(-1)).squeeze(-1)
 
     def with_mean(self, outputs: Tensor, mean: Tensor, scale: float) -> Tensor:
-        """The mean beside the factor, which is multiplied by the scale."""
+        """Return the mean beside the factor, which is multiplied by the scale."""
         _, log_diagonal, below = self._parts(outputs)
         parts = log_diagonal + math.log(scale), below * scale
         return torch.cat([mean, *(part.to(mean.dtype) for part in parts)], dim=-1)
 
     def rescaled(self, scale: float | Tensor) -> MultivariateGaussian:
-        """Itself: the noise is in the outputs."""
+        """Return the likelihood itself: the noise is in the outputs."""
         return self
 
     def _parts(self, outputs: Tensor) -> tuple[Tensor, ...]:
@@ -132,6 +132,6 @@ class MultivariateGaussian(Numeric):
 
 
 def _targets(width: int) -> int | None:
-    """The D with D + D(D + 1)/2 = width, if there is one."""
+    """Return the D with D + D(D + 1)/2 = width, if there is one."""
     size = (math.isqrt(9 + 8 * width) - 3) // 2
     return size if size > 0 and size * (size + 3) // 2 == width else None

@@ -29,7 +29,7 @@ class _Normal(Numeric):
         """Standard deviation, broadcasting to `(S, B, *E)`."""
 
     def log_density(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """The summand of Gal & Ghahramani 2016, eq. 13, for each of D = prod(*E) elements.
+        """Return the summand of Gal & Ghahramani 2016, eq. 13, for each of D = prod(*E) elements.
 
         log N(y; f, tau^-1 I) = -tau/2 |y - f|^2 - D/2 log 2 pi + D/2 log tau. The paper prints
         the constants for D = 1.
@@ -39,7 +39,7 @@ class _Normal(Numeric):
         return -0.5 * (scaled.square() + math.log(2 * math.pi)) - std.log()
 
     def cdf(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """Phi((y - f) / std)."""
+        """Return Phi((y - f) / std)."""
         scaled = (self.mean(outputs) - y) / self._std(outputs)
         return 0.5 * torch.erfc(scaled / math.sqrt(2))
 
@@ -49,13 +49,13 @@ class _Normal(Numeric):
         return 0.5 * math.log(2 * math.pi * math.e) + std.log()
 
     def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """One Gaussian target for each draw and row: `(S, B, *E)`."""
+        """Return one Gaussian target for each draw and row: `(S, B, *E)`."""
         mean = self.mean(outputs)
         noise = torch.randn(mean.shape, generator=generator, dtype=mean.dtype, device=mean.device)
         return mean + self._std(outputs) * noise  # (S, B, *E)
 
     def quantile(self, outputs: Tensor, q: float) -> Tensor:
-        """The exact quantile of the mixture over draws of the conditional Gaussians."""
+        """Return the exact quantile of the mixture over draws of the conditional Gaussians."""
         mean = self.mean(outputs)
         return mixture_quantile(mean, self._std(outputs).expand_as(mean), q)
 
@@ -71,7 +71,7 @@ class Homoscedastic(_Normal):
         """Tau, with the dtype and device of `like`; its shape broadcasts to the event."""
 
     def check(self, outputs: Tensor) -> None:
-        """Also checks that the precision broadcasts to the event."""
+        """Check also that the precision broadcasts against the event."""
         super().check(outputs)
         event = tuple(outputs.shape[2:])
         shape = tuple(self._precision(outputs).shape)
@@ -83,20 +83,20 @@ class Homoscedastic(_Normal):
             )
 
     def mean(self, outputs: Tensor) -> Tensor:
-        """The outputs."""
+        """Return the outputs."""
         return self._read(outputs)
 
     def variance(self, outputs: Tensor) -> Tensor:
-        """The inverse of the precision, everywhere the same for all draws and rows."""
+        """Return the inverse of the precision, the same for all draws and rows."""
         mean = self._read(outputs)
         return self._precision(mean).reciprocal().expand_as(mean)
 
     def with_mean(self, outputs: Tensor, mean: Tensor, scale: float) -> Tensor:
-        """The mean: noise is not in the outputs."""
+        """Return the mean: the noise is not in the outputs."""
         return mean
 
     def with_noise(self, outputs: Tensor) -> tuple[Likelihood, Tensor]:
-        """The log variances beside the outputs."""
+        """Return the log variances beside the outputs."""
         joint = HeteroscedasticGaussian(missing=self.missing, scalar=outputs.ndim == 2)
         return joint, joint.joined(self._read(outputs), self.variance(outputs).log())
 
@@ -107,11 +107,13 @@ class Homoscedastic(_Normal):
 @final
 @dataclass(frozen=True, eq=False)
 class Gaussian(Homoscedastic):
-    """Noise of a known precision.
+    """Gaussian noise of known precision: y ~ N(f(x), 1/τ).
+
+    Gal & Ghahramani 2016, section 4.
 
     Attributes:
-        noise_precision: Tau > 0, in units of 1 / y^2; a tensor broadcasts against the event.
-        missing: What NaN among targets means: "error", or "ignore".
+        noise_precision: τ > 0, in units of 1 / y²; a tensor broadcasts against the event.
+        missing: What NaN among targets means: "error", or "ignore" for missing targets.
     """
 
     rowwise = True
@@ -123,10 +125,10 @@ class Gaussian(Homoscedastic):
         check_precision(self.noise_precision)
 
     def rescaled(self, scale: float | Tensor) -> Gaussian:
-        """The same noise for targets scale * y + shift: its precision is tau / scale^2.
+        """Return the likelihood of the targets scale * y + shift: its precision is τ / scale².
 
-        Of a network whose targets were standardised, this gives the likelihood in the units of the
-        original ones, with their standard deviation as scale.
+        If targets were standardised for training, pass their standard deviation to get the
+        likelihood in the original units.
         """
         if not bool((torch.as_tensor(scale) > 0).all()):
             raise ValueError(
@@ -140,7 +142,7 @@ class Gaussian(Homoscedastic):
 
 
 def check_precision(noise_precision: float | Tensor) -> None:
-    """Complain about what cannot be a precision."""
+    """Raise an error unless this can be a precision."""
     tau = noise_precision
     try:
         known = tau if isinstance(tau, Tensor) else torch.tensor(tau, dtype=torch.float64)
@@ -157,13 +159,14 @@ def check_precision(noise_precision: float | Tensor) -> None:
 @final
 @dataclass(frozen=True)
 class HeteroscedasticGaussian(_Normal):
-    """The last dimension of the outputs, 2D wide, holds D means and then D log variances.
+    """Gaussian noise whose variance is predicted: outputs hold D means and then D log variances.
 
-    A log variance s needs no constraint: the variance is exp(s) > 0. In float32 the variance is
-    finite and positive for |s| < 87, and `log_prob`, which uses exp(s / 2), for |s| < 174.
+    The last dimension of the outputs is 2D wide. A log variance s needs no constraint: the variance
+    is exp(s) > 0. In float32 the variance is finite and positive for |s| < 87, and `log_prob`,
+    which uses exp(s / 2), for |s| < 174.
 
     Attributes:
-        missing: What NaN among targets means: "error", or "ignore".
+        missing: What NaN among targets means: "error", or "ignore" for missing targets.
         scalar: Whether the target of a row is a single number without a dimension of its own: the
             outputs are `(S, B, ..., 2)` and targets `(B, ...)`.
     """
@@ -176,7 +179,7 @@ class HeteroscedasticGaussian(_Normal):
         check_missing(self.missing)
 
     def check(self, outputs: Tensor) -> None:
-        """Also checks that the last dimension has two halves."""
+        """Check also that the last dimension has two halves."""
         super().check(outputs)
         if self.scalar and (outputs.ndim < 3 or outputs.shape[-1] != 2):
             raise ValueError(
@@ -191,24 +194,24 @@ class HeteroscedasticGaussian(_Normal):
             )
 
     def mean(self, outputs: Tensor) -> Tensor:
-        """The first half of the outputs."""
+        """Return the first half of the outputs."""
         return self._halves(outputs)[0]
 
     def variance(self, outputs: Tensor) -> Tensor:
-        """The exponential of the second half."""
+        """Return the exponential of the second half."""
         return self._halves(outputs)[1].exp()
 
     def with_mean(self, outputs: Tensor, mean: Tensor, scale: float) -> Tensor:
-        """The mean beside the log variances, which a scale moves."""
+        """Return the mean beside the rescaled log variances."""
         return self.joined(mean, self._halves(outputs)[1].to(mean.dtype) + 2 * math.log(scale))
 
     def joined(self, mean: Tensor, log_variance: Tensor) -> Tensor:
-        """The outputs that hold these means and log variances, `(S, B, *E)` each."""
+        """Return the outputs that hold these means and log variances, `(S, B, *E)` each."""
         join = torch.stack if self.scalar else torch.cat
         return join([mean, log_variance], dim=-1)
 
     def rescaled(self, scale: float | Tensor) -> HeteroscedasticGaussian:
-        """Itself: the noise is in the outputs."""
+        """Return the likelihood itself: the noise is in the outputs."""
         return self
 
     def _std(self, outputs: Tensor) -> Tensor:

@@ -36,18 +36,18 @@ class Numeric(Likelihood):
 
     @abstractmethod
     def log_density(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """The log density of each element of targets `(B, *E)`: `(S, B, *E)`."""
+        """Return the log density of each element of targets `(B, *E)`: `(S, B, *E)`."""
 
     def known(self, y: Tensor) -> Tensor | None:
-        """Where targets are not missing."""
+        """Return where targets are not missing."""
         return ~y.isnan() if self.missing == "ignore" else None
 
     def check_targets(self, y: Tensor, means: Tensor) -> None:
-        """Of the shape of the means; NaN only if missing targets are ignored."""
+        """Check that targets have the shape of the means, and NaN only if ignored."""
         check_tensor(y, means.shape[1:], means, missing=self.missing == "ignore")
 
     def log_prob(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """The sum of `log_density` over the elements that are known."""
+        """Return the sum of `log_density` over the elements that are known."""
         mean = self.mean(outputs)
         self.check_targets(y, mean)
         known = self.known(y)
@@ -57,7 +57,7 @@ class Numeric(Likelihood):
         return sum_events(self.log_density(outputs, targets.where(known, 0)).where(known, 0))
 
     def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """One target for each draw and row, `(S, B, *E)`, where the cdf is uniform."""
+        """Sample one target for each draw and row, `(S, B, *E)`, by inverting the cdf."""
         wide, like = in_float64(outputs), self._read(outputs[:1])
         mean = self.mean(wide)
         dtype = mean.dtype if has_float64(like.device) else like.dtype
@@ -72,7 +72,7 @@ class Numeric(Likelihood):
         return found.to(like)
 
     def quantile(self, outputs: Tensor, q: float) -> Tensor:
-        """The quantile of the mixture over draws: where the mean of their `cdf` passes q."""
+        """Return the quantile of the mixture over draws: where the mean of their `cdf` passes q."""
         check_level(q)
         wide = in_float64(outputs)
         means = self.mean(wide)
@@ -94,13 +94,13 @@ class Counts(Numeric):
     whole = True
 
     def check_targets(self, y: Tensor, means: Tensor) -> None:
-        """Also checks that they are counts."""
+        """Check also that the targets are counts."""
         super().check_targets(y, means)
         check_counts(y if (known := self.known(y)) is None else y.where(known, 0))
 
 
 def check_missing(missing: str) -> None:
-    """Complain about another word than there is."""
+    """Raise an error unless this is "error" or "ignore"."""
     if missing not in ("error", "ignore"):
         raise ValueError(
             f"missing: expected 'error' or 'ignore', got {missing!r}; say 'ignore' if NaN among "
@@ -109,7 +109,7 @@ def check_missing(missing: str) -> None:
 
 
 def check_counts(y: Tensor) -> None:
-    """Complain about what is no whole number from 0."""
+    """Raise an error unless these are whole numbers from 0."""
     whole = (y == y.round()) & y.isfinite() if y.is_floating_point() else y == y
     if not all_true((y >= 0) & whole):
         raise ValueError(
@@ -119,7 +119,7 @@ def check_counts(y: Tensor) -> None:
 
 
 def split(outputs: Tensor, names: tuple[str, ...]) -> tuple[Tensor, ...]:
-    """The equal parts of the last dimension, `(S, B, ..., D)` each."""
+    """Split the last dimension into equal parts, `(S, B, ..., D)` each."""
     parts = len(names)
     if outputs.ndim < 3 or outputs.shape[-1] % parts:
         raise ValueError(

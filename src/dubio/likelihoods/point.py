@@ -23,29 +23,29 @@ class Point(Likelihood):
     )
 
     def mean(self, outputs: Tensor) -> Tensor:
-        """The outputs."""
+        """Return the outputs."""
         return self._read(outputs)
 
     def variance(self, outputs: Tensor) -> Tensor:
-        """Not defined."""
+        """Raise an error: not defined without a likelihood."""
         raise self.undefined("aleatoric variance")
 
     def log_prob(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """Not defined."""
+        """Raise an error: not defined without a likelihood."""
         raise self.undefined("log_prob")
 
     def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """The outputs."""
+        """Return the outputs."""
         return self._read(outputs)
 
     def rescaled(self, scale: float | Tensor) -> "Point":
-        """Itself: there is no noise."""
+        """Return the likelihood itself: there is no noise."""
         return self
 
     def with_mean(self, outputs: Tensor, mean: Tensor, scale: float) -> Tensor:
-        """The mean."""
+        """Return the mean."""
         return mean
 
     def quantile(self, outputs: Tensor, q: float) -> Tensor:
-        """The empirical quantile over draws of the function values."""
+        """Return the quantile of the function values over draws."""
         return empirical_quantile(self._read(outputs), q)

@@ -33,7 +33,7 @@ def empirical_quantile(values: Tensor, q: float) -> Tensor:
 
 
 def mixture_quantile(mean: Tensor, std: Tensor, q: float) -> Tensor:
-    """Solves 1/S sum_t Phi((y - mean_t) / std_t) = q for y by bisection.
+    """Solve 1/S sum_t Phi((y - mean_t) / std_t) = q for y by bisection.
 
     The quantiles of the components bracket that of their mixture. Phi(z) = erfc(-z / sqrt 2) / 2
     keeps its relative precision in the lower half; the upper half is mirrored to it. Sums are taken
@@ -61,7 +61,7 @@ def mixture_quantile(mean: Tensor, std: Tensor, q: float) -> Tensor:
 def solve_cdf(
     cdf: Callable[[Tensor], Tensor], levels: Tensor, center: Tensor, reach: Tensor, *, whole: bool
 ) -> Tensor:
-    """The least y with cdf(y) >= level, element by element, by bisection in float64.
+    """Return the least y with cdf(y) >= level, element by element, by bisection in float64.
 
     The search starts within center ± reach and doubles that until it encloses the level. Elements
     stop by themselves, so that none depends on the others.
@@ -94,7 +94,7 @@ def solve_cdf(
 
 
 def _apart(low: Tensor, high: Tensor, tolerance: Tensor, whole: bool) -> Tensor:
-    """Where the search goes on: the ends are further apart than rounding puts them."""
+    """Return where the search goes on: the ends are further apart than rounding puts them."""
     if whole:
         return high - low > 1
     middle = low + (high - low) / 2

@@ -44,31 +44,31 @@ class RewardOfAction(nn.Module, Likelihood):
         return self.rewards.advice
 
     def mean(self, outputs: Tensor) -> Tensor:
-        """The expected reward of every action `(S, B, A)`, or of the given one."""
+        """Return the expected reward of every action `(S, B, A)`, or of the given one."""
         return self.rewards.mean(outputs)
 
     def variance(self, outputs: Tensor) -> Tensor:
-        """The variance of the reward of every action, or of the given one."""
+        """Return the variance of the reward of every action, or of the given one."""
         return self.rewards.variance(outputs)
 
     def log_prob(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """The log density of the reward of the chosen action, times its weight: `(S, B)`."""
+        """Return the log density of the reward of the chosen action, times its weight: `(S, B)`."""
         outputs = outputs.unsqueeze(-1) if outputs.ndim == 2 else outputs
         logs = self.rewards.log_prob(self._chosen(outputs, y), y[:, 1:2])
         return logs * y[:, 2] if self.weighted else logs
 
     def losses(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """Those of the rewards' likelihood, times the weights: `(B,)`."""
+        """Return those of the rewards' likelihood, times the weights: `(B,)`."""
         outputs = outputs.unsqueeze(-1) if outputs.ndim == 1 else outputs
         losses = self.rewards.losses(self._chosen(outputs, y), y[:, 1:2])
         return losses * y[:, 2] if self.weighted else losses
 
     def log_prior(self) -> Tensor:
-        """That of the rewards' likelihood."""
+        """Return that of the rewards' likelihood."""
         return self.rewards.log_prior()
 
     def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """A reward for every action, or for the given one."""
+        """Return a reward for every action, or for the given one."""
         return self.rewards.sample(outputs, generator)
 
     def quantile(self, outputs: Tensor, q: float) -> Tensor:
@@ -76,7 +76,7 @@ class RewardOfAction(nn.Module, Likelihood):
         return self.rewards.quantile(outputs, q)
 
     def _chosen(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """The outputs of the chosen actions, `(..., B, k)`."""
+        """Return the outputs of the chosen actions, `(..., B, k)`."""
         if self.actions is None:
             return outputs
         index = y[:, :1].long()  # (B, 1)

@@ -37,12 +37,12 @@ class ACE(KeptCases):
         self.bins, self.void = bins, void
 
     def update(self, prediction: Classifiable, target: Tensor) -> None:
-        """Adds a batch."""
+        """Add a batch."""
         probabilities, labels = read_classified(prediction, target, self.void).rows
         self.keep(probabilities=probabilities, labels=labels)
 
     def compute(self) -> Tensor:
-        """The error."""
+        """Return the error."""
         labels = self.kept("labels").long()
         probabilities = self.kept("probabilities").reshape(len(labels), -1)
         return _adaptive_error(probabilities, labels, self.bins)

@@ -13,7 +13,7 @@ def check_bins(bins: int) -> None:
 
 
 def bin_sums(position: Tensor, values: Tensor, hits: Tensor, bins: int) -> Tensor:
-    """Sums of values and hits, and the cases, by bins of a position in [0, 1]: `(3, M)`.
+    """Return sums of values and hits, and counts, by bins of a position in [0, 1]: `(3, M)`.
 
     Bin m holds positions in ((m - 1)/M, m/M], the first also 0.
     """

@@ -56,7 +56,7 @@ class ReliabilityCurve(NamedTuple):
         return (self.gap.square().sum(-1) / (self.cases > 0).sum(-1)).sqrt()
 
     def pooled(self) -> "ReliabilityCurve":
-        """One curve `(M,)` for the probabilities of all classes together."""
+        """Return one curve `(M,)` for the probabilities of all classes together."""
         cases = self.cases.sum(0)
         confidence, accuracy = (
             (part * self.cases).nan_to_num(0.0).sum(0) / cases
@@ -68,14 +68,14 @@ class ReliabilityCurve(NamedTuple):
 def reliability(
     prediction: Classifiable, target: Tensor, *, bins: int = 15, void: int | None = None
 ) -> ReliabilityCurve:
-    """The reliability curve of the likeliest class and its probability: `(M,)`."""
+    """Return the reliability curve of the likeliest class and its probability: `(M,)`."""
     return ReliabilityCurve(*bin_means(_top_sums(prediction, target, bins, void), "reliability"))
 
 
 def classwise_reliability(
     prediction: Classifiable, target: Tensor, *, bins: int = 15, void: int | None = None
 ) -> ReliabilityCurve:
-    """A reliability curve for the probabilities of every class: `(K, M)`.
+    """Return a reliability curve for the probabilities of every class: `(K, M)`.
 
     `pooled()` joins them; `calibration_rmse` is an error of that curve.
     """
@@ -133,11 +133,11 @@ class _Binned(Summed):
         self.bins, self.void = bins, void
 
     def update(self, prediction: Classifiable, target: Tensor) -> None:
-        """Adds a batch."""
+        """Add a batch."""
         self.sums = self.sums + _top_sums(prediction, target, self.bins, self.void)
 
     def curve(self) -> ReliabilityCurve:
-        """The curve so far."""
+        """Return the curve so far."""
         return ReliabilityCurve(*bin_means(self.sums, type(self).__name__))
 
 
@@ -146,7 +146,7 @@ class Reliability(_Binned):
     """`reliability` over batches and processes."""
 
     def compute(self) -> ReliabilityCurve:
-        """The curve."""
+        """Return the curve."""
         return self.curve()
 
 
@@ -157,7 +157,7 @@ class ECE(_Binned):
     higher_is_better = False
 
     def compute(self) -> Tensor:
-        """The error."""
+        """Return the error."""
         return self.curve().expected_error
 
 
@@ -168,7 +168,7 @@ class MCE(_Binned):
     higher_is_better = False
 
     def compute(self) -> Tensor:
-        """The error."""
+        """Return the error."""
         return self.curve().max_error
 
 
@@ -185,11 +185,11 @@ class CalibrationRMSE(_Binned):
         self.weighted = weighted
 
     def update(self, prediction: Classifiable, target: Tensor) -> None:
-        """Adds a batch."""
+        """Add a batch."""
         self.sums = self.sums + _pooled_sums(prediction, target, self.bins, self.void)
 
     def compute(self) -> Tensor:
-        """The error."""
+        """Return the error."""
         return _rmse(self.curve(), self.weighted)
 
 
@@ -204,7 +204,7 @@ class _ClasswiseBinned(_Binned):
         self.add_state("sums", zeros, dist_reduce_fx="sum")
 
     def update(self, prediction: Classifiable, target: Tensor) -> None:
-        """Adds a batch."""
+        """Add a batch."""
         sums = _class_sums(prediction, target, self.bins, self.void)
         check_classes(sums.shape[1], self.sums.shape[1])
         self.sums = self.sums + sums
@@ -215,7 +215,7 @@ class ClasswiseReliability(_ClasswiseBinned):
     """`classwise_reliability` over batches and processes."""
 
     def compute(self) -> ReliabilityCurve:
-        """The curves."""
+        """Return the curves."""
         return self.curve()
 
 
@@ -226,7 +226,7 @@ class ClasswiseECE(_ClasswiseBinned):
     higher_is_better = False
 
     def compute(self) -> Tensor:
-        """The error."""
+        """Return the error."""
         return self.curve().expected_error.mean()
 
 

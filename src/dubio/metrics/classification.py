@@ -12,12 +12,12 @@ from dubio.predictive.predictive import Predictive
 
 
 def accuracy(prediction: Classifiable, target: Tensor, *, void: int | None = None) -> Tensor:
-    """The share of places where the likeliest class is the label."""
+    """Return the share of places where the likeliest class is the label."""
     return average(_hits(prediction, target, void), "accuracy")
 
 
 def nll(prediction: Classifiable, target: Tensor, *, void: int | None = None) -> Tensor:
-    """The mean of -log p(y | x), in nats, where p is averaged over draws.
+    """Return the mean of -log p(y | x), in nats, where p is averaged over draws.
 
     For pixels it is the mean over pixels of their own. A label of probability 0 costs infinitely
     much. A `Predictive` of rows is read by its `log_prob`, which is exact where p underflows. Of
@@ -27,7 +27,7 @@ def nll(prediction: Classifiable, target: Tensor, *, void: int | None = None) ->
 
 
 def brier(prediction: Classifiable, target: Tensor, *, void: int | None = None) -> Tensor:
-    """The mean of sum_k (p_k - 1[y = k])^2, between 0 and 2 (Brier 1950, as he has it).
+    """Return the mean of sum_k (p_k - 1[y = k])^2, between 0 and 2 (Brier 1950, as he has it).
 
     For two classes that is twice the square of one probability's error. Soft labels y_k, floats
     shaped as the probabilities, take the place of 1[y = k].
@@ -50,7 +50,7 @@ class Accuracy(_OfLabels):
     higher_is_better = True
 
     def update(self, prediction: Classifiable, target: Tensor) -> None:
-        """Adds a batch."""
+        """Add a batch."""
         self.add(_hits(prediction, target, self.void))
 
 
@@ -61,7 +61,7 @@ class NLL(_OfLabels):
     higher_is_better = False
 
     def update(self, prediction: Classifiable, target: Tensor) -> None:
-        """Adds a batch."""
+        """Add a batch."""
         self.add(_surprises(prediction, target, self.void))
 
 
@@ -72,7 +72,7 @@ class Brier(_OfLabels):
     higher_is_better = False
 
     def update(self, prediction: Classifiable, target: Tensor) -> None:
-        """Adds a batch."""
+        """Add a batch."""
         self.add(_squares(prediction, target, self.void))
 
 

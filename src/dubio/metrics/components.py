@@ -43,11 +43,11 @@ class Components:
         return total - math.log(len(logs))
 
     def cdf(self, target: Tensor) -> Tensor:
-        """1/S sum_t F_t(y)."""
+        """Return 1/S sum_t F_t(y)."""
         return self.likelihood.cdf(self.outputs, target).mean(0)
 
     def cdf_below(self, target: Tensor) -> Tensor:
-        """P(Y < y), which for counts is less than F(y)."""
+        """Return P(Y < y), which for counts is less than F(y)."""
         return self.cdf(target - 1) if self.likelihood.whole else self.cdf(target)
 
     def quantile(self, level: float) -> Tensor:
@@ -100,7 +100,7 @@ class Components:
             yield from zip(*parts, strict=True)
 
     def _ends(self, target: Tensor) -> Tensor:
-        """The ends of pieces in their order, the target among them."""
+        """Return the ends of pieces in their order, the target among them."""
         mean, std = (
             self.likelihood.mean(self.outputs),
             self.likelihood.variance(self.outputs).sqrt(),

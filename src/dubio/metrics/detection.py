@@ -62,12 +62,12 @@ class OutOfDistribution(KeptCases):
         self.recall = recall
 
     def update(self, score: Predictive | Tensor, *, outside: bool) -> None:
-        """Adds a batch of inputs that are all foreign, or all familiar."""
+        """Add a batch of inputs that are all foreign, or all familiar."""
         name = "outside" if outside else "inside"
         self.keep(**{name: _scores(score, name)})
 
     def compute(self) -> Separation:
-        """The three numbers."""
+        """Return the three numbers."""
         return _separate(self.kept("inside"), self.kept("outside"), self.recall)
 
 
@@ -103,12 +103,12 @@ class ErrorDetection(KeptCases):
     def update(
         self, prediction: Classifiable, target: Tensor, uncertainty: Tensor | None = None
     ) -> None:
-        """Adds a batch."""
+        """Add a batch."""
         doubts, hits = _judge(prediction, target, uncertainty, self.void)
         self.keep(doubts=doubts, hits=hits)
 
     def compute(self) -> Separation:
-        """The three numbers."""
+        """Return the three numbers."""
         return _separate_errors(self.kept("doubts"), self.kept("hits").bool(), self.recall)
 
 
@@ -126,7 +126,7 @@ def _scores(score: Predictive | Tensor, name: str) -> Tensor:
 def _judge(
     prediction: Classifiable, target: Tensor, uncertainty: Tensor | None, void: int | None
 ) -> tuple[Tensor, Tensor]:
-    """The uncertainty of every case, and whether it is accurate: `(N,)`."""
+    """Return the uncertainty of every case, and whether it is accurate: `(N,)`."""
     seen = read_classified(prediction, target, void)
     return seen.doubt(uncertainty)[seen.known].double(), seen.accurate[seen.known]
 

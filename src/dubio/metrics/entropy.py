@@ -38,11 +38,11 @@ class AccuracyByEntropy(Summed):
         self.bins, self.void = bins, void
 
     def update(self, prediction: Classifiable, target: Tensor) -> None:
-        """Adds a batch."""
+        """Add a batch."""
         self.sums = self.sums + _sums(prediction, target, self.bins, self.void)
 
     def compute(self) -> EntropyCurve:
-        """The curve."""
+        """Return the curve."""
         return EntropyCurve(*bin_means(self.sums, type(self).__name__))
 
 

@@ -45,7 +45,7 @@ class Mixture:
         return total - math.log(len(joint))
 
     def cdf(self, target: Tensor) -> Tensor:
-        """1/S sum_t Phi((y - f_t) / s_t)."""
+        """Return 1/S sum_t Phi((y - f_t) / s_t)."""
         reached: Tensor = Normal(self.mean, self.std, validate_args=False).cdf(target)
         return reached.mean(0)
 
@@ -90,7 +90,7 @@ class Draws:
         )
 
     def cdf(self, target: Tensor) -> Tensor:
-        """(rank + 1/2) / (S + 1), where draws equal to the target count half.
+        """Return (rank + 1/2) / (S + 1), where draws equal to the target count half.
 
         If the target is one more draw of the same distribution, its rank is uniform over 0 … S;
         rank/S would put too much weight on the ends.
@@ -105,7 +105,7 @@ class Draws:
         return empirical_quantile(self.values, level)
 
     def crps(self, target: Tensor, fair: bool) -> Tensor:
-        """1/S sum_t |x_t - y| - 1/(2 S^2) sum_tu |x_t - x_u|, or 1/(2 S (S - 1)) if fair.
+        """Return 1/S sum_t |x_t - y| - 1/(2 S^2) sum_tu |x_t - x_u|, or 1/(2 S (S - 1)) if fair.
 
         The double sum is 2 sum_i (2 i - S - 1) x_(i) over sorted draws, in S log S steps. An
         infinite target has an infinite score.
@@ -136,7 +136,7 @@ class Truth:
     known: Tensor | None
 
     def kept(self, scores: Tensor) -> Tensor:
-        """The scores of targets, or of rows that have any, without those of missing ones."""
+        """Return the scores of targets, or of rows that have any, without those of missing ones."""
         if self.known is None:
             return scores
         if scores.shape == self.known.shape:
@@ -145,7 +145,7 @@ class Truth:
 
 
 def read_forecast(prediction: Forecastable, target: Tensor) -> tuple[Forecast, Truth]:
-    """The distribution in float64, and the targets, both checked."""
+    """Return the distribution in float64, and the targets, both checked."""
     prediction = _as_normal(prediction)
     _check_kind(prediction)
     if isinstance(prediction, Predictive) and prediction.likelihood.discrete:
@@ -200,7 +200,7 @@ def read_mean(prediction: Forecastable, target: Tensor) -> tuple[Tensor, Truth]:
 
 
 def _as_normal(prediction: Forecastable) -> Forecastable:
-    """A mean and a standard deviation as a Gaussian."""
+    """Return a mean and a standard deviation as a Gaussian."""
     if not isinstance(prediction, tuple):
         return prediction
     if isinstance(prediction, Interval):

@@ -81,7 +81,7 @@ def certainty(
     stride: int | None = None,
     void: int | None = None,
 ) -> Certainty:
-    """The counts, and with them eq. 9, at one threshold; see `pavgpu` for other arguments.
+    """Return the counts, and with them eq. 9, at one threshold; see `pavgpu` for other arguments.
 
     What exceeds the threshold, in nats, is uncertain; what exceeds it by no more than rounding, at
     the precision of the prediction, does not. "mean" takes the mean entropy.
@@ -109,7 +109,7 @@ def pavgpu(
     stride: int | None = None,
     void: int | None = None,
 ) -> PAvgPUCurve:
-    """The curve of PAvgPU over thresholds from the smallest to the largest entropy.
+    """Return the curve of PAvgPU over thresholds from the smallest to the largest entropy.
 
     Ties: an entropy that equals the threshold is certain, for t > 0. At t = 0 everything is
     uncertain and at t = 1 everything is certain, so the ends are exactly the shares of inaccurate
@@ -170,7 +170,7 @@ class PAvgPU(KeptCases):
     def update(
         self, prediction: Classifiable, target: Tensor, uncertainty: Tensor | None = None
     ) -> None:
-        """Adds a batch."""
+        """Add a batch."""
         seen = read_classified(prediction, target, self.void)
         doubt, accurate = _judge(seen, uncertainty, self.window, self.stride)
         if self.bounds:
@@ -179,7 +179,7 @@ class PAvgPU(KeptCases):
             self.keep(doubts=doubt, hits=accurate)
 
     def compute(self) -> PAvgPUCurve:
-        """The curve."""
+        """Return the curve."""
         if self.bounds:
             check_counted(int(self.counts.sum()), type(self).__name__)
             return _curve(self.counts, self.bounds)
@@ -210,7 +210,7 @@ def _check_grid(points: int, bounds: Bounds | None, ranks: bool) -> None:
 
 
 def _rounded_up(threshold: Tensor, eps: float) -> Tensor:
-    """A threshold that is not exceeded by what equals it but for rounding."""
+    """Return a threshold that is not exceeded by what equals it but for rounding."""
     return threshold + 4 * eps * threshold.abs()
 
 
@@ -243,7 +243,7 @@ def _judge(
 
 
 def _count(doubt: Tensor, accurate: Tensor, bounds: Bounds, points: int) -> Tensor:
-    """How many become certain at each t: `(2, points)`, accurate ones first."""
+    """Return how many become certain at each t: `(2, points)`, accurate ones first."""
     t = torch.linspace(0, 1, points, dtype=torch.float64, device=doubt.device)
     thresholds = _rounded_up(_thresholds(t, bounds), torch.finfo(torch.float64).eps)
     first = torch.bucketize(doubt.clamp(max=bounds[1]), thresholds)  # h <= threshold

@@ -127,7 +127,7 @@ def draw_pavgpu(
 
 @house_style()
 def draw_risk_coverage(curves: Mapping[str, RiskCoverageCurve], size: Size = (5.0, 3.6)) -> Figure:
-    """The error of the least doubtful cases over their share."""
+    """Return the error of the least doubtful cases over their share."""
     figure, axes = _axes(size, "Risk over coverage", "coverage", "risk")
     for name, curve, style in styled(curves):
         label = f"{name}, AURC {float(curve.aurc):.3g}"

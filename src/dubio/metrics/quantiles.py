@@ -39,7 +39,7 @@ def quantile_calibration(
 def quantile_calibration_rmse(
     prediction: Forecastable, target: Tensor, *, levels: int = 19
 ) -> Tensor:
-    """The RMSE of `quantile_calibration` from the diagonal."""
+    """Return the RMSE of `quantile_calibration` from the diagonal."""
     return quantile_calibration(prediction, target, levels=levels).rmse
 
 
@@ -52,11 +52,11 @@ class _Counted(Summed):
         self.levels = levels
 
     def update(self, prediction: Forecastable, target: Tensor) -> None:
-        """Adds a batch."""
+        """Add a batch."""
         self.sums = self.sums + _counts(prediction, target, self.levels)
 
     def curve(self) -> QuantileCurve:
-        """The curve so far."""
+        """Return the curve so far."""
         return _curve(self.sums)
 
 
@@ -65,7 +65,7 @@ class QuantileCalibration(_Counted):
     """`quantile_calibration` over batches and processes."""
 
     def compute(self) -> QuantileCurve:
-        """The curve."""
+        """Return the curve."""
         return self.curve()
 
 
@@ -76,7 +76,7 @@ class QuantileCalibrationRMSE(_Counted):
     higher_is_better = False
 
     def compute(self) -> Tensor:
-        """The error."""
+        """Return the error."""
         return self.curve().rmse
 
 

@@ -66,7 +66,7 @@ class Recall(_Ranking):
     def update(
         self, prediction: ItemScores, held_out: Tensor, fold_in: Tensor | None = None
     ) -> None:
-        """Adds a batch of users."""
+        """Add a batch of users."""
         self.add(_recalls(prediction, held_out, self.cutoff, fold_in))
 
 
@@ -77,7 +77,7 @@ class NDCG(_Ranking):
     def update(
         self, prediction: ItemScores, held_out: Tensor, fold_in: Tensor | None = None
     ) -> None:
-        """Adds a batch of users."""
+        """Add a batch of users."""
         self.add(_gains(prediction, held_out, self.cutoff, fold_in))
 
 

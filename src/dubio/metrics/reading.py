@@ -70,7 +70,7 @@ class Classified:
 def read_classified(
     prediction: Classifiable, target: Tensor, void: int | None = None
 ) -> Classified:
-    """Checks probabilities against labels, which may be floats where each element has its own."""
+    """Check probabilities against labels, which may be floats where each element has its own."""
     if isinstance(prediction, Tensor) and isinstance(target, Tensor):
         _check_averaged(prediction, target)
     probabilities = _read_probabilities(prediction)  # (B, *P, K)

@@ -35,7 +35,7 @@ AnyIntervals = Interval | HasEnds
 
 
 def rmse(prediction: Forecastable, target: Tensor) -> Tensor:
-    """The root of the mean squared error of the predictive mean, over all elements.
+    """Return the root of the mean squared error of the predictive mean, over all elements.
 
     A tensor is taken for the predicted means `(B, *E)` themselves.
     """
@@ -43,7 +43,7 @@ def rmse(prediction: Forecastable, target: Tensor) -> Tensor:
 
 
 def lppd(prediction: Forecastable, target: Tensor) -> Tensor:
-    """The mean over points of log 1/S sum_t p(y | x, omega_t): Clark et al. 2022, eq. 20.
+    """Return the mean over points of log 1/S sum_t p(y | x, omega_t): Clark et al. 2022, eq. 20.
 
     The mixture over draws is within the logarithm and is taken point by point; a point is a row,
     jointly over its elements. Eq. 19 of the paper (and Gelman et al.) sums over points instead:
@@ -70,7 +70,7 @@ def crps(prediction: Forecastable, target: Tensor, *, fair: bool = False) -> Ten
 def interval_coverage(
     prediction: Forecastable | AnyIntervals, target: Tensor, *, level: float = 0.95
 ) -> Tensor:
-    """The share of targets within the central interval, ends included; it should be `level`.
+    """Return the share of targets within the central interval, ends included; it should be `level`.
 
     Intervals may also be given, as `Interval(low, high)` or by `dubio.calibrate`. Of counts the
     share is larger: whole numbers can not leave out less than one.
@@ -97,11 +97,11 @@ class RMSE(Average):
     higher_is_better = False
 
     def update(self, prediction: Forecastable, target: Tensor) -> None:
-        """Adds a batch."""
+        """Add a batch."""
         self.add(_squares(prediction, target))
 
     def compute(self) -> Tensor:
-        """The error."""
+        """Return the error."""
         return super().compute().sqrt()
 
 
@@ -112,7 +112,7 @@ class LPPD(Average):
     higher_is_better = True
 
     def update(self, prediction: Forecastable, target: Tensor) -> None:
-        """Adds a batch."""
+        """Add a batch."""
         self.add(_log_densities(prediction, target))
 
 
@@ -127,7 +127,7 @@ class CRPS(Average):
         self.fair = fair
 
     def update(self, prediction: Forecastable, target: Tensor) -> None:
-        """Adds a batch."""
+        """Add a batch."""
         self.add(_ranked(prediction, target, self.fair))
 
 
@@ -145,7 +145,7 @@ class IntervalCoverage(_OfIntervals):
     """`interval_coverage` over batches and processes."""
 
     def update(self, prediction: Forecastable | AnyIntervals, target: Tensor) -> None:
-        """Adds a batch."""
+        """Add a batch."""
         self.add(_inside(prediction, target, self.level))
 
 
@@ -156,7 +156,7 @@ class IntervalScore(_OfIntervals):
     higher_is_better = False
 
     def update(self, prediction: Forecastable | AnyIntervals, target: Tensor) -> None:
-        """Adds a batch."""
+        """Add a batch."""
         self.add(_winkler(prediction, target, self.level))
 
 
@@ -181,7 +181,7 @@ def _ranked(prediction: Forecastable, target: Tensor, fair: bool) -> Tensor:
 def _ends(
     prediction: Forecastable | AnyIntervals, target: Tensor, level: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The ends and the target, each of the targets that are known, `(N,)` or `(B, *E)`."""
+    """Return the ends and the target, each of the targets that are known, `(N,)` or `(B, *E)`."""
     check_probability("level", level, "0.95 is a common choice")
     if isinstance(prediction, tuple) and not isinstance(prediction, Interval):
         raise TypeError(

@@ -24,7 +24,7 @@ from dubio.noise.float64 import with_float64
 def confusion(
     prediction: Classifiable, target: Tensor, num_classes: int, *, void: int | None = None
 ) -> Tensor:
-    """How often label i was predicted as j, image by image: `(B, K, K)`.
+    """Return how often label i was predicted as j, image by image: `(B, K, K)`.
 
     The prediction may also be integer labels `(B, *P)`, here and in all functions below.
     """
@@ -47,21 +47,21 @@ def confusion(
 def global_accuracy(
     prediction: Classifiable, target: Tensor, num_classes: int, *, void: int | None = None
 ) -> Tensor:
-    """The share of places of the whole data set that were predicted right."""
+    """Return the share of places of the whole data set that were predicted right."""
     return _accuracy(confusion(prediction, target, num_classes, void=void).sum(0))
 
 
 def class_iou(
     prediction: Classifiable, target: Tensor, num_classes: int, *, void: int | None = None
 ) -> Tensor:
-    """The IoU of every class over the whole data set: `(K,)`, NaN where there is none."""
+    """Return the IoU of every class over the whole data set: `(K,)`, NaN where there is none."""
     return _iou(confusion(prediction, target, num_classes, void=void).sum(0))
 
 
 def mean_iou(
     prediction: Classifiable, target: Tensor, num_classes: int, *, void: int | None = None
 ) -> Tensor:
-    """The mean over classes of their IoU over the whole data set."""
+    """Return the mean over classes of their IoU over the whole data set."""
     return class_iou(prediction, target, num_classes, void=void).nanmean()
 
 
@@ -86,7 +86,7 @@ class _Confusion(Summed):
         self.num_classes, self.void = num_classes, void
 
     def update(self, prediction: Classifiable, target: Tensor) -> None:
-        """Adds a batch."""
+        """Add a batch."""
         counts = confusion(prediction, target, self.num_classes, void=self.void)
         self.sums = self.sums + counts.sum(0)
 
@@ -96,7 +96,7 @@ class GlobalAccuracy(_Confusion):
     """`global_accuracy` over batches and processes."""
 
     def compute(self) -> Tensor:
-        """The share."""
+        """Return the share."""
         return _accuracy(self.sums)
 
 
@@ -105,7 +105,7 @@ class ClassIoU(_Confusion):
     """`class_iou` over batches and processes."""
 
     def compute(self) -> Tensor:
-        """The IoU of every class, `(K,)`."""
+        """Return the IoU of every class, `(K,)`."""
         return _iou(self.sums)
 
 
@@ -114,7 +114,7 @@ class MeanIoU(_Confusion):
     """`mean_iou` over batches and processes."""
 
     def compute(self) -> Tensor:
-        """The mean."""
+        """Return the mean."""
         return _iou(self.sums).nanmean()
 
 
@@ -129,7 +129,7 @@ class ImageIoU(Average):
         self.num_classes, self.void = num_classes, void
 
     def update(self, prediction: Classifiable, target: Tensor) -> None:
-        """Adds a batch of images."""
+        """Add a batch of images."""
         self.add(_image_means(prediction, target, self.num_classes, self.void))
 
 

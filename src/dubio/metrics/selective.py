@@ -25,7 +25,7 @@ class RiskCoverageCurve(NamedTuple):
         return self.risk.mean()
 
     def accuracy_at(self, coverage: float) -> Tensor:
-        """1 - the risk of the smallest selection with at least that share of all cases."""
+        """Return 1 - the risk of the smallest selection with at least that share of all cases."""
         if not 0 < coverage <= 1:
             raise ValueError(f"coverage: expected a share in (0, 1], got {coverage}; 0.9, say")
         risk = self.risk.reshape(-1)
@@ -47,7 +47,7 @@ def risk_coverage(
 
 
 def risk_coverage_of(uncertainty: Tensor, loss: Tensor) -> RiskCoverageCurve:
-    """The curve of any loss, such as squared errors.
+    """Return the curve of any loss, such as squared errors.
 
     Ties: where a selection ends among equal uncertainties, it has their mean loss for each. That is
     its expectation over all ways to choose among them, so the order of rows does not matter.
@@ -66,7 +66,7 @@ def aurc(
     uncertainty: Tensor | None = None,
     void: int | None = None,
 ) -> Tensor:
-    """The area under `risk_coverage`, with the same arguments."""
+    """Return the area under `risk_coverage`, with the same arguments."""
     return risk_coverage(prediction, target, uncertainty=uncertainty, void=void).aurc
 
 
@@ -78,7 +78,7 @@ def accuracy_at_coverage(
     uncertainty: Tensor | None = None,
     void: int | None = None,
 ) -> Tensor:
-    """The accuracy of the least doubtful cases, at least that share of all."""
+    """Return the accuracy of the least doubtful cases, at least that share of all."""
     curve = risk_coverage(prediction, target, uncertainty=uncertainty, void=void)
     return curve.accuracy_at(coverage)
 
@@ -93,12 +93,12 @@ class _Selective(KeptCases):
     def update(
         self, prediction: Classifiable, target: Tensor, uncertainty: Tensor | None = None
     ) -> None:
-        """Adds a batch."""
+        """Add a batch."""
         doubts, losses = _errors(prediction, target, uncertainty, self.void)
         self.keep(doubts=doubts, losses=losses)
 
     def curve(self) -> RiskCoverageCurve:
-        """The curve so far."""
+        """Return the curve so far."""
         return _curve(self.kept("doubts"), self.kept("losses"))
 
 
@@ -107,7 +107,7 @@ class RiskCoverage(_Selective):
     """`risk_coverage` over batches and processes."""
 
     def compute(self) -> RiskCoverageCurve:
-        """The curve."""
+        """Return the curve."""
         return self.curve()
 
 
@@ -118,7 +118,7 @@ class AURC(_Selective):
     higher_is_better = False
 
     def compute(self) -> Tensor:
-        """The area."""
+        """Return the area."""
         return self.curve().aurc
 
 
@@ -133,7 +133,7 @@ class AccuracyAtCoverage(_Selective):
         self.coverage = coverage
 
     def compute(self) -> Tensor:
-        """The accuracy."""
+        """Return the accuracy."""
         return self.curve().accuracy_at(self.coverage)
 
 

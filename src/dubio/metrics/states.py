@@ -15,7 +15,7 @@ from dubio.noise.float64 import has_float64, in_float64
 
 
 def average(values: Tensor, name: str) -> Tensor:
-    """Their mean, in float64; an error if there are none."""
+    """Return their mean, in float64; an error if there are none."""
     check_counted(values.numel(), name)
     return in_float64(values).mean()
 
@@ -69,12 +69,12 @@ class Average(_InFloat64):
         self.add_state("count", torch.zeros((), dtype=torch.int64), dist_reduce_fx="sum")
 
     def add(self, values: Tensor) -> None:
-        """Counts some more cases in."""
+        """Count some more cases in."""
         self.total = self.total + in_float64(values).sum()
         self.count = self.count + values.numel()
 
     def compute(self) -> Tensor:
-        """The mean so far, a float64."""
+        """Return the mean so far, a float64."""
         check_counted(int(self.count), type(self).__name__)
         return self.total / self.count
 
@@ -94,12 +94,12 @@ class KeptCases(_InFloat64):
             self.add_state(name, [], dist_reduce_fx="cat")
 
     def keep(self, **values: Tensor) -> None:
-        """Adds numbers to the lists of these names."""
+        """Add numbers to the lists of these names."""
         for name, numbers in values.items():
             getattr(self, name).append(in_float64(numbers.detach()).flatten())
 
     def kept(self, name: str) -> Tensor:
-        """All numbers of that name so far, a vector."""
+        """Return all numbers of that name so far, a vector."""
         state: Tensor | list[Tensor] = getattr(self, name)
         if isinstance(state, list):  # or joined already, by sync
             state = torch.cat(state) if state else self._nothing()
@@ -107,7 +107,7 @@ class KeptCases(_InFloat64):
         return state
 
     def sync(self, *args: Any, **kwargs: Any) -> None:
-        """Joins the lists of all processes, also of one that has seen no data."""
+        """Join the lists of all processes, also of one that has seen no data."""
         for name in self._names:
             if isinstance(state := getattr(self, name), list) and not state:
                 state.append(self._nothing())  # torchmetrics would send float32

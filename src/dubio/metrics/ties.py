@@ -5,7 +5,7 @@ from torch import Tensor
 
 
 def sort_with_ties(score: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-    """Sorts values `(N,)` by rising score; equal scores share the mean of their values.
+    """Sort values `(N,)` by rising score; equal scores share the mean of their values.
 
     That is the expectation over all orders of equal scores, so nothing depends on the order in
     which rows came.

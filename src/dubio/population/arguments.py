@@ -19,7 +19,7 @@ MemberRows: TypeAlias = Tensor | Sequence[Tensor] | None
 def rows_of_members(
     name: str, rows: MemberRows, members: int, count: int
 ) -> list[np.ndarray[Any, Any]]:
-    """The rows of each member."""
+    """Return the rows of each member."""
     if rows is None:
         return [np.arange(count)] * members
     if len(rows) != members:
@@ -43,7 +43,7 @@ def budget_of_members(
     rows: list[np.ndarray[Any, Any]],
     batch_size: int,
 ) -> Tensor:  # (M,)
-    """How many steps each member is to do, at most."""
+    """Return how many steps each member is to do, at most."""
     if (steps is None) == (epochs is None):
         raise ValueError(f"steps, epochs: expected one of them, got {steps} and {epochs}.")
     if steps is not None:
@@ -54,7 +54,7 @@ def budget_of_members(
 
 
 def rates_of_members(learning_rate: float | Tensor | Sequence[float], members: int) -> Tensor:
-    """The learning rate of each member."""
+    """Return the learning rate of each member."""
     rates = torch.as_tensor(learning_rate, dtype=torch.float64).detach()
     if rates.shape not in ((), (members,)) or not bool(((rates > 0) & rates.isfinite()).all()):
         raise ValueError(
@@ -79,7 +79,7 @@ def check_optimizer(optimizer: str, weight_decay: float) -> None:
 
 
 def num_data_of_members(num_data: int | Sequence[int] | Tensor, members: int) -> Tensor:  # (M,)
-    """How many rows each member learns from."""
+    """Return how many rows each member learns from."""
     counts = torch.as_tensor(num_data).detach().cpu()
     whole = not counts.is_floating_point() and counts.dtype != torch.bool
     if not whole or counts.shape not in ((), (members,)) or not bool((counts >= 1).all()):
@@ -192,14 +192,14 @@ def check_batches(axes: Sequence[str], members: int, **tensors: Tensor) -> None:
 def seeds_of_members(
     seeds: Sequence[SupportsIndex], members: int, name: str = "seeds"
 ) -> list[int]:
-    """The seed of each member."""
+    """Return the seed of each member."""
     if len(seeds) != members:
         raise ValueError(f"{name}: expected {members}, one a member, got {len(seeds)}.")
     return [counted(f"{name}[{m}]", seed, least=0) for m, seed in enumerate(seeds)]
 
 
 def counted(name: str, value: SupportsIndex, least: int = 1) -> int:
-    """A number that counts something, as an int."""
+    """Return a number that counts something, as an int."""
     whole = isinstance(value, SupportsIndex) and not isinstance(value, bool)
     if not whole or operator.index(value) < least:
         raise ValueError(f"{name}: expected an int of at least {least}, got {value!r}.")

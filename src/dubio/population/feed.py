@@ -22,7 +22,7 @@ class StepBatch(NamedTuple):
 
 
 def taken(data: Tensor, rows: Tensor) -> Tensor:  # (N, …), (M, B) -> (M, B, …)
-    """The rows of each member; faster than indexing."""
+    """Return the rows of each member; faster than indexing."""
     return data.index_select(0, rows.reshape(-1)).view(*rows.shape, *data.shape[1:])
 
 
@@ -45,7 +45,7 @@ class NoiseFeed:
         self._at: dict[Continuous, int] = {}  # what was taken of n
 
     def next(self, requests: NoiseRequests) -> dict[NoisePlace, Tensor]:  # (M, *shape) each
-        """The noise of the next step."""
+        """Return the noise of the next step."""
         sizes = {name: size for name, size in requests.sizes().items() if size}
         needed = len(self._streams) * sum(sizes.values())
         return requests.split({name: self._front(name, n, needed) for name, n in sizes.items()})
@@ -71,7 +71,7 @@ class NoiseFeed:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """What was drawn for the steps to come, and where the streams are."""
+        """Return what was drawn for the steps to come, and where the streams are."""
         return {
             "at": dict(self._at),
             "lines": {
@@ -125,7 +125,7 @@ class MemberFeed:
         self._order_at = 0
 
     def next(self) -> StepBatch:
-        """The batch of the next step."""
+        """Return the batch of the next step."""
         if self._order_at == self._orders.shape[1]:
             taken = self._streams.rows(_STEPS_AHEAD * self._batch_size, self._rows)
             self._orders = taken.unflatten(1, (_STEPS_AHEAD, self._batch_size))
@@ -136,7 +136,7 @@ class MemberFeed:
         return StepBatch(rows, self._noise.next(self._requests))
 
     def state_dict(self) -> dict[str, Any]:
-        """What was drawn for the steps to come, and where the streams are."""
+        """Return what was drawn for the steps to come, and where the streams are."""
         return {
             "orders": self._orders[:, self._order_at :].clone(),
             "noise": self._noise.state_dict(),

@@ -70,7 +70,7 @@ class Origin:
         self._made = 0
 
     def __call__(self, draws: range, shared: bool) -> SourcedNumbers:
-        """The numbers of some draws."""
+        """Return the numbers of some draws."""
         self._made += 1
         return SourcedNumbers(self._made - 1, draws, shared, self._source)
 
@@ -95,12 +95,12 @@ class NoiseRequests:
     def note(
         self, place: NoisePlace, distribution: Continuous, shape: torch.Size, like: Tensor
     ) -> Tensor:
-        """A source that takes notes, and gives a half everywhere."""
+        """Return a source that takes notes, and gives a half everywhere."""
         self._known.setdefault(place, NoiseRequest(place, distribution, shape))
         return like.new_full(shape, 0.5)
 
     def sizes(self) -> dict[Continuous, int]:
-        """How many numbers of each distribution one pass needs."""
+        """Return how many numbers of each distribution one pass needs."""
         sizes: dict[Continuous, int] = {}
         for r in self._known.values():
             sizes[r.distribution] = sizes.get(r.distribution, 0) + r.shape.numel()
@@ -121,7 +121,7 @@ class NoiseRequests:
 
 
 def answers(given: dict[NoisePlace, Tensor]) -> NumberSource:
-    """A source of numbers that were drawn beforehand."""
+    """Return a source of numbers that were drawn beforehand."""
 
     def answer(
         place: NoisePlace, distribution: Continuous, shape: torch.Size, like: Tensor

@@ -39,7 +39,7 @@ def identity_of(stack: Stack) -> dict[str, str]:
 
 
 def described(value: Any) -> str:
-    """A value in words that are the same in every process."""
+    """Return a value in words that are the same in every process."""
     if isinstance(value, Tensor):
         return f"{tuple(value.shape)} with checksum {checksum(value)}"
     if isinstance(value, list | tuple):
@@ -56,7 +56,7 @@ def described(value: Any) -> str:
 
 
 def checksum(*arrays: Any) -> int:
-    """Tells these numbers, in these shapes, from others."""
+    """Tell these numbers, in these shapes, from others."""
     found = 0
     for array in arrays:
         plain = array.detach().cpu().numpy() if isinstance(array, Tensor) else np.asarray(array)

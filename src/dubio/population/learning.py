@@ -52,7 +52,7 @@ class Learning:
         return loss, self.descent.step(gradients, loss.isfinite())
 
     def take(self, members: Tensor) -> "Learning":
-        """Some of the members, which go on; nothing is shared."""
+        """Return some of the members, which go on; nothing is shared."""
         part = Learning(self.stack.take(members), self.descent.rate[members], self._changing)
         part.descent = self.descent.take(list(part.stack.learned.values()), members)
         return part

@@ -12,7 +12,7 @@ from dubio.population.watching import watch
 
 
 def losses(stack: Stack, x: Tensor, y: Tensor, noise: dict[NoisePlace, Tensor]) -> Tensor:  # (M,)
-    """The loss of every member on its own batch, under its own noise."""
+    """Return the loss of every member on its own batch, under its own noise."""
     return stack.each(
         lambda member, x, y, noise: _loss(member, x, y, answers(noise)),
         x,
@@ -32,7 +32,7 @@ def gradients(
 
 
 def noise_of_loss(stack: Stack, x: Tensor, y: Tensor) -> NoiseRequests:
-    """Which noise the loss of a batch needs."""
+    """Return which noise the loss of a batch needs."""
 
     def one_pass(member: nn.Module, source: NumberSource) -> Tensor:
         return _loss(member, x.clone(), y.clone(), source)  # which a pass may write over

@@ -60,7 +60,7 @@ class MemberOutputs:
     def _record(
         self, given: list[Tensor], places: list[NoisePlace], outputs: Tensor
     ) -> Program | None:
-        """A pass like the one that was computed; None if it would be another."""
+        """Return a pass like the one that was computed; None if it would be another."""
         copy = self._stack.take(torch.arange(len(self._stack)))
         copy.skeleton.eval()
 

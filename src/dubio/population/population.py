@@ -46,10 +46,9 @@ _FORMAT = 2  # of checkpoints
 class Population:
     """Many networks of one structure, trained together as one batched computation.
 
-    Members may differ in all their parameters and buffers and in every setting that is a number:
-    noise precision, length scales, rates, sigmas of priors, ``num_data``, weight of the KL. Each
-    has random numbers of its own, which order its data and are its noise, so that it becomes the
-    same network whoever is trained beside it::
+    Members may differ in all parameters, buffers and numeric settings: noise precision, length
+    scales, rates, sigmas of priors, ``num_data``, weight of the KL. Each has its own random numbers
+    for data order and noise, and becomes the same network whatever is trained beside it::
 
         members = [dubio.ELBO(network(), likelihood, num_data=len(x)) for _ in range(100)]
         population = dubio.Population(members)
@@ -59,8 +58,7 @@ class Population:
     Args:
         members: Objectives: `dubio.ELBO`, or any modules that are called as ``objective(x, y)`` and
             return a loss. They are trained in place.
-        seeds: What each member's random numbers start from; drawn from torch's global generator
-            unless given.
+        seeds: Seed of each member; by default drawn from torch's global generator.
     """
 
     def __init__(self, members: Sequence[nn.Module], seeds: Sequence[int] | None = None) -> None:
@@ -103,33 +101,32 @@ class Population:
         save_every: float = 60.0,
         progress: bool = True,
     ) -> Outcome:
-        """Train all members, in place, by Adam.
+        """Train all members with Adam, in place.
 
-        A member goes through its rows in one random order after the other, cut into batches of
-        equal size, which may span two of them: a step sees ``batch_size`` rows whatever their
-        number.
+        A member goes through its rows in random order, again and again, in batches of equal size
+        that may span two passes: every step sees ``batch_size`` rows.
 
         Args:
             x: Inputs of all data, rows first.
             y: Targets of all data.
             rows: Indices of the rows that each member learns from: a tensor (M, n), or a sequence
-                of M tensors of any lengths. All rows unless given.
-            steps: How many steps every member does, at most.
-            epochs: In place of steps, how often each member goes through its own rows, at most.
-            batch_size: Rows of a step.
-            learning_rate: One for all, or one for each member.
-            validation_rows: Indices of the rows that each member is validated on. Members end
-                with the weights of their best validation: the highest mean log predictive density,
-                or for objectives other than `ELBO` the lowest loss in eval mode.
-            validation_draws: Draws of a validation; their noise is the same in all of them.
-            validate_every: Steps between validations: an epoch of the largest member unless given.
-            patience: A member ends after so many validations without a better one.
-            checkpoint: File to save the run to, and to go on from if it exists: a run that was
-                killed and is called again in the same way ends with the same weights. Members must
-                have the same structure, settings and buffers; their parameters are free.
-            save_every: Seconds between saves; it is also saved at the end, and before a
+                of M tensors of any lengths. By default all rows.
+            steps: Largest number of steps of every member.
+            epochs: Instead of steps, the largest number of passes of each member over its rows.
+            batch_size: Rows per step.
+            learning_rate: One for all members, or one for each.
+            validation_rows: Indices of the rows that each member is validated on. Members end with
+                the weights of their best validation: the highest mean log predictive density or,
+                for objectives other than `ELBO`, the lowest loss in eval mode.
+            validation_draws: Draws per validation, with the same noise in all of them.
+            validate_every: Steps between validations; by default an epoch of the largest member.
+            patience: A member stops after this many validations without a better one.
+            checkpoint: File to save the run to, and to resume from if it exists: a killed run that
+                is called again in the same way ends with the same weights. Members must have the
+                same structure, settings and buffers; their parameters may differ.
+            save_every: Seconds between saves; the run is also saved at the end, and before a
                 `KeyboardInterrupt` is passed on.
-            progress: Whether to show a bar, on a terminal.
+            progress: Whether to show a progress bar, on a terminal.
 
         Returns:
             Steps, losses and validations of each member, and which have failed.
@@ -215,18 +212,18 @@ class Population:
         optimizer: Optimizer = "adam",
         weight_decay: float = 0.0,
     ) -> Session:
-        """Training that goes on from batch to batch, with data that comes bit by bit.
+        """Return a session that trains all members batch by batch, on data that arrives over time.
 
-        The weights live in the session until it writes them to the members::
+        The session holds the weights until it writes them to the members::
 
             with population.session(learning_rate=1e-4) as session:
                 for x, y in batches:  # (M, B, …): own rows of each member
                     losses = session.step(x, y)  # (M,)
 
         Args:
-            learning_rate: One for all, or one for each member.
+            learning_rate: One for all members, or one for each.
             optimizer: "adam", or "sgd" for plain gradient descent.
-            weight_decay: Of plain gradient descent, for weights but not for biases.
+            weight_decay: For plain gradient descent; applies to weights, not to biases.
         """
         session = Session(
             self.members, self.seeds, self._fits, learning_rate, optimizer, weight_decay
@@ -243,17 +240,17 @@ class Population:
         shared: bool = False,
         generator: torch.Generator | None = None,
     ) -> list[Predictive]:
-        """The predictive distribution of every member, as `dubio.predict` would give it.
+        """Return the predictive distribution of every member, as `dubio.predict` would.
 
         Args:
             x: Inputs.
-            rows: Indices (M, B) of the rows that each member is asked for; all unless given.
-            draws: Number of stochastic passes; one is made by networks without noise.
+            rows: Indices (M, B) of the rows to predict for each member; by default all.
+            draws: Number of stochastic passes; networks without noise make one.
             shared: One mask per draw for all rows, instead of one per row.
-            generator: Source of a seed, which is joined with those of the members.
+            generator: Source of a seed, which is combined with those of the members.
 
         Returns:
-            One for each member; only the memory of the draws is shared.
+            One prediction per member; they share the memory of the draws.
         """
         outputs = self._draws(x, rows, draws, shared, generator)
         return [
@@ -269,16 +266,16 @@ class Population:
         shared: bool = False,
         generator: torch.Generator | None = None,
     ) -> Predictive:
-        """The predictive distribution of all members together: the equal mixture of theirs.
+        """Return the predictive distribution of the ensemble: the equal mixture of all members.
 
-        Of networks without noise it is a deep ensemble (Lakshminarayanan et al. 2017), though that
-        paper puts one Gaussian in the place of the mixture.
+        For networks without noise it is a deep ensemble (Lakshminarayanan et al. 2017), although
+        that paper uses one Gaussian in place of the mixture.
 
         Args:
             x: Inputs.
-            draws: Number of stochastic passes of each member; one of networks without noise.
+            draws: Number of stochastic passes of each member; networks without noise make one.
             shared: One mask per draw for all rows, instead of one per row.
-            generator: Source of a seed, which is joined with those of the members.
+            generator: Source of a seed, which is combined with those of the members.
         """
         outputs = self._draws(x, None, draws, shared, generator)  # (M, S, B, …)
         likelihoods = [_elbo(member).likelihood.frozen() for member in self.members]
@@ -297,15 +294,18 @@ class Population:
         shared: bool = False,
         generator: torch.Generator | None = None,
     ) -> Scores:
-        """How well every member predicts its rows, in memory that does not grow with the draws.
+        """Evaluate every member on its rows, in memory that does not grow with the draws.
 
         Args:
             x: Inputs of all data.
             y: Targets of all data.
-            rows: Indices of the rows of each member, as in `fit`; all unless given.
+            rows: Indices of the rows of each member, as in `fit`; by default all.
             draws: Number of stochastic passes.
             shared: One mask per draw for all rows, instead of one per row.
-            generator: Source of a seed, which is joined with those of the members.
+            generator: Source of a seed, which is combined with those of the members.
+
+        Returns:
+            Mean log predictive density and RMSE of each member.
         """
         check_data(next(self.members[0].parameters()), x=x, y=y)
         return score(
@@ -348,7 +348,7 @@ class Population:
         rows: list[np.ndarray[Any, Any]],
         draws: int,
     ) -> Tensor:
-        """The validation of some of the members that are computed; low is good."""
+        """Return the validation of some of the members that are computed; low is good."""
         stack = run.stack.take(which.nonzero().flatten())
         members = run.members[which].tolist()
         chosen = [rows[m] for m in members]

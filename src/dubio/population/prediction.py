@@ -115,7 +115,7 @@ class MemberDraws:
     def noise(
         self, x: Tensor, seeds: Sequence[tuple[int, ...]], draws: int
     ) -> dict[NoisePlace, Tensor]:  # (M, S, *shape) each
-        """What draws of all members need; nothing for networks without noise.
+        """Return what draws of all members need; nothing for networks without noise.
 
         Args:
             x: Rows of each member, (M, B, …).
@@ -129,7 +129,7 @@ class MemberDraws:
         return self._requests.split(streams.noise(draws, self._requests.sizes(), x))
 
     def run(self, stack: Stack, x: Tensor, noise: dict[NoisePlace, Tensor]) -> Tensor:
-        """The outputs (M, S, B, …) of such members for rows (M, B, …), under this noise."""
+        """Return the outputs (M, S, B, …) of such members for rows (M, B, …), under this noise."""
         return stack.each(self._draw, x, noise, in_dims=(0, 0))
 
     def _prepare(self, x: Tensor) -> None:
@@ -147,7 +147,7 @@ class MemberDraws:
         self._shape = x.shape
 
     def _draw(self, elbo: ELBO, x: Tensor, noise: dict[NoisePlace, Tensor]) -> Tensor:
-        """The outputs of one member: (S, B, …)."""
+        """Return the outputs of one member: (S, B, …)."""
         if not noise:
             return self._outputs(elbo, x, answers({}))[None]
         outputs: Tensor = torch.vmap(
@@ -156,7 +156,7 @@ class MemberDraws:
         return outputs
 
     def _outputs(self, elbo: nn.Module, x: Tensor, source: NumberSource) -> Tensor:
-        """What the network of an objective gives under the noise of one draw."""
+        """Return what the network of an objective gives under the noise of one draw."""
         assert isinstance(elbo, ELBO)
         numbers: SourcedNumbers = Origin(source)(range(1), self._shared)
         running = Pass(numbers, roots=None, batch=self._rows, evaluating=True)
@@ -167,11 +167,11 @@ class MemberDraws:
         )
 
     def _raised(self, elbo: ELBO) -> AbstractContextManager[None]:
-        """The flags of gates are up."""
+        """Return a context in which the flags of gates are up."""
         return raising([elbo.model.get_submodule(name) for name in self._gates])
 
     def _find_rows(self, x: Tensor) -> KnownRows:
-        """Where rows are in the network of a member, if they are to share noise."""
+        """Return where rows are in the network of a member, if they are to share noise."""
         if not self._shared:
             return KnownRows(len(x))
         elbo = self._stack.take(torch.arange(1)).skeleton.eval()
@@ -196,7 +196,7 @@ def outputs_of_members(
     seeds: Sequence[tuple[int, ...]],
     draws: int,
 ) -> Tensor:  # (M, S, B, …)
-    """The outputs of all members, for their rows of the data."""
+    """Return the outputs of all members, for their rows of the data."""
     found: dict[int, list[Tensor]] = {}
     for piece in member_draws.pieces(x, rows, seeds, draws, lambda elbo, outputs, y: outputs):
         found.setdefault(piece.members.start, []).append(piece.result)
@@ -205,7 +205,7 @@ def outputs_of_members(
 
 
 def _names_of_gates(stack: Stack, x: Tensor) -> tuple[str, ...]:
-    """The modules of a network that must see their flag up for their noise to show."""
+    """Return the modules of a network that must see their flag up for their noise to show."""
     elbo = stack.take(torch.arange(1)).skeleton
     assert isinstance(elbo, ELBO)
     gates = find_gates(elbo.model, [elbo.model], x, elbo.select)

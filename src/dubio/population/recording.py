@@ -82,7 +82,7 @@ class Steps:
     def _record(
         self, given: list[Tensor], places: list[NoisePlace], computed: Gradients
     ) -> Program | None:
-        """A step like the one that was computed; None if it would be another."""
+        """Return a step like the one that was computed; None if it would be another."""
         copy = self._stack.take(torch.arange(len(self._stack)))
         copy.skeleton.train()
 
@@ -107,12 +107,12 @@ class Steps:
 
 
 def halves(x: Tensor) -> Tensor:
-    """A tensor laid out like another: what is recorded of it is then compared with that."""
+    """Return a tensor laid out like another: what is recorded of it is then compared with that."""
     return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device).fill_(0.5)
 
 
 def repeats(skeleton: nn.Module) -> bool:
-    """Whether a pass is known to depend on tensors and on what stays the same.
+    """Return whether a pass is known to depend on tensors and on what stays the same.
 
     So it is if no code but torch's and dubio's takes part, be it as a module, by `dubio.register`,
     as a hook, a function or an object that is an attribute, and the weight of the KL has no
@@ -130,7 +130,7 @@ def repeats(skeleton: nn.Module) -> bool:
 
 
 def _known(value: Any) -> bool:
-    """Whether a setting brings no code of others with it."""
+    """Return whether a setting brings no code of others with it."""
     if value is None or type(value) in _PLAIN:
         return True
     if isinstance(value, list | tuple | set | frozenset):

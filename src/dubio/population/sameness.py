@@ -34,7 +34,7 @@ class Sameness:
         self._begun: set[tuple[int, int]] = set()
 
     def __call__(self, one: Any, other: Any) -> bool:
-        """Whether two settings mean the same."""
+        """Return whether two settings mean the same."""
         if one is other:
             return True
         if type(one) is not type(other):
@@ -96,7 +96,7 @@ def _behind(value: Any, shared: bool, seen: set[int]) -> Iterator[Any]:
 
 
 def values_of(function: FunctionType) -> list[Any]:
-    """What a function has beside its code."""
+    """Return what a function has beside its code."""
     cells = [_content(cell) for cell in function.__closure__ or ()]
     return [*cells, *filter(None, (function.__defaults__, function.__kwdefaults__))]
 
@@ -109,7 +109,7 @@ def _content(cell: Any) -> Any:
 
 
 def bound_in(function: Any) -> list[Any]:
-    """What a method or a partial function is made of."""
+    """Return what a method or a partial function is made of."""
     if isinstance(function, MethodType):
         return [function.__func__, function.__self__]
     return [function.func, function.args, function.keywords]

@@ -16,7 +16,7 @@ from dubio.population.stack import Stack
 
 
 class Scores(NamedTuple):
-    """How well each member predicts its rows.
+    """Predictive scores of each member on its rows.
 
     Attributes:
         log_prob: Mean log predictive density of the targets.  # (M,)
@@ -67,7 +67,7 @@ def score(
 def by_length(
     rows: list[np.ndarray[Any, Any]], device: torch.device
 ) -> list[tuple[Tensor, Tensor]]:
-    """Members with as many rows as each other, and their rows: (G,) and (G, B)."""
+    """Return groups of members with equally many rows, and their rows: (G,) and (G, B)."""
     groups: dict[int, list[int]] = {}
     for member, own in enumerate(rows):
         groups.setdefault(len(own), []).append(member)

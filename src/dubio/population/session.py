@@ -38,25 +38,25 @@ _SHAPES = 64  # of batches, whose noise is known
 
 @final
 class Session:
-    """Members in training, whose weights and moments stay stacked from step to step.
+    """Members in training; their weights and optimizer state stay stacked from step to step.
 
-    It is made by `Population.session`. Every member has rows of its own in every batch, and random
-    numbers of its own, so that it becomes the same network whoever is trained beside it: that of a
-    loop of `ELBO` and an optimiser. Until `write` is called the members themselves stay as they
-    are; as a context manager it writes at the end, also after an error.
+    Made by `Population.session`. Every member has its own rows in every batch and its own random
+    numbers, and becomes the same network whatever is trained beside it: that of a loop of `ELBO`
+    and an optimizer. The members themselves change only when `write` is called; as a context
+    manager the session writes at the end, also after an error.
 
     Args:
         members: Objectives of one structure.
-        seeds: What each member's random numbers start from.
-        number: How many fits and sessions these members had before.
-        learning_rate: One for all, or one for each member.
+        seeds: Seed of each member.
+        number: Number of earlier fits and sessions of these members.
+        learning_rate: One for all members, or one for each.
         optimizer: "adam", or "sgd" for plain gradient descent.
-        weight_decay: Of plain gradient descent, for weights but not for biases.
+        weight_decay: For plain gradient descent; applies to weights, not to biases.
 
     Attributes:
-        done: How many steps each member has done in this session.  # (M,)
-        failed: Whether a loss or step of a member was not finite. Such a member has the weights
-            from before, and learns no more.  # (M,)
+        done: Number of steps of each member in this session.  # (M,)
+        failed: Whether a loss or step of a member was not finite. Such a member keeps the weights
+            from before and stops learning.  # (M,)
     """
 
     def __init__(
@@ -127,16 +127,16 @@ class Session:
         *,
         num_data: int | Sequence[int] | Tensor | None = None,
     ) -> Tensor:  # (M,)
-        """Let every member do a step on rows of its own.
+        """Train every member for one step on its own rows.
 
         Args:
             x: Inputs: a batch for each member.
             y: Targets.
-            num_data: How many rows each member learns from by now, one number for all or one for
-                each; it stays until another is given. That of the `ELBO` before any was.
+            num_data: Current number of rows of each member, one for all or one for each; it stays
+                until another is given. At first that of the `ELBO`.
 
         Returns:
-            The loss of each member before the step; NaN of those that had failed before.
+            The loss of each member before the step; NaN for members that had failed.
         """
         check_batches(("members", "rows"), len(self), x=x, y=y)
         return self.steps(x[None], y[None], num_data=num_data)[0]
@@ -148,7 +148,7 @@ class Session:
         *,
         num_data: int | Sequence[int] | Tensor | None = None,
     ) -> Tensor:  # (K, M)
-        """Several steps, one after the other: `step` for each entry of the first axis."""
+        """Run several steps: `step` for each entry of the first axis."""
         check_batches(("steps", "members", "rows"), len(self), x=x, y=y)
         check_data(self._like, x=x, y=y)
         counts = None if num_data is None else self._checked(num_data)
@@ -169,18 +169,18 @@ class Session:
         generator: torch.Generator | None = None,
         noise_seeds: Sequence[int] | None = None,
     ) -> Tensor:  # (M, S, B, …)
-        """What the networks of all members give under noise, with the weights as they are now.
+        """Return the outputs of all members under noise, with the current weights.
 
         They are the draws of `Population.predict` after `write`.
 
         Args:
             x: Inputs, the same for all members.
-            own_rows: Whether x has rows of its own for each member, (M, B, …), instead.
-            draws: Number of stochastic passes; one is made by networks without noise.
+            own_rows: Whether x holds separate rows for each member instead, (M, B, …).
+            draws: Number of stochastic passes; networks without noise make one.
             shared: One mask per draw for all rows, instead of one per row.
-            generator: Source of a seed, which is joined with those of the members.
-            noise_seeds: One for each member, in place of it. With `shared` the same seed gives the
-                same function again, as long as the weights stay.
+            generator: Source of a seed, which is combined with those of the members.
+            noise_seeds: Instead, a seed for each member. With `shared` the same seed gives the same
+                function again, as long as the weights do not change.
         """
         if noise_seeds is not None:
             noise_seeds = seeds_of_members(noise_seeds, len(self), "noise_seeds")
@@ -194,7 +194,7 @@ class Session:
         return self._outputs[shared](own, seeds, counted("draws", draws))
 
     def write(self) -> None:
-        """Give members their weights, the number of their steps, and ``num_data``."""
+        """Write weights, numbers of steps and ``num_data`` to the members."""
         self._learning.stack.write(self._members)
         for index, member in enumerate(self._members):
             if isinstance(member, ELBO):
@@ -202,7 +202,7 @@ class Session:
                 member.num_data = int(self._num_data[index])
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything, in types that ``torch.load(weights_only=True)`` takes."""
+        """Return the state, in types that ``torch.load(weights_only=True)`` accepts."""
         stack, descent = self._learning.stack, self._learning.descent
         state = {
             "identity": self._identity,
@@ -218,10 +218,10 @@ class Session:
         return copy.deepcopy(state)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from there, bit for bit: a session of members of the same structure and settings.
+        """Continue from a state, bit for bit, with members of the same structure and settings.
 
         Args:
-            state: What `state_dict` gave.
+            state: The result of `state_dict`.
         """
         there, here = state.get("identity", {}), self._identity
         if there != here:
@@ -259,7 +259,7 @@ class Session:
         return loss
 
     def _requests_of(self, x: Tensor, y: Tensor) -> NoiseRequests:
-        """Which noise a batch needs."""
+        """Return which noise a batch needs."""
         shapes = (x.shape, y.shape)
         if shapes not in self._requests:
             if len(self._requests) == _SHAPES:

@@ -61,7 +61,7 @@ def settings_of(modules: Mapping[str, nn.Module]) -> Iterator[tuple[str, Any]]:
 
 
 def shown(path: str) -> str:
-    """The path of a setting as it stands in code."""
+    """Return the path of a setting as it stands in code."""
     return path.replace(":", ".").lstrip(".")
 
 
@@ -106,7 +106,7 @@ def _with(number: Tensor, inside: Sequence[str], value: Any) -> Any:
 
 
 def differ(path: str, values: Sequence[Any], same: Sequence[Sameness]) -> bool:
-    """Whether a setting is a number, or a tensor, that members differ in.
+    """Return whether a setting is a number, or a tensor, that members differ in.
 
     Args:
         path: Where it is.

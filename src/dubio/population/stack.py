@@ -85,7 +85,7 @@ class Stack:
         return len(next(iter(self.learned.values())))
 
     def take(self, members: Tensor) -> Self:
-        """Some of the members, as a stack of its own: nothing is shared."""
+        """Return some of the members, as a stack of its own: nothing is shared."""
         learned, fixed, numbers = (
             {name: tensor.detach()[members] for name, tensor in group.items()}
             for group in (self.learned, self.fixed, self.numbers)
@@ -151,7 +151,7 @@ def _notes_undone(modules: Sequence[nn.Module]) -> Iterator[None]:
 
 
 def _copied(module: nn.Module) -> nn.Module:
-    """A copy that shares generators alone, which cannot be copied."""
+    """Return a copy that shares generators alone, which cannot be copied."""
     generators = [m.generator for m in module.modules() if isinstance(m, ELBO)]
     return copy.deepcopy(module, {id(generator): generator for generator in generators})
 
@@ -169,7 +169,7 @@ def _tensors(modules: Mapping[str, nn.Module]) -> Tensors:
 
 
 def _layout(modules: Mapping[str, nn.Module], tensors: Tensors) -> dict[str, Any]:
-    """What must be the same in all members: modules, and shapes of tensors."""
+    """Return what must be the same in all members: modules, and shapes of tensors."""
     return {
         **{f"{name} (module)": type_before_parametrizations(m) for name, m in modules.items()},
         **{

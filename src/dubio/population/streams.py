@@ -30,7 +30,7 @@ def seeds_of_predictions(
     generator: torch.Generator | None,
     own_seeds: Sequence[int] | None = None,
 ) -> list[tuple[int, ...]]:
-    """What streams of predictions start from: the seeds of members, and others.
+    """Return what streams of predictions start from: the seeds of members, and others.
 
     Args:
         seeds: Of the members.
@@ -78,7 +78,7 @@ class MemberStream:
         return taken
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Where the streams are."""
+        """Return where the streams are."""
         return {
             "order": _words(self._order),
             "ahead": torch.from_numpy(self._ahead.copy()),
@@ -121,7 +121,7 @@ class MemberStream:
 
 
 def _words(generator: Generator) -> Tensor:
-    """The state of a generator as whole numbers of 64 bits."""
+    """Return the state of a generator as whole numbers of 64 bits."""
     state: Any = generator.bit_generator.state
     words = [*state["state"]["state"].tolist(), state["uinteger"], state["has_uint32"]]
     return torch.from_numpy(np.array(words, dtype=np.uint64).view(np.int64))
@@ -138,11 +138,11 @@ class Streams:
         return len(self._streams)
 
     def take(self, members: Sequence[int]) -> Self:
-        """Those of some members; they are the same streams."""
+        """Return those of some members; they are the same streams."""
         return type(self)([self._streams[m] for m in members])
 
     def state_dict(self) -> list[dict[str, Tensor]]:
-        """Where all streams are."""
+        """Return where all streams are."""
         return [stream.state_dict() for stream in self._streams]
 
     def load_state_dict(self, states: list[dict[str, Tensor]]) -> None:
@@ -151,7 +151,7 @@ class Streams:
             stream.load_state_dict(state)
 
     def rows(self, count: int, rows: Sequence[np.ndarray[Any, Any]]) -> Tensor:  # (M, count)
-        """The next rows of each member."""
+        """Return the next rows of each member."""
         out = np.empty((len(self), count), dtype=np.int64)
         for stream, own, taken in zip(self._streams, rows, out, strict=True):
             taken[:] = stream.rows(count, own)
@@ -160,7 +160,7 @@ class Streams:
     def noise(
         self, times: int, sizes: dict[Continuous, int], like: Tensor
     ) -> dict[Continuous, Tensor]:
-        """The next noise of each member, for several passes: (M, times, n) for a size n."""
+        """Return the next noise of each member, for several passes: (M, times, n) for a size n."""
         dtype = torch.promote_types(like.dtype, torch.float32)
         made: dict[Continuous, Tensor] = {}
         for distribution in _DISTRIBUTIONS:

@@ -20,7 +20,7 @@ MemberPass: TypeAlias = Callable[[nn.Module, NumberSource], Tensor]
 
 @torch.no_grad()
 def watch(stack: Stack, x: Tensor, one_pass: MemberPass, *, training: bool) -> NoiseRequests:
-    """Which noise a pass needs.
+    """Return which noise a pass needs.
 
     A copy of the first member is called alone, so that errors are told in its own terms, and then
     two at once: what fails only then is for `torch.vmap` to blame.
@@ -108,7 +108,7 @@ def _check_state(stack: Stack, one_pass: MemberPass) -> None:
 
 
 def _place(error: Exception, skeleton: nn.Module) -> str:
-    """The innermost module that was at work."""
+    """Return the innermost module that was at work."""
     names = {module: name for name, module in skeleton.named_modules()}
     selves = [frame.f_locals.get("self") for frame, _ in walk_tb(error.__traceback__)]
     at_work = [skeleton, *(m for m in selves if isinstance(m, nn.Module) and m in names)]
@@ -116,5 +116,5 @@ def _place(error: Exception, skeleton: nn.Module) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """The first sentence of an error."""
+    """Return the first sentence of an error."""
     return str(error).partition("\n")[0].partition(". ")[0].rstrip(".")

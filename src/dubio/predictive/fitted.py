@@ -36,12 +36,12 @@ class Fitted(nn.Module):
         self.sizes: tuple[int, ...] | None = None
 
     def get_extra_state(self) -> Tensor:
-        """The name of the class in UTF-8, and the sizes behind it: ``TemperatureScaling (10,)``."""
+        """Return the class name and the sizes in UTF-8: ``TemperatureScaling (10,)``."""
         text = f"{type(self).__name__} {self.sizes}"
         return torch.tensor(list(text.encode()), dtype=torch.uint8)
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Takes the sizes: `_load_from_state_dict` has compared the names."""
+        """Take the sizes: `_load_from_state_dict` has compared the names."""
         self.sizes = _name_and_sizes(state)[1]
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
@@ -107,7 +107,7 @@ def _name_and_sizes(state: Tensor) -> tuple[str, tuple[int, ...] | None]:
 
 
 def _sizes(p: Predictive) -> tuple[int, ...]:
-    """What predictions must agree in: classes, or outputs; images may be of any size."""
+    """Return what predictions must agree in: classes, or outputs; images may be of any size."""
     if p.likelihood.discrete:
         return (p.likelihood.by_label(p.mean).shape[-1],)
     event = p.mean.shape[1:]

@@ -9,7 +9,7 @@ from dubio.predictive.settings import is_same_likelihood
 
 
 def mixture(parts: Sequence[Predictive]) -> Predictive:
-    """Where all parts weigh the same: 1/M sum_m q_m(y | x), as of Lakshminarayanan et al. 2017.
+    """Return the equal mixture 1/M sum_m q_m(y | x) (Lakshminarayanan et al. 2017).
 
     Draws of the first part come first. A part of one draw repeats it, if others have more. Where
     likelihoods differ, their noise joins the outputs, if it can.

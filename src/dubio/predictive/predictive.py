@@ -27,7 +27,7 @@ from dubio.predictive.summary import Summary
 
 
 class Interval(NamedTuple):
-    """An interval for each target.
+    """A prediction interval for each target.
 
     Attributes:
         low: Its lower end, `(B, *E)`.
@@ -40,7 +40,7 @@ class Interval(NamedTuple):
 
 @final
 class StoredDraws:
-    """Draws that are kept, `(S, B, ...)`.
+    """Draws that are kept in memory, `(S, B, ...)`.
 
     Args:
         draws: The raw network outputs.
@@ -71,13 +71,13 @@ class StoredDraws:
         return self.draws.shape[1]
 
     def chunks(self) -> Iterator[tuple[slice, Tensor]]:
-        """Yields some draws of all rows."""
+        """Yield some draws of all rows at a time."""
         step = max(1, self.chunk_bytes // self.draws[0].nbytes)
         for start in range(0, self.num_draws, step):
             yield slice(0, self.num_rows), self.draws[start : start + step]
 
     def columns(self) -> Iterator[Tensor]:
-        """Yields all draws of some rows, `(S, B, ...)`, for what needs them at once."""
+        """Yield all draws of some rows at a time, `(S, B, ...)`."""
         step = max(1, self.chunk_bytes // self.draws[:, 0].nbytes)
         for start in range(0, self.num_rows, step):
             yield self.draws[:, start : start + step]
@@ -85,16 +85,17 @@ class StoredDraws:
 
 @final
 class Predictive:
-    """What a stochastic network predicts: an equal mixture over its draws.
+    """The predictive distribution of a stochastic network: an equal mixture over its draws.
 
-    Shapes: `B` rows; `*E` one target's dimensions, with the class dimension for `Categorical`,
-    whose targets are one-hot vectors here. Entropies and the variation ratio lack that dimension.
-    Statistics are computed when first asked for, in one pass over the draws.
+    Shapes: `B` rows; `*E` the dimensions of one target, including the class dimension for
+    `Categorical`, whose targets are treated as one-hot vectors. Entropies and the variation ratio
+    lack that dimension. Statistics are computed on first use, in one pass over the draws.
 
     Args:
-        likelihood: How the outputs of one draw give targets; kept as it is now, if it learns.
+        likelihood: The distribution of targets given the outputs of one draw. A learned one is
+            frozen as it is now.
         source: The draws.
-        summary: The statistics, where the source has been read already.
+        summary: The statistics, if the source has been read already.
     """
 
     def __init__(
@@ -106,10 +107,11 @@ class Predictive:
 
     @classmethod
     def from_draws(cls, likelihood: Likelihood, draws: Tensor) -> "Predictive":
-        """The equal mixture over draws that come from anywhere: another library, a file, a formula.
+        """Make a prediction from draws of any origin: another library, a file, a formula.
 
         Args:
-            likelihood: How the outputs of one draw give targets; `Point()` if they are the targets.
+            likelihood: The distribution of targets given one draw; `Point()` if the draws are the
+                targets.
             draws: The raw outputs `(S, B, ...)`, draws first. They are not copied.
 
         Warns:
@@ -138,11 +140,11 @@ class Predictive:
 
     @classmethod
     def concatenate(cls, predictives: Sequence["Predictive"]) -> "Predictive":
-        """The rows of several predictions, one after the other.
+        """Concatenate the rows of several predictions.
 
-        All have one likelihood, one number of draws and outputs of one shape. The s-th draws of all
-        become one draw: that is one function of x only if it was one, as with ``shared=True`` and
-        the same seed.
+        All must have the same likelihood, number of draws and output shape. The s-th draws of all
+        become one draw. That is one function of x only if it was one before: with ``shared=True``
+        and the same seed.
         """
         parts = list(predictives)
         if not parts or not all(isinstance(part, Predictive) for part in parts):
@@ -171,24 +173,24 @@ class Predictive:
 
     @classmethod
     def load(cls, file: str | os.PathLike[str]) -> "Predictive":
-        """Reads what `save` has written, to the CPU. Files are plain data: no code in them is run.
+        """Load a prediction that `save` has written, to the CPU. Files are plain data, never code.
 
         Raises:
             FileNotFoundError: If there is no such file.
-            ValueError: If it is none of `save`, was damaged, or is of a later version.
+            ValueError: If `save` did not write it, or it is damaged, or from a later version.
         """
         likelihood, draws = storage.read(file)
         return cls(likelihood, StoredDraws(draws))
 
     def save(self, file: str | os.PathLike[str]) -> None:
-        """Writes likelihood and draws to a file, for `load`; a file that is there is replaced.
+        """Save likelihood and draws to a file for `load`, replacing the file if it exists.
 
-        A likelihood that learns is saved as it was when the prediction was made.
+        A learned likelihood is saved as it was when the prediction was made.
         """
         storage.write(file, self.likelihood, self._stored("save").draws)
 
     def to(self, device: torch.device | str | int) -> "Predictive":
-        """The same prediction on another device; itself if it is there already."""
+        """Return the prediction on another device; itself if it is already there."""
         if isinstance(device, torch.dtype):
             raise TypeError(
                 f"device: expected a device such as 'cpu', got {device}; a prediction keeps the "
@@ -204,7 +206,7 @@ class Predictive:
         return self.source.num_rows
 
     def __getitem__(self, rows: RowIndex) -> "Predictive":
-        """The prediction of some rows: a slice, a mask, or indices, as numpy has them.
+        """Return the prediction of some rows: a slice, a mask, or indices, as numpy has them.
 
         The axis of rows stays, so that a single row is ``p[i : i + 1]``, and ``p[i]`` an error.
         """
@@ -220,12 +222,12 @@ class Predictive:
 
     @property
     def num_draws(self) -> int:
-        """S, the number of draws of every row."""
+        """S, the number of draws per row."""
         return self.source.num_draws
 
     @property
     def summary(self) -> Summary:
-        """The statistics over draws that the properties below derive from."""
+        """The statistics over draws that the properties below are derived from."""
         if self._summary is None:
             blocks = []
             for _, chunks in self.blocks():
@@ -237,7 +239,7 @@ class Predictive:
         return self._summary
 
     def blocks(self) -> Iterator[tuple[slice, Iterator[Tensor]]]:
-        """Yields rows, block by block, and their draws `(S, B, ...)`, chunk by chunk."""
+        """Yield rows in blocks, each with its draws `(S, B, ...)` in chunks."""
         for rows, chunks in groupby(self.source.chunks(), key=itemgetter(0)):
             yield rows, (outputs for _, outputs in chunks)
 
@@ -248,12 +250,12 @@ class Predictive:
 
     @property
     def epistemic(self) -> Tensor:
-        """The variance `(B, *E)` that comes from not knowing the network."""
+        """The epistemic variance `(B, *E)`: the spread of the means of the draws."""
         return self.summary.epistemic
 
     @property
     def aleatoric(self) -> Tensor:
-        """The variance `(B, *E)` that stays when the network is known: noise in the targets."""
+        """The aleatoric variance `(B, *E)`: the noise in the targets, averaged over draws."""
         return self.summary.aleatoric
 
     @property
@@ -279,8 +281,9 @@ class Predictive:
     def expected_entropy(self) -> Tensor:
         """The mean over draws of H[y | x, omega] in nats: `(B, ...)`.
 
-        Of numbers it is differential, of every element, and no more than the entropy of the
-        prediction, which has no closed form: mixing adds what draws disagree about.
+        For numeric targets it is the differential entropy of every element. It is at most the
+        entropy of the prediction, which has no closed form: mixing adds the disagreement among
+        draws.
         """
         if self.likelihood.discrete:
             return self.summary.expected_entropy
@@ -295,8 +298,8 @@ class Predictive:
     def variation_ratio(self) -> Tensor:
         """1 - the share of draws that prefer the modal class: `(B, ...)`.
 
-        Gal & Ghahramani 2016, section 5.2, samples a label from every draw instead of taking its
-        likeliest; with many draws that ratio tends to 1 - max(mean).
+        Gal & Ghahramani 2016, section 5.2, sample a label from every draw instead of taking the
+        likeliest one; with many draws their ratio tends to 1 - max(mean).
         """
         modal = self.summary.votes.amax(-1)
         return 1 - modal.to(self.mean.dtype) / self.num_draws
@@ -307,7 +310,7 @@ class Predictive:
         return self._stored("draws").draws
 
     def quantile(self, q: float | Sequence[float] | Tensor) -> Tensor:
-        """Quantiles of every element of the target; of the class probabilities if discrete.
+        """Return quantiles of every element of the target; for classes, of their probabilities.
 
         Args:
             q: One level, which gives `(B, *E)`, or Q of them, which give `(Q, B, *E)`.
@@ -326,13 +329,13 @@ class Predictive:
         return torch.stack(quantiles).reshape(*levels.shape, *quantiles[0].shape)
 
     def interval(self, level: float = 0.95) -> Interval:
-        """The central interval of probability `level`: its low and high end, each `(B, *E)`."""
+        """Return the central interval of probability `level`: low and high, `(B, *E)` each."""
         check_probability("level", level, "0.95 is a common choice")
         low, high = self.quantile([(1 - level) / 2, (1 + level) / 2])
         return Interval(low, high)
 
     def cdf(self, y: Tensor) -> Tensor:
-        """P(Y <= y | x) of every element of a target of numbers: `(B, *E)`."""
+        """Return P(Y <= y | x) of every element, for numeric targets: `(B, *E)`."""
         self.check_targets(y)
         blocks = []
         for rows, chunks in self.blocks():
@@ -341,10 +344,10 @@ class Predictive:
         return torch.cat(blocks) / self.num_draws
 
     def log_prob(self, y: Tensor) -> Tensor:
-        """The log density of every row, joint over its event dimensions: `(B,)`.
+        """Return the log density of every row, joint over its event dimensions: `(B,)`.
 
-        log 1/S sum_t p(y | x, omega_t) = logsumexp_t log p(y | x, omega_t) - log S, which for a
-        Gaussian likelihood is Gal & Ghahramani 2016, eq. 13.
+        log 1/S sum_t p(y | x, omega_t) = logsumexp_t log p(y | x, omega_t) - log S. For a Gaussian
+        likelihood this is Gal & Ghahramani 2016, eq. 13.
 
         Args:
             y: One target per row, `(B, *E)`; integer class labels for `Categorical`.
@@ -360,15 +363,15 @@ class Predictive:
         return torch.cat(blocks) - math.log(self.num_draws)
 
     def check_targets(self, y: Tensor) -> None:
-        """Raises an error if these are not the targets of the rows, as `log_prob` takes them."""
+        """Raise an error unless `log_prob` accepts these as the targets of the rows."""
         self._check_rows(y)
         self.likelihood.check_targets(y, self.mean.unsqueeze(0))
 
     def sample(self, n: int = 1, generator: Seed = None) -> Tensor:
-        """Draws n targets per row, `(n, B, ...)`, each from the likelihood of a random draw.
+        """Sample n targets per row, `(n, B, ...)`, each from the likelihood of a random draw.
 
         Args:
-            n: How many.
+            n: Number of samples.
             generator: Source of randomness; an int seeds a new one.
         """
         if isinstance(n, bool) or not isinstance(n, SupportsIndex) or index(n) < 1:

@@ -12,7 +12,7 @@ RowIndex: TypeAlias = slice | Tensor | np.ndarray[Any, Any] | Sequence[int] | Se
 
 
 def chosen_rows(key: RowIndex, rows: int, device: torch.device) -> slice | Tensor:
-    """What picks these of so many rows out of a tensor, in their order; at least one."""
+    """Return what picks these of so many rows out of a tensor, in their order; at least one."""
     if isinstance(key, slice):
         picked = range(rows)[key]
         found = key if picked.step > 0 else torch.tensor(picked, device=device, dtype=torch.long)

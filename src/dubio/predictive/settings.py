@@ -10,14 +10,14 @@ from dubio.likelihoods import Likelihood
 
 
 def settings_of(likelihood: Likelihood) -> dict[str, Any] | None:
-    """The settings of a likelihood that is a dataclass, by name; None of others."""
+    """Return the settings of a likelihood that is a dataclass, by name; None of others."""
     if not is_dataclass(likelihood):
         return None
     return {each.name: getattr(likelihood, each.name) for each in fields(likelihood)}
 
 
 def is_same_likelihood(one: Likelihood, other: Likelihood) -> bool:
-    """Whether two likelihoods are of one class and have equal settings."""
+    """Return whether two likelihoods are of one class and have equal settings."""
     if one is other:
         return True
     own, others = settings_of(one), settings_of(other)

@@ -60,7 +60,7 @@ def write(file: str | os.PathLike[str], likelihood: Likelihood, draws: Tensor) -
 
 
 def read(file: str | os.PathLike[str]) -> tuple[Likelihood, Tensor]:
-    """The likelihood and the draws in a file. No code in it is run."""
+    """Return the likelihood and the draws in a file. No code in it is run."""
     path = Path(file)
     if not path.is_file():
         raise FileNotFoundError(
@@ -90,7 +90,7 @@ def read(file: str | os.PathLike[str]) -> tuple[Likelihood, Tensor]:
 
 
 def _plain(value: Any) -> Any:
-    """A tensor without its graph, its device, and the rest of the memory that it is a view of."""
+    """Return a tensor on the CPU without its graph, copied out of any larger storage."""
     return value.detach().cpu().clone() if isinstance(value, Tensor) else value
 
 

@@ -35,7 +35,7 @@ class Summary:
         self._state: dict[str, Tensor] = {}  # each (B, ...)
 
     def update(self, outputs: Tensor) -> None:
-        """Adds a chunk of draws of these rows: raw network outputs `(S, B, ...)`."""
+        """Add a chunk of draws of these rows: raw network outputs `(S, B, ...)`."""
         likelihood, state = self.likelihood, self._state
         mean = likelihood.mean(outputs)  # (S, B, *E)
         if not state:
@@ -94,7 +94,7 @@ class Summary:
 
     @classmethod
     def concatenate(cls, blocks: Sequence[Summary]) -> Summary:
-        """The summary of all rows, from summaries of the same draws for blocks of rows."""
+        """Return the summary of all rows, from summaries of the same draws for blocks of rows."""
         if len({(block.likelihood, block.num_draws) for block in blocks}) != 1:
             raise ValueError(
                 "blocks: expected summaries of one likelihood and number of draws, got "
@@ -109,7 +109,7 @@ class Summary:
         return joined
 
     def _average(self, name: str, values: Tensor) -> None:
-        """Moves a running mean towards new values `(S, B, ...)`; equal values leave it as it is."""
+        """Move a running mean towards new values `(S, B, ...)`; equal values leave it as it is."""
         mean = self._state.get(name, values[0])
         self._state[name] = mean + (values - mean).sum(0) / self.num_draws
 

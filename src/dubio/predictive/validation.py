@@ -14,7 +14,7 @@ NumberPrediction = Predictive | tuple[Tensor, Tensor]  # or mean and standard de
 
 
 def label_prediction(p: Labels) -> Predictive:
-    """A prediction of labels; plain probabilities become one of a single draw."""
+    """Return a prediction of labels; plain probabilities become one of a single draw."""
     if isinstance(p, Tensor):
         if not p.is_floating_point() or p.ndim < 2:
             raise ValueError(
@@ -43,7 +43,7 @@ def label_prediction(p: Labels) -> Predictive:
 
 
 def number_prediction(p: NumberPrediction) -> Predictive:
-    """A prediction of real targets; a mean and a standard deviation become a Gaussian."""
+    """Return a prediction of real targets; a mean and a standard deviation become a Gaussian."""
     if isinstance(p, Interval):
         raise TypeError(
             "p: expected a Predictive or a pair (mean, std), got an Interval; pass the prediction "
@@ -76,7 +76,7 @@ def number_prediction(p: NumberPrediction) -> Predictive:
 
 
 def log_mean(p: Predictive) -> Tensor:
-    """The logarithm of the averaged probabilities, labels last: `(B, ..., K)`, in float64.
+    """Return the logarithm of the averaged probabilities, labels last: `(B, ..., K)`, in float64.
 
     Logarithms are what is averaged, so that it is exact where a probability underflows.
     """
@@ -104,18 +104,18 @@ def known_rows(p: Predictive, logs: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def from_logs(likelihood: Likelihood, logs: Tensor) -> Predictive:
-    """The prediction of a single draw with these log probabilities, labels last."""
+    """Return the prediction of a single draw with these log probabilities, labels last."""
     of_logits, outputs = likelihood.from_log_by_label(logs)
     return Predictive(of_logits, StoredDraws(outputs.unsqueeze(0)))
 
 
 def likeliest(p: Predictive) -> Tensor:
-    """The label with the largest averaged probability, `(B, ...)`."""
+    """Return the label with the largest averaged probability, `(B, ...)`."""
     return p.likelihood.labels(p.mean).long()
 
 
 def check_numbers(p: Predictive, y: Tensor) -> Tensor:
-    """Where targets of a prediction are known, `(B, *E)`; an error if they do not belong to it."""
+    """Return which targets of a prediction are known, `(B, *E)`; check that they fit it."""
     p.likelihood.check_targets(y, p.mean.unsqueeze(0))
     known = p.likelihood.known(y)
     known = torch.ones_like(y, dtype=torch.bool) if known is None else known

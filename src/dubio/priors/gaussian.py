@@ -14,7 +14,7 @@ from dubio.priors.prior import Mean, Prior, finite, log, positive, shown, sum_of
 @final
 @dataclass(frozen=True, repr=False)
 class Gaussian(Prior):
-    """Every weight is N(mean, sigma²) beforehand.
+    """The prior N(mean, sigma²) for every weight.
 
     The divergence is in closed form: log(s/σ) + (σ² + (μ − m)²)/(2s²) − ½.
 
@@ -33,9 +33,9 @@ class Gaussian(Prior):
 
     @classmethod
     def around(cls, module: nn.Module, sigma: float) -> Self:
-        """A prior around the weights that a layer has now, for example from another task.
+        """Return a prior centred on the current weights of a layer, for example from another task.
 
-        Of a stochastic one, such as `dubio.Bayesian`, around the means.
+        For a stochastic layer such as `dubio.Bayesian` it is centred on the means.
         """
         if isinstance(module, Stochastic):
             module = module.get_submodule("layer")
@@ -45,7 +45,7 @@ class Gaussian(Prior):
         return cls(sigma, mean=means)
 
     def kl(self, offset: Tensor, deviation: Tensor, noise: Tensor | None) -> Tensor:
-        """Σ log(s/σ) + (σ² + (μ − m)²)/(2s²) − ½."""
+        """Return Σ log(s/σ) + (σ² + (μ − m)²)/(2s²) − ½."""
         constant = offset.numel() * (log(self.sigma) - 0.5)
         second_moments = torch.addcmul(deviation * deviation, offset, offset).sum()
         return second_moments * (0.5 / self.sigma**2) - (sum_of_logs(deviation) - constant)
@@ -59,7 +59,7 @@ class Gaussian(Prior):
         noise: Tensor | None,
         factor: float,
     ) -> None:
-        """(μ − m)/s² and σ/s² − 1/σ."""
+        """Add (μ − m)/s² and σ/s² − 1/σ."""
         precision = factor * self.sigma**-2
         of_mean.add_(offset, alpha=precision)
         of_deviation.add_(deviation, alpha=precision).sub_(deviation.reciprocal(), alpha=factor)

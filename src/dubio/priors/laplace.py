@@ -12,10 +12,10 @@ from dubio.priors.prior import Mean, Prior, finite, log, positive, shown, sum_of
 @final
 @dataclass(frozen=True, repr=False)
 class Laplace(Prior):
-    """Every weight has the density exp(−|w − mean|/scale)/(2·scale) beforehand.
+    """The prior exp(−|w − mean|/scale)/(2·scale) for every weight.
 
-    The divergence of a Gaussian from it is in closed form too. With δ = μ − mean, |w − mean| is
-    folded normal, E|w − mean| = σ√(2/π)·exp(−δ²/2σ²) + δ·erf(δ/(σ√2)), and so
+    The divergence of a Gaussian from it is in closed form. With δ = μ − mean, |w − mean| is folded
+    normal, E|w − mean| = σ√(2/π)·exp(−δ²/2σ²) + δ·erf(δ/(σ√2)), and so
 
         KL = log(2b/(σ√(2πe))) + E|w − mean|/b.
 
@@ -33,7 +33,7 @@ class Laplace(Prior):
         finite(self.mean)
 
     def kl(self, offset: Tensor, deviation: Tensor, noise: Tensor | None) -> Tensor:
-        """Σ log(2b) − log(σ√(2πe)) + E|w − mean|/b."""
+        """Return Σ log(2b) − log(σ√(2πe)) + E|w − mean|/b."""
         bell, erf = _folded(offset, deviation)
         distance = (deviation * bell + offset * erf).sum()  # not by dot: see squares
         constant = offset.numel() * (log(2 * self.scale) - 0.5 * math.log(2 * math.pi * math.e))
@@ -48,7 +48,7 @@ class Laplace(Prior):
         noise: Tensor | None,
         factor: float,
     ) -> None:
-        """erf(δ/(σ√2))/b and √(2/π)·exp(−δ²/2σ²)/b − 1/σ: what depends on both cancels."""
+        """Add erf(δ/(σ√2))/b and √(2/π)·exp(−δ²/2σ²)/b − 1/σ."""
         bell, erf = _folded(offset, deviation)
         of_mean.add_(erf, alpha=factor / self.scale)
         of_deviation.add_(bell, alpha=factor / self.scale)
@@ -59,7 +59,7 @@ class Laplace(Prior):
 
 
 def _folded(offset: Tensor, deviation: Tensor) -> tuple[Tensor, Tensor]:
-    """√(2/π)·exp(−δ²/2σ²) and erf(δ/(σ√2))."""
+    """Return √(2/π)·exp(−δ²/2σ²) and erf(δ/(σ√2))."""
     ratio = (offset / deviation) * math.sqrt(0.5)
     bell = (-ratio.square()).exp() * math.sqrt(2 / math.pi)
     return bell, ratio.erf()

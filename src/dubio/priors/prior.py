@@ -15,15 +15,15 @@ Mean = float | Mapping[str, Tensor]
 
 
 class Prior(ABC):
-    """A density p(w − mean), the same for all weights of a layer up to its mean.
+    """A prior density p(w − mean) of the weights, the same for all weights up to the mean.
 
-    A prior is asked for the divergence KL(q‖p) of q = N(μ, σ²), and for its slopes, of many
-    weights at a time. It sees the offset μ − mean, and where there is no closed form the standard
-    normal noise ε of a draw: then ``log q(w) − log p(w)`` at w = μ + σε is the estimate.
+    It computes the divergence KL(q‖p) of q = N(μ, σ²) and its derivatives, for many weights at
+    once. It gets the offset μ − mean and, where there is no closed form, standard normal noise ε:
+    the estimate is then ``log q(w) − log p(w)`` at w = μ + σε.
 
     Attributes:
         mean: One number for all weights, or a tensor for each by the name of the weight.
-        exact: Whether the divergence is in closed form, and needs no noise.
+        exact: Whether the divergence is in closed form and needs no noise.
     """
 
     mean: Mean
@@ -31,7 +31,7 @@ class Prior(ABC):
 
     @abstractmethod
     def kl(self, offset: Tensor, deviation: Tensor, noise: Tensor | None) -> Tensor:
-        """The divergence, or its estimate, in nats, summed over weights: a number."""
+        """Return the divergence or its estimate, in nats, summed over weights."""
 
     @abstractmethod
     def add_slopes(
@@ -43,17 +43,17 @@ class Prior(ABC):
         noise: Tensor | None,
         factor: float,
     ) -> None:
-        """Add its derivatives by μ and by σ of each weight, times a factor, to these tensors."""
+        """Add the derivatives by μ and σ of each weight, times a factor, to two tensors."""
 
 
 def positive(name: str, value: float) -> None:
-    """Complain about a scale that is none; a tensor would not be learned."""
+    """Raise an error unless this is a positive number; a tensor would not be learned."""
     if not (isinstance(value, Real) and 0 < value < math.inf):
         raise ValueError(f"{name}: expected a positive number, got {value!r}.")
 
 
 def finite(mean: Mean) -> None:
-    """Complain about a mean that is none."""
+    """Raise an error unless this is a finite mean."""
     if isinstance(mean, Mapping):
         fine = all(isinstance(each, Tensor) for each in mean.values())
     else:
@@ -65,19 +65,19 @@ def finite(mean: Mean) -> None:
 
 
 def shown(mean: Mean) -> str:
-    """A mean as the last argument in a representation, if it is not zero."""
+    """Return a mean as the last argument in a representation, if it is not zero."""
     if isinstance(mean, Mapping):
         return ", mean=…"
     return f", mean={mean:g}" if mean else ""
 
 
 def log(value: float | Tensor) -> float | Tensor:
-    """The logarithm of a number, or of a tensor that stands for those of many networks."""
+    """Return the logarithm of a number, or of a tensor that stands for those of many networks."""
     return value.log() if isinstance(value, Tensor) else math.log(value)
 
 
 def sum_of_logs(values: Tensor) -> Tensor:
-    """Σ log v, with one logarithm for the product of four numbers where it cannot overflow."""
+    """Return Σ log v, taking one logarithm per product of four numbers if it is safe."""
     quarter, left = divmod(values.numel(), 4)
     if quarter < 256 or not values.is_cpu or is_vectorised(values):  # too few to gain by it
         return values.log().sum()
@@ -90,5 +90,5 @@ def sum_of_logs(values: Tensor) -> Tensor:
 
 
 def squares(values: Tensor) -> Tensor:
-    """Σ v², summed pairwise: `torch.dot` loses nats by the hundred on millions of weights."""
+    """Return Σ v², summed pairwise: `torch.dot` is too imprecise for millions of weights."""
     return (values * values).sum()

@@ -14,7 +14,7 @@ from dubio.priors.prior import Mean, Prior, finite, log, positive, shown, square
 @final
 @dataclass(frozen=True, repr=False)
 class ScaleMixture(Prior):
-    """Every weight is π·N(mean, σ1²) + (1 − π)·N(mean, σ2²) beforehand.
+    """The prior π·N(mean, σ1²) + (1 − π)·N(mean, σ2²) for every weight.
 
     Clark et al. 2022, section 2.4.
 
@@ -48,7 +48,7 @@ class ScaleMixture(Prior):
         finite(self.mean)
 
     def kl(self, offset: Tensor, deviation: Tensor, noise: Tensor | None) -> Tensor:
-        """Σ log q(w) − log p(w)."""
+        """Return Σ log q(w) − log p(w)."""
         assert noise is not None
         w = torch.addcmul(offset, deviation, noise)
         # log p = log (share of the wide one)·N(w; wide) + softplus(log odds of the narrow one):
@@ -67,7 +67,7 @@ class ScaleMixture(Prior):
         noise: Tensor | None,
         factor: float,
     ) -> None:
-        """−d log p/dw and −1/σ − ε·d log p/dw, where −d log p/dw = w·E[1/σ_component² | w]."""
+        """Add g = w·E[1/σ_component² | w] for μ, and ε·g − 1/σ for σ."""
         assert noise is not None
         w = torch.addcmul(offset, deviation, noise)
         (_, wide), (_, narrow) = self._components()

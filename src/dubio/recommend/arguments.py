@@ -10,7 +10,7 @@ Check: TypeAlias = Callable[[str, Any], Any]  # (name, value) -> the value as pl
 
 
 def whole(least: int = 0, *, below: int | None = None, advice: str = "") -> Check:
-    """A whole number from ``least``, numpy's among them; no bool."""
+    """Return a whole number from ``least``, numpy's among them; no bool."""
     span = f"from {least}" if below is None else f"from {least} to {below - 1}"
 
     def check(name: str, value: Any) -> int:
@@ -25,7 +25,7 @@ def whole(least: int = 0, *, below: int | None = None, advice: str = "") -> Chec
 def number(
     *, above: float = -math.inf, least: float = -math.inf, below: float = math.inf, advice: str = ""
 ) -> Check:
-    """A finite number within bounds, numpy's among them; no bool and no string."""
+    """Return a finite number within bounds, numpy's among them; no bool and no string."""
     bounds = [
         words
         for words, given in (
@@ -48,7 +48,7 @@ def number(
 
 
 def one_of(*choices: str) -> Check:
-    """One of some words."""
+    """Return one of some words."""
 
     def check(name: str, value: Any) -> str:
         if not isinstance(value, str) or value not in choices:

@@ -41,11 +41,11 @@ class Asked:
         generator: torch.Generator | int | None,
         draws: int,
     ) -> "Asked":
-        """The users of these ids."""
+        """Return the users of these ids."""
         return cls(user_keys(users), rows, seed_of(generator), draws)
 
     def part(self, some: slice) -> "Asked":
-        """Some of the users."""
+        """Return some of the users."""
         rows = None if self.rows is None else self.rows[some]
         return Asked(self.keys[some], rows, self.seed, self.draws)
 
@@ -70,7 +70,7 @@ def check_users(users: Users | None, count: int) -> Users:
 
 
 def check_draws(draws: int, explore: Explore, stochastic: bool) -> int:
-    """How many draws to make; 0 for a pass without noise."""
+    """Return how many draws to make; 0 for a pass without noise."""
     one_of("mean", "thompson", "upper")("explore", explore)
     count: int = whole(0, advice="0 is a pass without noise")("draws", draws)
     if not stochastic:

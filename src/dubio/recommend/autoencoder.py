@@ -63,7 +63,7 @@ class Autoencoder(Recommender, ABC):
 
     @abstractmethod
     def _build(self, items: int, users: int) -> AutoencoderNetwork:
-        """A network whose weights are still to be set."""
+        """Return a network whose weights are still to be set."""
 
     def fit(
         self,
@@ -162,7 +162,7 @@ class Autoencoder(Recommender, ABC):
         self._learnt(items)
 
     def _about(self, validation: tuple[csr_array, csr_array] | None) -> dict[str, Any]:
-        """What makes a run this one, beside its plan and its data."""
+        """Return what makes a run this one, beside its plan and its data."""
         return {
             "model": type(self).__name__,
             **self._arguments(),

@@ -5,7 +5,7 @@ from torch import Tensor
 
 
 def best(scores: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    """The n highest scores of each row and where they are; of equal ones the first items.
+    """Return the n highest scores of each row and where they are; of equal ones the first items.
 
     Args:
         scores: (B, I). Items that cannot be recommended have −∞.

@@ -30,11 +30,11 @@ class Normals(NamedTuple):
     log_variance: Tensor
 
     def at(self, noise: Tensor) -> Tensor:
-        """μ + σ⊙ε."""
+        """Return μ + σ⊙ε."""
         return torch.addcmul(self.mean, torch.exp(0.5 * self.log_variance), noise)
 
     def first(self, count: int) -> "Normals":
-        """Those with the first masks, if the masks are on the first axis but two."""
+        """Return those with the first masks, if the masks are on the first axis but two."""
         return Normals(self.mean[..., :count, :, :], self.log_variance[..., :count, :, :])
 
 
@@ -60,13 +60,13 @@ def log_standard_normal(eta: Tensor) -> Tensor:  # (…, D) -> (…)
 
 
 def divergence(posterior: Normals) -> Tensor:
-    """KL(N(μ, σ²) ‖ N(0, I)) = ½ Σ (σ² + μ² − 1 − log σ²)."""  # (…, D) -> (…)
+    """Return KL(N(μ, σ²) ‖ N(0, I)) = ½ Σ (σ² + μ² − 1 − log σ²)."""  # (…, D) -> (…)
     mean, log_variance = posterior
     return 0.5 * (log_variance.exp() + mean.square() - 1 - log_variance).sum(-1)
 
 
 def bound(nll: Tensor, divergence: Tensor, beta: float) -> Tensor:
-    """f, averaged over decodings: (…, J, B) -> (…, B).
+    """Return f, averaged over decodings: (…, J, B) -> (…, B).
 
     Args:
         nll: −log p(x | η_j).

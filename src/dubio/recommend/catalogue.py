@@ -57,7 +57,7 @@ class Ids:
         return f"Ids({len(self)} {self._what}s)"
 
     def positions(self, ids: Iterable[Hashable]) -> npt.NDArray[np.int64]:
-        """Where the ids are. Unknown ids are an error."""
+        """Return where the ids are. Unknown ids are an error."""
         wanted = list(ids)
         found = [self._positions.get(one, -1) for one in wanted]
         unknown = dict.fromkeys(one for one, place in zip(wanted, found, strict=True) if place < 0)

@@ -46,15 +46,15 @@ class DenoisingNetwork(nn.Module):
         self.users = nn.Parameter(torch.zeros(users, hidden)) if users else None
 
     def noise(self, rows: SparseRows, seeds: Seeds) -> StepNoise:
-        """The noise of a step of training."""
+        """Return the noise of a step of training."""
         return step_noise(rows, seeds, self.input.mask)
 
     def noise_of_draw(self, rows: SparseRows, seeds: Seeds) -> StepNoise:
-        """The noise of a draw, which is that of a step."""
+        """Return the noise of a draw, which is that of a step."""
         return self.noise(rows, seeds)
 
     def forward(self, rows: SparseRows, noise: StepNoise, beta: float) -> Tensor:
-        """−log p(x | masked x) for each history; ``beta`` has nothing to weigh."""  # (B,)
+        """Return −log p(x | masked x) for each history; ``beta`` has nothing to weigh."""  # (B,)
         a = self.input(rows, noise.masks)[:, 0]  # (P, B, H)
         losses = self.output.negative_log_likelihood(self._hidden(a, rows), rows)
         return self.input.average(losses, rows, noise.masks)
@@ -67,7 +67,7 @@ class DenoisingNetwork(nn.Module):
 
     @torch.no_grad()
     def embed(self, rows: SparseRows) -> Tensor:
-        """The hidden layer without noise."""  # (B, H)
+        """Return the hidden layer without noise."""  # (B, H)
         return self._hidden(self.input.once(rows, ()), rows)
 
     def _hidden(self, a: Tensor, rows: SparseRows) -> Tensor:  # (…, B, H)

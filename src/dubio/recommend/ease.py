@@ -110,7 +110,7 @@ def check_memory(items: int, meminfo: Path = Path("/proc/meminfo")) -> None:
 
 
 def _gram(given: csr_array) -> Matrix:
-    """XᵀX, dense."""
+    """Return XᵀX, dense."""
     items = given.shape[1]
     gram = np.empty((items, items), np.float32)
     transposed = given.T.tocsr()

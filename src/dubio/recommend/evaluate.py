@@ -59,7 +59,7 @@ class RankingEvaluation:
     calibration: HitCalibration | None
 
     def __getitem__(self, metric: str) -> float:
-        """The mean of a metric."""
+        """Return the mean of a metric."""
         return self.scores[metric].mean
 
     def __str__(self) -> str:
@@ -78,7 +78,7 @@ class RankingEvaluation:
         return "\n".join([*lines, f"{users}; {self.left_out} without held-out items"])
 
     def to_frame(self) -> Any:
-        """A pandas data frame with metric, mean and standard error, a row a metric."""
+        """Return a pandas data frame with metric, mean and standard error, a row a metric."""
         import pandas
 
         return pandas.DataFrame(
@@ -221,7 +221,7 @@ def _mean(values: FloatArray) -> UserMean:
 
 
 def _parse(metrics: str | Sequence[str]) -> dict[str, tuple[str, int]]:
-    """The kind and the cut-off of each metric."""
+    """Return the kind and the cut-off of each metric."""
     names = [metrics] if isinstance(metrics, str) else list(metrics)
     found = {}
     for name in names:
@@ -268,7 +268,7 @@ def _check_pair(shown: csr_array, wanted: csr_array, name: str) -> None:
 
 
 def _found(ids: npt.NDArray[np.int64], wanted: csr_array) -> npt.NDArray[np.bool_]:
-    """Which of the items (B, R) are entries of their row; −1 is not."""
+    """Return which of the items (B, R) are entries of their row; −1 is not."""
     users, items = wanted.shape
     row = np.repeat(np.arange(users, dtype=np.int64), np.diff(wanted.indptr))
     entries = row * items + wanted.indices

@@ -72,7 +72,7 @@ def _matrix(
     shape: tuple[int, int],
     when: Array | None,
 ) -> tuple[csr_array, npt.NDArray[np.int64]]:
-    """The binary matrix, and for each entry the row of the table that came first in time."""
+    """Return the binary matrix, and for each entry the row of the table that came first in time."""
     keys = (column, row) if when is None else (when, column, row)
     order = np.lexsort(keys)
     row, column = row[order], column[order]
@@ -87,7 +87,7 @@ def _matrix(
 def _positions(
     given: Array, known: Ids | None, what: str, unknown: Unknown
 ) -> tuple[npt.NDArray[np.int64], Ids]:
-    """Where the ids of a column are, −1 for one to skip, and all ids."""
+    """Return where the ids of a column are, −1 for one to skip, and all ids."""
     if known is None:
         return _numbered(given, what)
     if not isinstance(known, Ids):

@@ -64,7 +64,7 @@ class Hits:
             self._bins[row] += np.bincount(bins, weights, minlength=len(_EDGES) - 1)
 
     def calibration(self) -> HitCalibration:
-        """The means of the bins."""
+        """Return the means of the bins."""
         count, predicted, observed = self._bins
         with np.errstate(invalid="ignore"):
             return HitCalibration(

@@ -45,7 +45,7 @@ def negative_inverse_(matrix: Tensor, block: int = 1024) -> Tensor:
 
 
 def _inverse(corner: Tensor) -> Tensor:
-    """The inverse of a block on the diagonal, computed in float64."""
+    """Return the inverse of a block on the diagonal, computed in float64."""
     upper = in_float64(corner).triu()
     factor, failed = torch.linalg.cholesky_ex(upper.T, upper=False)
     if failed or not factor.isfinite().all():

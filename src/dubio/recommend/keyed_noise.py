@@ -23,7 +23,7 @@ _SECOND = np.uint64(0x94D049BB133111EB)
 
 
 def hashed(seeds: Seeds, places: npt.ArrayLike) -> Seeds:
-    """64 random bits for each pair of a seed and a place, an integer; both are broadcast."""
+    """Return 64 random bits for each pair of a seed and a place, an integer; both are broadcast."""
     with np.errstate(over="ignore"):  # arithmetic is modulo 2⁶⁴
         place = np.asarray(places).astype(np.uint64)
         bits = np.asarray(_mixed(seeds) + _GOLDEN * (place + np.uint64(1)))
@@ -49,7 +49,7 @@ def normal(seeds: Seeds, places: npt.ArrayLike) -> Tensor:
 
 
 def user_keys(users: Sequence[Any] | npt.NDArray[Any]) -> Seeds:
-    """A key for each user that is the same in every process.
+    """Return a key for each user that is the same in every process.
 
     Integers from 0 to 2⁶⁴ − 1 are their own keys. Other ids are hashed: integers beyond, floats,
     strings, bytes, and tuples of all these. Ids that are equal in Python have the same key.
@@ -61,7 +61,7 @@ def user_keys(users: Sequence[Any] | npt.NDArray[Any]) -> Seeds:
 
 
 def draw_seeds(seed: int, keys: Seeds, draw: int) -> Seeds:
-    """The seeds of one draw, by user."""
+    """Return the seeds of one draw, by user."""
     return hashed(hashed(np.full(len(keys), seed, np.uint64), keys), draw)
 
 
@@ -80,7 +80,7 @@ def seed_of(generator: torch.Generator | int | None) -> int:
 
 
 def key(user: Any) -> int:
-    """64 bits for an id."""
+    """Return 64 bits for an id."""
     if isinstance(user, float | np.floating) and float(user).is_integer():
         user = int(user)
     if isinstance(user, int | np.integer):

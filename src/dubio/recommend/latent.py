@@ -83,7 +83,7 @@ class AutoregressiveFlow(nn.Module):
         self.second = nn.ModuleList(AutoregressiveLinear(out) for _ in range(steps))
 
     def forward(self, eta: Tensor) -> tuple[Tensor, Tensor]:
-        """The flow.
+        """Return the flow.
 
         Args:
             eta: (…, D).

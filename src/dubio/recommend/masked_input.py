@@ -51,7 +51,7 @@ class MaskedInput(nn.Module):
         return 2 if paired else 1
 
     def forward(self, rows: SparseRows, noises: tuple[Tensor, ...]) -> Tensor:
-        """The layer under all masks.
+        """Return the layer under all masks.
 
         Args:
             rows: Histories.
@@ -67,7 +67,7 @@ class MaskedInput(nn.Module):
         return found.view(self.passes, -1, *found.shape[1:])
 
     def once(self, rows: SparseRows, noises: tuple[Tensor, ...]) -> Tensor:
-        """The layer under one mask, without reflection."""  # (B, H)
+        """Return the layer under one mask, without reflection."""  # (B, H)
         values = rows.unit_norm(self.weight.dtype)[None]
         if self.mask is not None and noises:
             values = values * rates.multiplier(self.mask, rows, noises)
@@ -75,11 +75,11 @@ class MaskedInput(nn.Module):
         return found[0]
 
     def dense(self, x: Tensor) -> Tensor:  # (K, I) -> (K, H)
-        """The layer for dense rows, without scaling and mask."""
+        """Return the layer for dense rows, without scaling and mask."""
         return torch.addmm(self.linear.bias, x, self.weight)
 
     def average(self, losses: Tensor, rows: SparseRows, noises: tuple[Tensor, ...]) -> Tensor:
-        """The mean over passes, with a gradient for the rates."""  # (P, B) -> (B,)
+        """Return the mean over passes, with a gradient for the rates."""  # (P, B) -> (B,)
         if self.passes == 2 and self.estimator == "arm":
             assert isinstance(self.mask, LearnableBernoulli)
             return rates.with_arm(losses, self.mask, rows, *noises)

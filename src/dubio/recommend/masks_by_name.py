@@ -12,7 +12,7 @@ MakeMask: TypeAlias = Callable[..., Mask]  # (units, drop=…) -> Mask
 
 
 def make_mask(make: MakeMask | None, items: int, drop: float) -> Mask | None:
-    """A mask with a rate for each item."""
+    """Return a mask with a rate for each item."""
     if make is None:
         return None
     if isinstance(make, Mask):
@@ -37,7 +37,7 @@ def make_mask(make: MakeMask | None, items: int, drop: float) -> Mask | None:
 
 
 def mask_setting(make: MakeMask | None) -> Any:
-    """The class of a mask as JSON can hold it."""
+    """Return the class of a mask as JSON can hold it."""
     if make is None:
         return None
     kind, options = _taken_apart(make)
@@ -51,19 +51,19 @@ def mask_setting(make: MakeMask | None) -> Any:
 
 
 def mask_name(make: MakeMask | None) -> str:
-    """What makes the mask, in words that are the same in every process."""
+    """Return what makes the mask, in words that are the same in every process."""
     kind, options = _taken_apart(make)
     named = kind if hasattr(kind, "__qualname__") else type(kind)
     return f"{named.__module__}.{named.__qualname__} {options or ''}".strip()
 
 
 def _taken_apart(make: Any) -> tuple[Any, dict[str, Any]]:
-    """The class, and the options of a partial of it."""
+    """Return the class, and the options of a partial of it."""
     return (make.func, make.keywords) if isinstance(make, partial) else (make, {})
 
 
 def mask_of_setting(setting: Any) -> MakeMask | None:
-    """The class again."""
+    """Return the class again."""
     if setting is None:
         return None
     if setting["name"] not in masks.__all__:

@@ -18,7 +18,7 @@ class SpareMemory:
         self._spare: Tensor | None = None
 
     def take(self, shape: tuple[int, ...], like: Tensor) -> Tensor:
-        """A tensor with arbitrary content, of the dtype and on the device of ``like``."""
+        """Return a tensor with arbitrary content, of the dtype and on the device of ``like``."""
         spare, self._spare = self._spare, None
         size = torch.Size(shape).numel()
         fits = (

@@ -33,18 +33,18 @@ class Model(ABC):
 
     @abstractmethod
     def _state(self) -> dict[str, Tensor]:
-        """What has been learnt."""
+        """Return what has been learnt."""
 
     @abstractmethod
     def _set_state(self, tensors: dict[str, Tensor]) -> None:
         """Take back what `_state` has given. ``self._items`` is set already."""
 
     def _arguments(self) -> dict[str, Any]:
-        """The arguments of __init__: attributes of the same names."""
+        """Return the arguments of __init__: attributes of the same names."""
         return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
     def _settings(self) -> dict[str, Any]:
-        """The arguments of __init__ that the weights belong to, as JSON can hold them."""
+        """Return the arguments of __init__ that the weights belong to, as JSON can hold them."""
         return dict(self._arguments() if self._learnt_with is None else self._learnt_with)
 
     @classmethod
@@ -52,7 +52,7 @@ class Model(ABC):
         return cls(**settings)
 
     def _notes(self) -> dict[str, Any]:
-        """What else `save` writes, as JSON can hold it."""
+        """Return what else `save` writes, as JSON can hold it."""
         return {"draws": whole(0)("draws", self.draws)}
 
     def _set_notes(self, notes: dict[str, Any]) -> None:
@@ -78,7 +78,7 @@ class Model(ABC):
         self._learnt_with = self._arguments()
 
     def __repr__(self) -> str:
-        """The class, and the arguments that are not the usual ones."""
+        """Return the class, and the arguments that are not the usual ones."""
         usual = inspect.signature(type(self)).parameters
         shown = [
             f"{name}={value.__name__ if isinstance(value, type) else repr(value)}"
@@ -174,7 +174,7 @@ def check_catalogue(catalogue: Catalogue | None, items: int) -> None:
 
 
 def _kinds(kind: type[AnyModel]) -> Iterator[type[AnyModel]]:
-    """A class and all that are derived from it."""
+    """Yield a class and all that are derived from it."""
     yield kind
     for derived in kind.__subclasses__():
         yield from _kinds(derived)

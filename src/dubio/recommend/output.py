@@ -37,7 +37,7 @@ def multinomial_(logits: Tensor, totals: Tensor) -> Tensor:
 
 
 def logistic_(logits: Tensor, totals: Tensor) -> Tensor:
-    """A = Σ log(1 + e^g), and σ(g) in place of the logits: every item by itself."""
+    """Return a = Σ log(1 + e^g), and σ(g) in place of the logits: every item by itself."""
     found = F.softplus(logits).sum(1)
     logits.sigmoid_()
     return found
@@ -79,7 +79,7 @@ class Output(nn.Module):
         self._logits = SpareMemory()
 
     def forward(self, h: Tensor) -> Tensor:  # (…, H) -> (…, I)
-        """The logits."""
+        """Return the logits."""
         return F.linear(h, self.weight, self.bias)
 
     @torch.no_grad()
@@ -90,7 +90,7 @@ class Output(nn.Module):
         return logits
 
     def negative_log_likelihood(self, h: Tensor, rows: SparseRows) -> Tensor:
-        """−log p(x | h) without the multinomial coefficient, for S different h of every row.
+        """Return −log p(x | h) without the multinomial coefficient, for S different h of every row.
 
         Args:
             h: (S, B, H).
@@ -177,7 +177,7 @@ class _GatheredLikelihood(Derivative):
 def _in_blocks(
     partition: Callable[[Tensor, Tensor], Tensor], logits: Tensor, totals: Tensor
 ) -> Tensor:
-    """The partition of all rows, some rows at a time."""
+    """Return the partition of all rows, some rows at a time."""
     size = max(1, _TOGETHER // logits.shape[1])
     parts = zip(logits.split(size), totals.split(size), strict=True)
     return torch.cat([partition(*part) for part in parts])

@@ -34,6 +34,6 @@ class Popular(Recommender):
 
 
 def popularity(histories: csr_array) -> Tensor:
-    """The share of users with each item, (I,) float32."""
+    """Return the share of users with each item, (I,) float32."""
     users, items = histories.shape
     return torch.from_numpy(np.bincount(histories.indices, minlength=items) / max(users, 1)).float()

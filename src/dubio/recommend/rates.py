@@ -17,7 +17,7 @@ AnyModule = TypeVar("AnyModule", bound=nn.Module)
 
 
 def multiplier(mask: Mask, rows: SparseRows, noises: tuple[Tensor, ...]) -> Tensor:
-    """What a mask with a rate for each item makes of noise for each entry.
+    """Return what a mask with a rate for each item makes of noise for each entry.
 
     Its gradient is the mask's own: pathwise, or by the trapezoid rule for `LearnableBernoulli`.
     Rates of items that are in no row get a gradient of exactly zero.
@@ -36,12 +36,12 @@ def multiplier(mask: Mask, rows: SparseRows, noises: tuple[Tensor, ...]) -> Tens
 
 
 def keep_of_entries(mask: Mask, rows: SparseRows) -> Tensor:
-    """The probability of keeping each entry."""  # (N,) or (1,)
+    """Return the probability of keeping each entry."""  # (N,) or (1,)
     return mask.keep if mask.units == 1 else mask.keep.index_select(0, rows.items)
 
 
 def _of_entries(module: AnyModule, items: Tensor) -> AnyModule:
-    """A mask with what it has for the item of each entry.
+    """Return a mask with what it has for the item of each entry.
 
     It is another object, with dicts of its own: other threads may be using the mask.
     """
@@ -59,18 +59,18 @@ def _of_entries(module: AnyModule, items: Tensor) -> AnyModule:
 
 
 def path_multiplier(mask: LearnableBernoulli, rows: SparseRows, noise: Tensor) -> Tensor:
-    """1[u < keep]/keep with the gradient through 1/keep only."""  # (S, N)
+    """Return 1[u < keep]/keep with the gradient through 1/keep only."""  # (S, N)
     keep = keep_of_entries(mask, rows)
     return (noise < keep.detach()) / keep
 
 
 def reflected(noise: Tensor) -> Tensor:  # (V + 1, N)
-    """1 − u for the masks of all components."""
+    """Return 1 − u for the masks of all components."""
     return 1 - noise
 
 
 def with_arm(losses: Tensor, mask: LearnableBernoulli, rows: SparseRows, noise: Tensor) -> Tensor:
-    """The mean loss of both passes, with ARM's gradient for the logits φ of keeping.
+    """Return the mean loss of both passes, with ARM's gradient for the logits φ of keeping.
 
     For an item of the history it is Σ_v (f(1−u) − f(u))·(u_v − ½) (Boluki et al. 2020, eq. 7, for
     all masks at once). The sum over items of others in the batch has no part in it.

@@ -92,7 +92,7 @@ class Recommender(Model, ABC):
         generator: torch.Generator | int | None = None,
         users: Users | None = None,
     ) -> Recommendations:
-        """The n best items for each user.
+        """Return the n best items for each user.
 
         Args:
             user_items: Histories, users × items, a scipy sparse matrix. The users may be new. An
@@ -148,7 +148,7 @@ class Recommender(Model, ABC):
         generator: torch.Generator | int | None = None,
         users: Users | None = None,
     ) -> Recommendations:
-        """The scores of given items, in the order in which they are given.
+        """Return the scores of given items, in the order in which they are given.
 
         Args:
             user_items: Histories, users × items, a scipy sparse matrix.
@@ -186,7 +186,7 @@ class Recommender(Model, ABC):
         return self.recommend(alone, n, draws=0, users=users)
 
     def embed(self, user_items: Any, *, users: Users | None = None) -> npt.NDArray[np.float32]:
-        """Where users are in the space of the model, (B, D), without noise.
+        """Return where users are in the space of the model, (B, D), without noise.
 
         Args:
             user_items: Histories, users × items, a scipy sparse matrix.
@@ -219,7 +219,7 @@ class Recommender(Model, ABC):
         return None
 
     def _names(self, users: Users | None) -> Users | None:
-        """What to call the users."""
+        """Return what to call the users."""
         return None if users is None else check_users(users, len(users))
 
     def _summary(self, seen: csr_array, asked: Asked) -> tuple[Tensor, Tensor]:
@@ -237,7 +237,7 @@ class Recommender(Model, ABC):
     def _scores_of_users(
         self, seen: csr_array, rows: RowNumbers | None, seeds: Seeds | None
     ) -> Tensor:
-        """The scores of one draw, for models that know their users by their rows."""
+        """Return the scores of one draw, for models that know their users by their rows."""
         return self._scores(seen, seeds)
 
     def _embed_of_users(self, seen: csr_array, rows: RowNumbers | None) -> Tensor:

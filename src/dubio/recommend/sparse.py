@@ -39,7 +39,7 @@ class SparseRows:
 
     @classmethod
     def of(cls, matrix: csr_array, users: Tensor | None = None) -> Self:
-        """The rows of a matrix of zeros and ones."""
+        """Return the rows of a matrix of zeros and ones."""
         items = torch.from_numpy(matrix.indices).long()
         offsets = torch.from_numpy(matrix.indptr).long()
         return cls(items, offsets, matrix.shape[1], users)
@@ -64,7 +64,7 @@ class SparseRows:
         return self.items.argsort(stable=True), F.pad(ends, (1, 0))  # (N,), (I + 1,)
 
     def unit_norm(self, dtype: torch.dtype) -> Tensor:
-        """The entries of x/|x|₂: 1/√n."""  # (N,)
+        """Return the entries of x/|x|₂: 1/√n."""  # (N,)
         return self.lengths.to(dtype).rsqrt()[self.row]
 
 

@@ -72,7 +72,7 @@ def by_users(
     at_least: int = 5,
     seed: NumpySeed = 0,
 ) -> Parts:
-    """Held-out users, for strong generalisation (Liang et al. 2018, section 4.1).
+    """Hold out users, for strong generalisation (Liang et al. 2018, section 4.1).
 
     Users with fewer than ``at_least`` items are left out, and then items that no training user
     has. Of a held-out user with n items, n·``held_out``, rounded down, are held out at random;
@@ -121,7 +121,7 @@ def by_users(
 def by_ratio(
     user_items: Any, validation: float = 0.1, test: float = 0.2, *, seed: NumpySeed = 0
 ) -> Parts:
-    """A share of each user's items, rounded down, is held out at random.
+    """Hold out a share of each user's items, rounded down, at random.
 
     Every part has all users. In the test a model is shown what it was trained on and what it was
     validated on.
@@ -144,7 +144,7 @@ def by_time(
     *,
     per_user: bool = False,
 ) -> Parts:
-    """What came last is held out.
+    """Hold out the latest items of each user.
 
     Every part has all users, some without items. In the test a model is shown what it was trained
     on and what it was validated on.
@@ -212,7 +212,7 @@ def _all_users(given: csr_array, validated: Array, tested: Array) -> Parts:
 def _from_the_end(
     matrix: csr_array, keys: Array, share: float, at_least: int, after: Array | None = None
 ) -> npt.NDArray[np.bool_]:
-    """Which entries have the largest keys of their row: a share of the row, rounded down.
+    """Return which entries have the largest keys of their row: a share of the row, rounded down.
 
     Args:
         matrix: Users × items.
@@ -234,7 +234,7 @@ def _from_the_end(
 
 
 def _some(matrix: csr_array, entries: Array) -> csr_array:
-    """The matrix with only these of its entries."""
+    """Return the matrix with only these of its entries."""
     counts = np.concatenate([[0], np.cumsum(entries)])
     ones = np.ones(int(counts[-1]), np.float32)
     return csr_array((ones, matrix.indices[entries], counts[matrix.indptr]), shape=matrix.shape)

@@ -100,7 +100,7 @@ def read(path: Path) -> Saved:
 
 
 def take(tensors: Mapping[str, Tensor], name: str, shape: tuple[int, ...]) -> Tensor:
-    """The tensor of this name, which must have this shape."""
+    """Return the tensor of this name, which must have this shape."""
     found = tensors.get(name)
     if found is None or tuple(found.shape) != shape:
         got = "none" if found is None else f"shape {tuple(found.shape)}"
@@ -126,7 +126,7 @@ def _from_bytes(stored: Tensor) -> Catalogue:
 
 
 def _encoded(one: Any, axis: str) -> Any:
-    """An id as JSON can hold it."""
+    """Return an id as JSON can hold it."""
     if type(one) in (int, str, float, bool):
         return one
     if type(one) is bytes:

@@ -33,11 +33,11 @@ class TrainableNetwork(Protocol):
     """What the loop needs of a network; it is an `nn.Module`."""
 
     def noise(self, rows: SparseRows, seeds: Seeds) -> StepNoise:
-        """The noise of a step, a function of the seeds of the users."""
+        """Return the noise of a step, a function of the seeds of the users."""
         ...
 
     def __call__(self, rows: SparseRows, noise: StepNoise, beta: float) -> Tensor:
-        """The loss of each history."""  # (B,)
+        """Return the loss of each history."""  # (B,)
         ...
 
     def scores(self, rows: SparseRows, noise: StepNoise | None) -> Tensor:
@@ -247,7 +247,7 @@ class TrainingRun:
         self._step, self._sum, self._seconds = epoch["step"], epoch["sum"], epoch["seconds"]
 
     def identity(self) -> dict[str, Any]:
-        """What must be the same in a run that goes on from a checkpoint."""
+        """Return what must be the same in a run that goes on from a checkpoint."""
         layout = {
             name: f"{value.dtype} {tuple(value.shape)}".removeprefix("torch.")
             for name, value in self._network.state_dict().items()

@@ -61,9 +61,9 @@ class TrainingPlan:
         check_attributes(self, _CHECKS)
 
     def beta_at(self, step: int) -> float:
-        """β of a step, the first of which is 0."""
+        """Return β of a step, the first of which is 0."""
         return min(self.beta, step / self.anneal) if self.anneal else self.beta
 
     def rate_at(self, progress: float) -> float:
-        """The factor of the learning rates, for a progress from 0 to 1."""
+        """Return the factor of the learning rates, for a progress from 0 to 1."""
         return 1.0 if self.schedule == "constant" else 0.5 * (1 + math.cos(math.pi * progress))

@@ -45,7 +45,7 @@ def check_validation(user_items: csr_array, validation: Any) -> tuple[csr_array,
 
 
 def _fingerprints(matrix: csr_array) -> Seeds:
-    """A number for each row that depends on its set of items."""
+    """Return a number for each row that depends on its set of items."""
     bits = hashed(np.zeros(1, np.uint64), matrix.indices)
     sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(bits, dtype=np.uint64)])  # mod 2⁶⁴
     return np.asarray(sums[matrix.indptr[1:]] - sums[matrix.indptr[:-1]])

@@ -69,7 +69,7 @@ class VariationalNetwork(nn.Module):
         self.latent = latent
 
     def noise(self, rows: SparseRows, seeds: Seeds) -> StepNoise:
-        """The noise of a step of training."""
+        """Return the noise of a step of training."""
         return step_noise(
             rows,
             seeds,
@@ -80,11 +80,11 @@ class VariationalNetwork(nn.Module):
         )
 
     def noise_of_draw(self, rows: SparseRows, seeds: Seeds) -> StepNoise:
-        """The noise of a draw: one mask and one ε."""
+        """Return the noise of a draw: one mask and one ε."""
         return step_noise(rows, seeds, self.input.mask, latent=self.latent)
 
     def forward(self, rows: SparseRows, noise: StepNoise, beta: float) -> Tensor:
-        """The bound f for each history, to be averaged by whoever reduces it."""  # (B,)
+        """Return the bound f for each history, to be averaged by whoever reduces it."""  # (B,)
         components = self._encode(self.input(rows, noise.masks))  # (P, V + 1, B, D)
         drawn = components.first(self.decodings)
         eta = drawn.at(noise.latent)  # (P, J, B, D)
@@ -112,11 +112,11 @@ class VariationalNetwork(nn.Module):
 
     @torch.no_grad()
     def embed(self, rows: SparseRows) -> Tensor:
-        """η without noise, which is what `scores` decodes."""  # (B, D)
+        """Return η without noise, which is what `scores` decodes."""  # (B, D)
         return self._latent(rows, None)
 
     def _latent(self, rows: SparseRows, noise: StepNoise | None) -> Tensor:  # (B, D)
-        """η. The posterior of a user without a history is the prior."""
+        """Return η. The posterior of a user without a history is the prior."""
         posterior = self._encode(self.input.once(rows, () if noise is None else noise.masks))
         eta = posterior.mean if noise is None else posterior.at(noise.latent[0])
         if self.flow is not None:
@@ -139,7 +139,7 @@ class VariationalNetwork(nn.Module):
         return self.prior.log_density(eta, self._encode(self.input.dense(self.prior.inputs)))
 
     def _draw_prior(self, wanted: Tensor, noise: StepNoise | None) -> Tensor:  # (B,) -> (E, D)
-        """η from the prior for some users; its mean without noise."""
+        """Return η from the prior for some users; its mean without noise."""
         if self.prior is None:
             return self.decoder.weight.new_zeros(()) if noise is None else noise.latent[0, wanted]
         components = self._encode(self.input.dense(self.prior.inputs))  # (K, D)

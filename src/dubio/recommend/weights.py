@@ -5,12 +5,12 @@ from torch import nn
 
 
 def dense(features: int, outputs: int) -> nn.Linear:
-    """A linear layer whose weights are still to be set."""
+    """Return a linear layer whose weights are still to be set."""
     return nn.Linear(features, outputs, device="meta").to_empty(device="cpu")
 
 
 def is_rate(name: str) -> bool:
-    """Whether a parameter of this name belongs to a mask."""
+    """Return whether a parameter of this name belongs to a mask."""
     return ".mask." in f".{name}"
 
 

@@ -80,7 +80,7 @@ class BayesianDropoutRegressionCV(DropoutRegression):
 
 
 def _numbers(name: str, values: Sequence[float]) -> list[float]:
-    """The values to try."""
+    """Return the values to try."""
     array = np.asarray(values)
     if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iuf":
         raise ValueError(
@@ -93,7 +93,7 @@ def _numbers(name: str, values: Sequence[float]) -> list[float]:
 def predict_path(
     design: Design, y: FloatArray, priors: Sequence[DropoutPrior], solver: Solver, X: Any
 ) -> Iterator[FloatArray]:
-    """The predictions for rows X `(B, D)` under each prior in turn: `(B, *E)`.
+    """Yield the predictions for rows X `(B, D)` under each prior in turn: `(B, *E)`.
 
     The means of as many priors are found together as fit a block of memory.
     """

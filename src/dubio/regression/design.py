@@ -22,7 +22,7 @@ _FAR = 1e3  # squares over centred squares from which on a sparse column is stor
 
 
 def blocks(length: int, width: int) -> Iterator[slice]:
-    """Cuts `length` rows into slices of at most `BLOCK` numbers, `width` to a row."""
+    """Cut `length` rows into slices of at most `BLOCK` numbers, `width` to a row."""
     step = max(1, BLOCK // width)
     for start in range(0, length, step):
         yield slice(start, min(start + step, length))
@@ -60,7 +60,7 @@ class Design(ABC):
         self._weights = weights
 
     def center_targets(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """√S (y − 1ȳᵀ), `(N, K)`, and ȳ, `(K,)`."""
+        """Return √S (y − 1ȳᵀ), `(N, K)`, and ȳ, `(K,)`."""
         mean = self._mean(y) if self.intercept else np.zeros(y.shape[1])
         return self.roots[:, None] * (y - mean), mean
 
@@ -76,11 +76,11 @@ class Design(ABC):
 
     @abstractmethod
     def forward(self, columns: FloatArray) -> FloatArray:
-        """A V for V `(D, J)`: `(N, J)`."""
+        """Return a V for V `(D, J)`: `(N, J)`."""
 
     @abstractmethod
     def adjoint(self, columns: FloatArray) -> FloatArray:
-        """Aᵀ U for U `(N, J)`: `(D, J)`."""
+        """Return Aᵀ U for U `(N, J)`: `(D, J)`."""
 
     @cached_property
     @abstractmethod
@@ -89,7 +89,7 @@ class Design(ABC):
 
     @abstractmethod
     def outer(self, scale: FloatArray) -> FloatArray:
-        """A diag(scale) Aᵀ for a scale `(D,)`: `(N, N)`."""
+        """Return a diag(scale) Aᵀ for a scale `(D,)`: `(N, N)`."""
 
     @abstractmethod
     def column_quadratics(self, kernel: FloatArray) -> FloatArray:
@@ -113,11 +113,11 @@ class DenseDesign(Design):
         return self._rows.size
 
     def forward(self, columns: FloatArray) -> FloatArray:
-        """A V."""
+        """Return a V."""
         return self._rows @ columns
 
     def adjoint(self, columns: FloatArray) -> FloatArray:
-        """Aᵀ U."""
+        """Return Aᵀ U."""
         return self._rows.T @ columns
 
     @cached_property
@@ -126,11 +126,11 @@ class DenseDesign(Design):
         return self._rows.T @ self._rows
 
     def outer(self, scale: FloatArray) -> FloatArray:
-        """A diag(scale) Aᵀ."""
+        """Return a diag(scale) Aᵀ."""
         return (self._rows * scale) @ self._rows.T
 
     def column_quadratics(self, kernel: FloatArray) -> FloatArray:
-        """The diagonal of Aᵀ M A, a block of columns at a time."""
+        """Return the diagonal of Aᵀ M A, a block of columns at a time."""
         result = np.empty(self.shape[1])
         for part in blocks(self.shape[1], self.shape[0]):
             columns = self._rows[:, part]
@@ -162,7 +162,7 @@ class SparseDesign(Design):
         self._rows.data *= np.repeat(self.roots, np.diff(self._rows.indptr))
 
     def _center_columns(self, columns: NDArray[np.intp]) -> None:
-        """Stores these columns centred, and full."""
+        """Store these columns centred, and full."""
         dense = self._rows[:, columns].toarray()
         self.center[columns] = self._mean(dense)
         dense -= self.center[columns]
@@ -190,14 +190,14 @@ class SparseDesign(Design):
         return int(self._rows.nnz)
 
     def forward(self, columns: FloatArray) -> FloatArray:
-        """A V = √S X V − √s (x̄ᵀV)."""
+        """Return a V = √S X V − √s (x̄ᵀV)."""
         product: FloatArray = self._stored_for(columns) @ columns
         if self.intercept:
             product -= np.outer(self.roots, self._shift @ columns)
         return product
 
     def adjoint(self, columns: FloatArray) -> FloatArray:
-        """Aᵀ U = (√S X)ᵀ U − x̄ (√sᵀU)."""
+        """Return Aᵀ U = (√S X)ᵀ U − x̄ (√sᵀU)."""
         product: FloatArray = self._stored_for(columns).T @ columns
         if self.intercept:
             product -= np.outer(self._shift, self.roots @ columns)
@@ -234,6 +234,6 @@ class SparseDesign(Design):
 
 
 def make_design(X: Any, weights: FloatArray, intercept: bool) -> Design:
-    """The design of dense or sparse rows."""
+    """Return the design of dense or sparse rows."""
     kind = SparseDesign if sparse.issparse(X) else DenseDesign
     return kind(X, weights, intercept)

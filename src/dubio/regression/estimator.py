@@ -32,10 +32,10 @@ class DropoutRegression(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
 
     @abstractmethod
     def _choose(self, X: Any, y: FloatArray, weights: FloatArray, solver: Solver) -> DropoutPrior:
-        """Chooses f and λ0 for these data."""
+        """Choose f and λ0 for these data."""
 
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Finds the posterior.
+        """Find the posterior.
 
         Args:
             X: Rows `(N, D)`, dense or sparse; a sparse X is never made dense.
@@ -85,7 +85,7 @@ class DropoutRegression(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
     def predict(
         self, X: Any, return_std: bool = False
     ) -> FloatArray | tuple[FloatArray, FloatArray]:
-        """The mean (1 − f) xᵀμ + intercept, `(B,)` or `(B, K)`.
+        """Return the mean (1 − f) xᵀμ + intercept, `(B,)` or `(B, K)`.
 
         Args:
             X: Rows, `(B, D)`.
@@ -101,7 +101,7 @@ class DropoutRegression(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
     def predictive(
         self, X: Any, *, draws: int = 0, random_state: NumpySeed | None = None
     ) -> StudentTMixture:
-        """The full predictive distribution.
+        """Return the full predictive distribution.
 
         Args:
             X: Rows, `(B, D)`.
@@ -120,7 +120,7 @@ class DropoutRegression(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
     def sample_weights(
         self, draws: int = 1, *, random_state: NumpySeed | None = None
     ) -> WeightDraws:
-        """Draws linear functions from the posterior.
+        """Draw linear functions from the posterior.
 
         Args:
             draws: How many.
@@ -134,7 +134,7 @@ class DropoutRegression(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
         return self.posterior_.sample(draws, np.random.default_rng(random_state))
 
     def evidence(self) -> Evidence:
-        """The log marginal likelihood of the training targets, with its derivatives."""
+        """Return the log marginal likelihood of the training targets, with its derivatives."""
         check_is_fitted(self)
         return evidence(self.posterior_)
 
@@ -230,7 +230,7 @@ def _number_or_none(name: str, value: float | str) -> float | None:
 
 
 def _check_sizes(name: str, values: Any) -> None:
-    """Raises a ValueError where squares, or their ratios, would leave the range of float64."""
+    """Raise a ValueError where squares, or their ratios, would leave the range of float64."""
     if sparse.issparse(values):
         sizes = np.abs(values).max(axis=0).toarray()
     else:
@@ -245,7 +245,7 @@ def _check_sizes(name: str, values: Any) -> None:
 
 
 def _plain(X: Any) -> Any:
-    """A numpy array, or a sparse array by rows in which every element is stored once."""
+    """Return a numpy array, or a sparse array by rows in which every element is stored once."""
     if not sparse.issparse(X):
         return X
     rows = sparse.csr_array(X)

@@ -26,7 +26,7 @@ class Evidence:
 
 
 def log_marginal_likelihood(posterior: DropoutPosterior) -> float:
-    """The evidence of the model that has Herlau et al. 2022, eq. 14 for its posterior.
+    """Return the evidence of the model that has Herlau et al. 2022, eq. 14 for its posterior.
 
     The dropout term of eq. 13 is taken for what it does: it makes the prior of the weights
     N(0, σ²P⁻¹), P = λ0 I + f(1 − f) diag(XᵀX). With weights, intercept and noise integrated out,
@@ -56,7 +56,7 @@ def log_marginal_likelihood(posterior: DropoutPosterior) -> float:
 
 
 def gradient(posterior: DropoutPosterior) -> tuple[float, float]:
-    """The derivatives of the evidence in f and in λ0.
+    """Return the derivatives of the evidence in f and in λ0.
 
     With γ_d = 1 − P_d (Λ⁻¹)_dd and c = diag(XᵀX) they are, for each target,
 
@@ -75,5 +75,5 @@ def gradient(posterior: DropoutPosterior) -> tuple[float, float]:
 
 
 def evidence(posterior: DropoutPosterior) -> Evidence:
-    """The log marginal likelihood with its derivatives."""
+    """Return the log marginal likelihood with its derivatives."""
     return Evidence(log_marginal_likelihood(posterior), *gradient(posterior))

@@ -39,15 +39,15 @@ class Factor(ABC):
 
     @abstractmethod
     def mean(self, design: Design, targets: FloatArray) -> FloatArray:
-        """μ = (1 − f) Λ⁻¹ Aᵀ y for targets `(N, K)` of the factorised design: `(D, K)`."""
+        """Return μ = (1 − f) Λ⁻¹ Aᵀ y for targets `(N, K)` of the factorised design: `(D, K)`."""
 
     @abstractmethod
     def quadratic(self, rows: FloatArray) -> FloatArray:
-        """uᵀ Λ⁻¹ u for rows u `(B, D)`: `(B,)`."""
+        """Return uᵀ Λ⁻¹ u for rows u `(B, D)`: `(B,)`."""
 
     @abstractmethod
     def sample(self, draws: int, rng: np.random.Generator) -> FloatArray:
-        """Draws from N(0, Λ⁻¹): `(S, D)`."""
+        """Draw from N(0, Λ⁻¹): `(S, D)`."""
 
     @cached_property
     @abstractmethod
@@ -79,11 +79,11 @@ class PrimalFactor(Factor):
         return _solve(self._lower, self._keep * design.adjoint(targets))
 
     def quadratic(self, rows: FloatArray) -> FloatArray:
-        """|L⁻¹u|²."""
+        """Return |L⁻¹u|²."""
         return np.asarray(np.square(_triangular(self._lower, rows.T)).sum(0))
 
     def sample(self, draws: int, rng: np.random.Generator) -> FloatArray:
-        """L⁻ᵀz with standard normal z."""
+        """Return L⁻ᵀz with standard normal z."""
         noise = rng.standard_normal((draws, len(self._lower)))
         return _triangular(self._lower, noise.T, transposed=True).T
 
@@ -120,11 +120,11 @@ class DualFactor(Factor):
         self.log_ratio = _log_determinant(self._lower) - float(np.log1p(extra))
 
     def mean(self, design: Design, targets: FloatArray) -> FloatArray:
-        """(1 − f) P⁻¹ Aᵀ K⁻¹ y."""
+        """Return (1 − f) P⁻¹ Aᵀ K⁻¹ y."""
         return self._spread(_solve(self._lower, targets))
 
     def quadratic(self, rows: FloatArray) -> FloatArray:
-        """rᵀP⁻¹r + |β|² with β = K⁻¹ (1 − f) A P⁻¹ u and r = u − (1 − f) Aᵀ β.
+        """Return rᵀP⁻¹r + |β|² with β = K⁻¹ (1 − f) A P⁻¹ u and r = u − (1 − f) Aᵀ β.
 
         This is Λ⁻¹ΛΛ⁻¹ between u and u. Unlike uᵀP⁻¹u − |L⁻¹ (1 − f) A P⁻¹ u|² it cannot cancel
         where the prior is weak and u is a combination of training rows.
@@ -157,7 +157,7 @@ class DualFactor(Factor):
         return np.clip(self._keep**2 * seen / self._penalty, 0, 1)
 
     def _spread(self, duals: FloatArray) -> FloatArray:
-        """(1 − f) P⁻¹ Aᵀ α."""
+        """Return (1 − f) P⁻¹ Aᵀ α."""
         return self._keep * self._design.adjoint(duals) / self._penalty[:, None]
 
 
@@ -192,12 +192,12 @@ def _triangular(lower: FloatArray, columns: FloatArray, transposed: bool = False
 
 
 def _solve(lower: FloatArray, columns: FloatArray) -> FloatArray:
-    """(LLᵀ)⁻¹ V."""
+    """Return (LLᵀ)⁻¹ V."""
     return np.asarray(linalg.cho_solve((lower, True), columns, check_finite=False))
 
 
 def _inverse(lower: FloatArray) -> FloatArray:
-    """(LLᵀ)⁻¹, stored by rows."""
+    """Return (LLᵀ)⁻¹, stored by rows."""
     inverse, _ = linalg.lapack.dpotri(lower, lower=True)  # its upper half is zero
     inverse += np.tril(inverse, -1).T
     return np.asarray(inverse.T)

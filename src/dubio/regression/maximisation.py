@@ -30,7 +30,7 @@ _BINDS = 1e-2  # a slope, in nats for a factor e, that makes a bound worth a war
 def maximise(
     design: Design, y: FloatArray, drop: float | None, precision: float | None
 ) -> DropoutPrior:
-    """The best prior; what is given stays, what is None is free.
+    """Return the best prior; what is given stays, what is None is free.
 
     A coarse grid goes through all strengths and all sizes ρ/r that tell features apart, and from
     each of its peaks log r and log λ0 climb on. Hence units do not matter.
@@ -119,7 +119,7 @@ def _grid(design: Design, drop: float | None, precision: float | None) -> list[l
 
 
 def _bounds(grid: list[list[DropoutPrior]]) -> FloatArray:
-    """The extent of the grid in log r and in log λ0, `(2, 2)`."""
+    """Return the extent of the grid in log r and in log λ0, `(2, 2)`."""
     priors = [prior for line in grid for prior in line]
     rates = [special.logit(prior.drop) for prior in priors if prior.drop > 0]
     precisions = [np.log(prior.precision) for prior in priors if prior.precision > 0]
@@ -127,14 +127,14 @@ def _bounds(grid: list[list[DropoutPrior]]) -> FloatArray:
 
 
 def _is_peak(heights: FloatArray) -> NDArray[np.bool_]:
-    """Where no neighbour is higher, along a line or across."""
+    """Return where no neighbour is higher, along a line or across."""
     around = np.pad(heights, 1, constant_values=-np.inf)
     neighbours = around[:-2, 1:-1], around[2:, 1:-1], around[1:-1, :-2], around[1:-1, 2:]
     return np.asarray(np.isfinite(heights) & (heights >= np.max(neighbours, axis=0)))
 
 
 def _slopes(posterior: DropoutPosterior) -> FloatArray:
-    """The derivatives of the evidence in log r and in log λ0, `(2,)`."""
+    """Return the derivatives of the evidence in log r and in log λ0, `(2,)`."""
     prior = posterior.prior
     return np.multiply(gradient(posterior), (prior.drop * prior.keep, prior.precision))
 

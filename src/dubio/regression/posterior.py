@@ -104,7 +104,7 @@ class DropoutPosterior:
         return self.rate / (self.shape - 1) if self.shape > 1 else np.full_like(self.rate, np.inf)
 
     def check_noise(self) -> None:
-        """Raises a ValueError if there are too few rows for a posterior of the noise."""
+        """Raise a ValueError if there are too few rows for a posterior of the noise."""
         if self.shape <= 0:
             raise ValueError(
                 "X: expected more than one row beside the intercept for a posterior of the noise, "
@@ -113,7 +113,7 @@ class DropoutPosterior:
             )
 
     def sample(self, draws: int, rng: np.random.Generator) -> WeightDraws:
-        """Draws from the joint posterior of weights, intercept and noise."""
+        """Draw from the joint posterior of weights, intercept and noise."""
         self.check_noise()
         outputs, features = len(self.rate), len(self.mean)
         noise = self.rate / rng.standard_gamma(self.shape, size=(draws, outputs))  # σ²
@@ -130,7 +130,7 @@ class DropoutPosterior:
         )
 
     def predictive(self, X: Any, draws: int, rng: np.random.Generator) -> StudentTMixture:
-        """The predictive of rows X `(B, D)`.
+        """Return the predictive of rows X `(B, D)`.
 
         Without dropout at test time y = β + (1 − f) xᵀw + noise is a Student t with 2a degrees of
         freedom and the squared scale (b/a)(1 + 1/Σs + uᵀΛ⁻¹u), u = (1 − f)(x − x̄), where 1/Σs is
@@ -174,7 +174,7 @@ class DropoutPosterior:
         )
 
     def _project(self, X: Any) -> tuple[FloatArray, FloatArray]:
-        """ȳ + uᵀμ, `(B, K)`, and [1/Σs] + uᵀΛ⁻¹u, `(B,)`, of rows u = X − (1 − f) x̄."""
+        """Return ȳ + uᵀμ, `(B, K)`, and [1/Σs] + uᵀΛ⁻¹u, `(B,)`, of rows u = X − (1 − f) x̄."""
         location = np.empty((X.shape[0], len(self.rate)))
         spread = np.empty(X.shape[0])
         for part, rows in _dense_blocks(X):
@@ -185,13 +185,13 @@ class DropoutPosterior:
 
 
 def _dense_blocks(X: Any) -> Iterator[tuple[slice, FloatArray]]:
-    """Some rows at a time, dense: a sparse X is never dense as a whole."""
+    """Yield some rows at a time, dense: a sparse X is never dense as a whole."""
     for part in blocks(*X.shape):
         yield part, X[part].toarray() if sparse.issparse(X) else X[part]
 
 
 def _mask(X: Any, keep: float, rng: np.random.Generator) -> Any:
-    """A copy of X in which every number stays with probability `keep`."""
+    """Return a copy of X in which every number stays with probability `keep`."""
     if not sparse.issparse(X):
         return X * (rng.random(X.shape) < keep)
     masked = X.copy()

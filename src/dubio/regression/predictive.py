@@ -81,7 +81,7 @@ class StudentTMixture:
         return low, high
 
     def log_prob(self, y: ArrayLike) -> FloatArray:
-        """The log density of every row, joint over its targets: `(B,)`.
+        """Return the log density of every row, joint over its targets: `(B,)`.
 
         Args:
             y: One target per row, `(B, *E)`.
@@ -109,7 +109,7 @@ class StudentTMixture:
     def sample(
         self, n: int = 1, random_state: int | np.random.Generator | None = None
     ) -> FloatArray:
-        """Draws n targets per row, `(n, B, *E)`, each with one of the masks."""
+        """Draw n targets per row, `(n, B, *E)`, each with one of the masks."""
         rng = np.random.default_rng(random_state)
         rows = np.arange(self.location.shape[1])
         picks = rng.integers(len(self.location), size=(n, len(rows)))  # (n, B)
@@ -117,7 +117,7 @@ class StudentTMixture:
         return np.asarray(self.location[picks, rows] + self.scale[picks, rows] * noise)
 
     def _quantile(self, q: float) -> FloatArray:
-        """Solves 1/S Σ_s F((y − location_s) / scale_s) = q for y by bisection between the parts.
+        """Solve 1/S Σ_s F((y − location_s) / scale_s) = q for y by bisection between the parts.
 
         F keeps its relative precision in the lower half; the upper half is mirrored to it.
         """

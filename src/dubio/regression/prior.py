@@ -62,7 +62,7 @@ class DropoutPrior:
         return self.precision + self.drop * self.keep * squares
 
     def proper_penalty(self, squares: FloatArray) -> FloatArray:
-        """The same where a flat prior, f = λ0 = 0, will not do."""
+        """Return the same where a flat prior, f = λ0 = 0, will not do."""
         if self.flat:
             raise ValueError(
                 "prior_precision: expected > 0 where drop is 0, got 0, which leaves the weights "

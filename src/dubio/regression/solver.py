@@ -50,7 +50,7 @@ class Solver:
             )
 
     def factorises(self, design: Design, priors: Sequence[DropoutPrior]) -> bool:
-        """Whether the means come from factors; "auto" counts operations."""
+        """Return whether the means come from factors; "auto" counts operations."""
         if self.name != "auto":
             return self.name == "cholesky"
         small, large = sorted(design.shape)
@@ -62,7 +62,7 @@ class Solver:
     def means(
         self, design: Design, targets: FloatArray, priors: Sequence[DropoutPrior]
     ) -> FloatArray:
-        """μ for every prior and every target `(N, K)`: `(D, J, K)`."""
+        """Return μ for every prior and every target `(N, K)`: `(D, J, K)`."""
         if self.factorises(design, priors):
             return np.stack([factorise(design, p).mean(design, targets) for p in priors], axis=1)
         means, converged = iterate(design, targets, priors, self.tolerance)
@@ -134,5 +134,5 @@ def iterate(
 
 
 def _squares(columns: FloatArray) -> FloatArray:
-    """|v|² of each column."""
+    """Return |v|² of each column."""
     return np.asarray(np.einsum("nj,nj->j", columns, columns))

@@ -14,7 +14,7 @@ def class_table(
     *,
     title: str = "IoU of every class, %",
 ) -> Table:
-    """A row for every class and the mean as the last one, a column for every method.
+    """Return a row for every class and the mean as the last one, a column for every method.
 
     Scores are shares, shown in percent, and the best of every row is bold. A class that occurs
     nowhere has NaN, shown as a dash; it is left out of the mean, as in `dubio.metrics.mean_iou`.

@@ -11,19 +11,19 @@ from dubio.report.ink import stylesheet, to_svg
 
 
 def document(title: str, body: str, css: str = "") -> str:
-    """A page that needs nothing else; ``css`` comes after the rules that all pages share."""
+    """Return a page that needs nothing else; ``css`` comes after the rules that all pages share."""
     return _template("document.html").substitute(
         title=escape(title), css=stylesheet() + _text("exhibits.css") + css, body=body
     )
 
 
 def exhibit_html(exhibit: Table | Plot, owner: str) -> str:
-    """A table or a figure; its owner's name tells a figure apart on the page."""
+    """Return a table or a figure; its owner's name tells a figure apart on the page."""
     return table_html(exhibit) if isinstance(exhibit, Table) else plot_html(exhibit, owner)
 
 
 def table_html(table: Table) -> str:
-    """A table that scrolls by itself where the screen is too narrow for it."""
+    """Return a table that scrolls by itself where the screen is too narrow for it."""
     head = "".join(f'<th scope="col">{escape(column)}</th>' for column in table.columns)
     rows = "".join(
         f'<tr><th scope="row">{cell(row[0])}</th>'
@@ -39,7 +39,7 @@ def table_html(table: Table) -> str:
 
 
 def plot_html(plot: Plot, owner: str) -> str:
-    """A figure, drawn for both widths of screen."""
+    """Return a figure, drawn for both widths of screen."""
     name = f"{owner}-{plot.name}"
     wide = to_svg(plot.draw(plot.wide), f"{name} wide", plot.description)
     narrow = to_svg(plot.draw(plot.narrow), f"{name} narrow", plot.description)
@@ -58,12 +58,12 @@ def settings_html(settings: Mapping[str, str]) -> str:
 
 
 def cell(text: str) -> str:
-    """A cell's text, bold where it is marked so; an error stays with its sign."""
+    """Return a cell's text, bold where it is marked so; an error stays with its sign."""
     return re.sub(r"^\*\*(.*)\*\*$", r"<b>\1</b>", escape(text)).replace("± ", "±\u00a0")
 
 
 def note(text: str) -> str:
-    """A note, if there is one."""
+    """Return a note, if there is one."""
     return f'<p class="note">{escape(text)}</p>' if text else ""
 
 

@@ -19,7 +19,7 @@ def draw_rates(
     *,
     errors: Mapping[str, Sequence[float]] | None = None,
 ) -> Figure:
-    """The dropout rates of several methods over the layers, from the input to the output.
+    """Return the dropout rates of several methods over the layers, from the input to the output.
 
     Args:
         rates: By method, one for each layer; NaN where a method has none.

@@ -163,7 +163,7 @@ def _read_colours(colours: Sequence[Any], classes: Sequence[str]) -> Picture:
 
 
 def _pictures(scene: Scene, palette: Picture, most_information: float) -> dict[str, Picture]:
-    """The pictures of a strip, by title."""
+    """Return the pictures of a strip, by title."""
     right = scene.predicted == scene.truth
     pictures = {
         "truth": palette[np.where(scene.known, scene.truth, 0)],

@@ -57,7 +57,7 @@ class Batches(ABC):
 
     @abstractmethod
     def place(self) -> Any:
-        """Where the data stand besides their random numbers, as plain values."""
+        """Return where the data stand besides their random numbers, as plain values."""
 
     @abstractmethod
     def go_to(self, place: Any) -> None:
@@ -65,7 +65,7 @@ class Batches(ABC):
 
     @abstractmethod
     def identity(self) -> dict[str, Any]:
-        """What tells these data from others."""
+        """Return what tells these data from others."""
 
 
 @final
@@ -131,7 +131,7 @@ class TensorBatches(Batches):
         }
 
     def place(self) -> Any:
-        """The order is a matter of random numbers alone."""
+        """Return nothing: the order depends on random numbers alone."""
         return None
 
     def go_to(self, place: Any) -> None:
@@ -167,7 +167,7 @@ class LoaderBatches(Batches):
         return map(self._take, iterator)
 
     def place(self) -> Any:
-        """Where samplers stand, and what the data set counts."""
+        """Return where samplers stand, and what the data set counts."""
         return None if self._places is None else self._places.get()
 
     def go_to(self, place: Any) -> None:
@@ -197,7 +197,7 @@ class LoaderBatches(Batches):
 
 
 def checksum_of(structure: Any) -> int:
-    """A number that tells batches apart."""
+    """Return a number that tells batches apart."""
     checksum = 0
     for leaf in tree_leaves(structure):
         if isinstance(leaf, Tensor) and leaf.layout is torch.strided and leaf.numel() > 0:

@@ -128,7 +128,7 @@ class Checkpoint:
             ) from error
 
     def load(self) -> State | None:
-        """The state in the file, or None if there is no file yet."""
+        """Return the state in the file, or None if there is no file yet."""
         try:
             if self._path is None or not self._path.is_file():
                 return None
@@ -174,7 +174,7 @@ def _check_plain(content: BytesIO) -> None:
 
 
 def _types(structure: Any) -> set[type]:
-    """The classes of all that is in dicts, lists and tuples, and of these."""
+    """Return the classes of all that is in dicts, lists and tuples, and of these."""
     parts: Any = ()
     if isinstance(structure, dict):
         parts = (*structure.keys(), *structure.values())
@@ -184,7 +184,7 @@ def _types(structure: Any) -> set[type]:
 
 
 def _destination(path: Path) -> Path:
-    """The file that is meant, behind any links."""
+    """Return the file that is meant, behind any links."""
     place = path
     try:
         if path.is_symlink():
@@ -205,7 +205,7 @@ def _destination(path: Path) -> Path:
 
 
 def _state_of(path: Path) -> tuple[int, int, int] | None:
-    """What is different of a file that somebody else has written; None if there is none."""
+    """Return what is different of a file that somebody else has written; None if there is none."""
     try:
         found = path.stat()
     except OSError:
@@ -228,5 +228,5 @@ def _load(path: Path) -> State:
 
 
 def _reason(error: Exception) -> str:
-    """The first sentence of an error: torch adds pages about its options."""
+    """Return the first sentence of an error: torch adds pages about its options."""
     return f"{type(error).__name__}: {str(error).partition('. ')[0]}"

@@ -2,8 +2,8 @@
 
 
 class CheckpointError(RuntimeError):
-    """A checkpoint cannot be written, cannot be read, or belongs to another run."""
+    """Raised if a checkpoint cannot be written or read, or belongs to another run."""
 
 
 class DamagedCheckpointError(CheckpointError):
-    """A checkpoint cannot be read."""
+    """Raised if a checkpoint cannot be read."""

@@ -47,36 +47,35 @@ def fit(
 ) -> History:
     """Train an objective on data, in place.
 
-    Every step is ``objective(x, y).backward()`` in train mode and a step of the optimizer. With a
-    ``checkpoint``, a run that was killed at any moment and is called again in the same way ends
-    with the same weights, random state and history as one that was not, bit for bit; a run that
-    had ended returns at once.
+    Every step is ``objective(x, y).backward()`` in train mode and an optimizer step. With a
+    ``checkpoint``, a killed run that is called again in the same way ends with the same weights,
+    random state and history as an uninterrupted one, bit for bit; a finished run returns at once.
 
     Args:
-        objective: A module that gives the loss of a batch, such as `ELBO`.
-        data: Tensors ``(x, y)`` with rows first, which are shuffled anew for every epoch; x may be
-            a tuple or dict of tensors. Or a `DataLoader`, or another iterable that gives batches
-            ``(x, y)`` every time it is gone through. They are moved to where the parameters are. A
-            third part is given to the objective as a third argument: weights of rows, with `ELBO`.
-        epochs: How often to go through the data.
-        batch_size: Rows of tensors per step, 128 unless given; a loader has its own.
-        optimizer: An optimizer of parameters of the objective, or a function that makes one, such
-            as ``partial(torch.optim.SGD, lr=0.1)``. Adam with a learning rate of 1e-3 unless given.
-        schedule: A scheduler of torch for the learning rate, or a function that makes one for the
+        objective: A module that returns the loss of a batch, such as `ELBO`.
+        data: Tensors ``(x, y)`` with rows first, which are reshuffled every epoch; x may be a tuple
+            or dict of tensors. Or a `DataLoader`, or any re-iterable of batches ``(x, y)``. Batches
+            are moved to the device of the parameters. A third part is passed to the objective as
+            third argument: weights of rows, for `ELBO`.
+        epochs: Number of passes over the data.
+        batch_size: Rows per step, for tensors; 128 by default. A loader has its own.
+        optimizer: An optimizer of the objective's parameters, or a function that makes one, such as
+            ``partial(torch.optim.SGD, lr=0.1)``. By default Adam with a learning rate of 1e-3.
+        schedule: A torch scheduler for the learning rate, or a function that makes one for the
             optimizer. `ReduceLROnPlateau` sees the validation, or else the loss.
-        schedule_every: Whether an epoch or a single step moves the schedule.
-        clip_norm: Longest gradient, as a Euclidean norm over all parameters; longer ones are
+        schedule_every: Whether the schedule advances every epoch or every step.
+        clip_norm: Largest Euclidean norm of the gradient over all parameters; longer gradients are
             scaled down to it.
-        validate: Called after every epoch, in eval mode and without gradients, for a number that
-            is to become low, such as a negative log-likelihood of held-out data; inf is the worst.
-            Random numbers that it draws do not change those of training.
-        patience: Stop after so many epochs without a lower validation, and in any case end with
-            the weights of the lowest.
-        checkpoint: File to save the run to, and to go on from if it exists. The folder is made.
-        save_every: Seconds between saves; it is also saved at the beginning, at the end, and
+        validate: Called after every epoch, in eval mode and without gradients; returns a number to
+            minimise, such as the negative log-likelihood of held-out data; inf is the worst. The
+            random numbers it draws do not affect training.
+        patience: Stop after this many epochs without a lower validation. Training always ends with
+            the weights of the lowest validation.
+        checkpoint: File to save the run to, and to resume from if it exists. Its folder is created.
+        save_every: Seconds between saves; the run is also saved at the beginning, at the end, and
             before a `KeyboardInterrupt` or SIGTERM is passed on.
-        generator: What shuffles tensors: torch's global generator unless given.
-        progress: Whether to show a bar, on a terminal.
+        generator: Shuffles tensors; by default torch's global generator.
+        progress: Whether to show a progress bar, on a terminal.
 
     Returns:
         Losses, validation and learning rate of every epoch.
@@ -84,13 +83,12 @@ def fit(
     Raises:
         NonFiniteError: If a loss or gradient is not finite, before it reaches the weights, or if
             ``validate`` returns NaN or -inf. It names epoch, step and site.
-        CheckpointError: If the checkpoint cannot be written or read, is that of another run, or
-            another run saves to it.
+        CheckpointError: If the checkpoint cannot be written or read, belongs to another run, or is
+            in use by another run.
 
     Warns:
-        RuntimeWarning: If data draw random numbers that cannot be saved, or the objective keeps
-            state that cannot, so that a run that is interrupted could not go on to the same
-            numbers.
+        RuntimeWarning: If the data draw random numbers that cannot be saved, or the objective holds
+            state that cannot be saved, so that an interrupted run could not be resumed exactly.
     """
     _check_numbers(epochs, batch_size, clip_norm, patience, save_every)
     if patience is not None and validate is None:

@@ -19,13 +19,13 @@ from dubio.training.random_state import RandomState
 
 @final
 class NonFiniteError(FloatingPointError):
-    """A loss, a gradient or a validation is not finite.
+    """Raised if a loss, gradient or validation is not finite.
 
-    The weights are still those before the step; those after the epoch, if it is the validation.
+    The weights are those before the step; if it is the validation, those after the epoch.
 
     Attributes:
-        epoch: From 1.
-        step: In this epoch, from 1.
+        epoch: Counted from 1.
+        step: Step within the epoch, counted from 1.
         site: The name of the module or parameter where it was first seen, or ``x``, ``y``,
             ``weight``, ``kl``, ``likelihood``, ``loss`` or ``validate``.
     """
@@ -38,7 +38,7 @@ class NonFiniteError(FloatingPointError):
 
 
 class Diagnosis(NamedTuple):
-    """Where a number is not finite, in a word and in a sentence, and what to do about it."""
+    """Where a number is not finite, what was found there, and what to do about it."""
 
     name: str
     finding: str
@@ -83,7 +83,7 @@ class Guard:
             self._buffers = {name: buffer.detach().clone() for name, buffer in named}
 
     def check(self, loss: Tensor, batch: Batch, epoch: int, step: int) -> list[float]:
-        """The loss, and with an `ELBO` its nll and kl, if gradients are finite as well.
+        """Return the loss, and with an `ELBO` its nll and kl, if gradients are finite as well.
 
         Raises:
             NonFiniteError: If the loss or a gradient is not finite.
@@ -119,7 +119,7 @@ class Guard:
         raise NonFiniteError(message, epoch, step, site.name)
 
     def _with_known(self, batch: Batch) -> Batch:
-        """The batch with zeros for targets that may be missing."""
+        """Return the batch with zeros for targets that may be missing."""
         if not isinstance(self._objective, ELBO):
             return batch
         x, y, *weight = batch.arguments
@@ -143,7 +143,7 @@ class Guard:
         return watch.first or self._in_loss(loss)
 
     def _in_loss(self, loss: Tensor) -> Diagnosis:
-        """Every module gave finite numbers: a KL, the likelihood or the loss function did not."""
+        """Return the diagnosis for finite outputs: the loss or a part of it is not finite."""
         if _is_finite(loss):
             return Diagnosis("loss", "Done again, the same step gave finite numbers", _BLOWN_UP)
         for name, module in self._objective.named_modules():

@@ -13,12 +13,12 @@ class Epoch:
 
     Attributes:
         epoch: Its number, from 1.
-        loss: What was minimised.
+        loss: The minimised loss.
         nll: The negative log-likelihood, if the objective is an `ELBO`.
-        kl: The divergence from the prior, before any weight, if the objective is an `ELBO`.
-        validation: What ``validate`` returned after the epoch.
-        learning_rate: That of the last step, in the first group of parameters.
-        seconds: How long it took, validation included. Does not count when histories are compared.
+        kl: The unweighted divergence from the prior, if the objective is an `ELBO`.
+        validation: The value that ``validate`` returned after the epoch.
+        learning_rate: The learning rate of the last step, in the first parameter group.
+        seconds: Duration including validation. Ignored when histories are compared.
     """
 
     epoch: int
@@ -36,12 +36,12 @@ class History(list[Epoch]):
 
     @property
     def best(self) -> Epoch | None:
-        """The first epoch with the lowest validation, if there is one."""
+        """The first epoch with the lowest validation; None without validation."""
         known = [e for e in self if e.validation is not None]
         return min(known, key=lambda epoch: epoch.validation or 0.0, default=None)
 
     def rows(self) -> list[dict[str, Any]]:
-        """A dict for every epoch, for a data frame or a JSON file."""
+        """Return a dict for every epoch, for a data frame or a JSON file."""
         return [asdict(epoch) for epoch in self]
 
     def __str__(self) -> str:

@@ -27,7 +27,7 @@ _INSTALLED = ("site-packages", "dist-packages")
 
 
 def holders(*roots: object, follow_calls: bool = True) -> list[object]:
-    """All objects that are reached from some, in an order that is the same in every process.
+    """Return all objects that are reached from some, in an order that is the same in every process.
 
     These are attributes, the content of containers, and what functions and methods take from around
     them. Of globals these are generators, and what the user's own functions call or name, unless
@@ -46,7 +46,7 @@ def holders(*roots: object, follow_calls: bool = True) -> list[object]:
 
 
 def generators(things: list[object]) -> list[Generator]:
-    """The sources of random numbers among some objects."""
+    """Return the sources of random numbers among some objects."""
     return [
         t for t in things if isinstance(t, Generator) and not isinstance(t, random.SystemRandom)
     ]
@@ -85,7 +85,7 @@ def _inside(thing: object, follow_calls: bool) -> Iterator[object]:
 
 
 def _members(thing: object) -> Iterator[object]:
-    """What a container holds."""
+    """Return what a container holds."""
     if isinstance(thing, list | tuple | deque | set | frozenset):
         return iter(thing)
     if isinstance(thing, dict | MappingProxyType):
@@ -106,7 +106,7 @@ def _unwrapped(value: Any) -> object:
 
 
 def _around(function: FunctionType, follow_calls: bool) -> Iterator[object]:
-    """What a function has from around it.
+    """Yield what a function has from around it.
 
     Of its globals these are generators; if it is the user's own and calls are followed, also
     functions and other objects, and what it takes from modules and classes of the user's.
@@ -135,7 +135,7 @@ def _around(function: FunctionType, follow_calls: bool) -> Iterator[object]:
 
 
 def _names(code: CodeType) -> dict[str, None]:
-    """The names of globals and attributes in a function and in those that it defines."""
+    """Return the names of globals and attributes in a function and in those that it defines."""
     names = dict.fromkeys(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, CodeType):

@@ -63,7 +63,7 @@ class Lock:
             self._file = None
 
     def _is_still(self, file: int) -> bool:
-        """Whether an open file has its name still."""
+        """Return whether an open file has its name still."""
         try:
             return os.path.samestat(os.fstat(file), os.stat(self._path))
         except OSError:

@@ -75,7 +75,7 @@ class Memory:
                     self._tell(f"{path}.{key}, a {type(value).__name__} whose state is not seen")
 
     def get(self) -> dict[str, NotesByKey]:
-        """What is not as at first, in types that ``torch.load(weights_only=True)`` takes."""
+        """Return what is not as at first, in types that ``torch.load(weights_only=True)`` takes."""
         changes = {}
         for path, thing in self._parts.items():
             before, now = self._others[path], self._kept(thing)
@@ -130,7 +130,7 @@ class Memory:
             )
 
     def _walk(self, roots: dict[str, object]) -> Iterator[tuple[str, object]]:
-        """All objects with values in them, each once, in the same order in every process."""
+        """Yield all objects with values in them, each once, in the same order in every process."""
         seen: set[int] = set()
         waiting = list(reversed(roots.items()))
         while waiting:
@@ -157,7 +157,7 @@ class Memory:
         }
 
     def _places(self, thing: object) -> OwnedValues:
-        """The values of an object that no state_dict has."""
+        """Return the values of an object that no state_dict has."""
         if isinstance(thing, nn.Module):
             return self._of_module(thing)
         if isinstance(thing, Optimizer):
@@ -194,6 +194,6 @@ def _by_name(owner: MutableMapping[Any, Any], own: Mapping[str, Any], kind: type
 
 
 def _has_attributes(thing: object) -> bool:
-    """Whether it is an object of a class of the user's, with attributes that can be seen."""
+    """Return whether it is an object of a class of the user's, with attributes that can be seen."""
     has = isinstance(getattr(thing, "__dict__", None), dict)
     return has and not isinstance(thing, _CODE) and not is_library(type(thing))

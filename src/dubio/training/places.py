@@ -45,7 +45,7 @@ class Places:
                 yield name, thing, {k: written(v) for k, v in vars(thing).items() if is_saved(v)}
 
     def get(self) -> dict[str, Notes]:
-        """What is not as at first, in types that ``torch.load(weights_only=True)`` takes."""
+        """Return what is not as at first, in types that ``torch.load(weights_only=True)`` takes."""
         changes = {}
         for name, _, now in self._attributes():
             before = self._at_first[name]
@@ -73,7 +73,7 @@ def _near(*roots: object) -> list[object]:
 
 
 def _named(things: list[object], part: str) -> dict[str, object]:
-    """Those that have attributes of their own, each with its class and a number."""
+    """Return those that have attributes of their own, each with its class and a number."""
     closed = {id(generator) for generator in generators(things)}
     counts: Counter[str] = Counter()
     named: dict[str, object] = {}
@@ -87,7 +87,7 @@ def _named(things: list[object], part: str) -> dict[str, object]:
 
 
 def _remembered(thing: object, attributes: Notes) -> Notes:
-    """The attributes at the first run of this process that sees an object.
+    """Return the attributes at the first run of this process that sees an object.
 
     A run that was interrupted, as in a notebook, has moved it from there.
     """

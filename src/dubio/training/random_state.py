@@ -38,11 +38,11 @@ class RandomState:
         self._of_watcher = [g for g in everywhere if g not in found]
 
     def __len__(self) -> int:
-        """How many generators there are besides numpy's and Python's global ones."""
+        """Return how many generators there are besides numpy's and Python's global ones."""
         return len(self._generators) + len(self._others)
 
     def get_torch(self) -> list[Tensor]:
-        """Where torch's generators stand; takes a microsecond each."""
+        """Return where torch's generators stand; takes a microsecond each."""
         return [generator.get_state() for generator in self._generators]
 
     def set_torch(self, states: list[Tensor]) -> None:
@@ -69,7 +69,7 @@ class RandomState:
             _set(generator, its_state)
 
     def has_moved_as(self, before: dict[str, Any], then: dict[str, Any]) -> bool:
-        """Whether every generator that has moved since a state stands as in another one."""
+        """Return whether every generator that has moved since a state stands as in another one."""
         states = zip(_each(before), _each(self.get()), _each(then), strict=True)
         return all(is_same(one, now) or is_same(now, other) for one, now, other in states)
 
@@ -87,7 +87,7 @@ class RandomState:
 
 
 def _each(state: dict[str, Any]) -> list[Any]:
-    """The states of single generators."""
+    """Return the states of single generators."""
     return [*state["torch"], state["numpy"], state["python"], *state["others"]]
 
 

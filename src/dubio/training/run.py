@@ -86,7 +86,7 @@ class Run:
         return (self.epochs - len(self.history)) * self.data.steps - self.step
 
     def batches(self) -> Iterator[Batch]:
-        """The batches of the current epoch that are still to be done.
+        """Return the batches of the current epoch that are still to be done.
 
         In mid-epoch the data are started with the random numbers of the epoch's start, which give
         the same batches again; then all goes on with the random numbers of the moment.
@@ -160,7 +160,7 @@ class Run:
         }
 
     def _checksum(self) -> int | None:
-        """That of the last batch; None if there is none, or it has been written to."""
+        """Return that of the last batch; None if there is none, or it has been written to."""
         if self._last is None:
             return self._checksum_of_last
         batch, versions = self._last
@@ -246,11 +246,11 @@ def load_optimizer(optimizer: Optimizer, state: dict[str, Any]) -> None:
 
 
 def _is_loaded(value: object) -> bool:
-    """Whether torch loads a value as it was."""
+    """Return whether torch loads a value as it was."""
     return isinstance(value, Tensor | dict | list | tuple)
 
 
 def _versions(batch: Batch) -> list[int]:
-    """How often tensors have been written to."""
+    """Return how often tensors have been written to."""
     leaves = tree_leaves(batch.arguments)
     return [t._version for t in leaves if isinstance(t, Tensor) and not t.is_inference()]

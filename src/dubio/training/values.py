@@ -23,12 +23,12 @@ _DEEP = 20  # containers in one another; what is deeper may hold itself
 
 
 def is_number(value: object) -> bool:
-    """Whether a value is a number or a text, of Python's own classes."""
+    """Return whether a value is a number or a text, of Python's own classes."""
     return type(value) in _NUMBERS
 
 
 def is_plain(value: object, depth: int = 0) -> bool:
-    """Whether a value can be written down."""
+    """Return whether a value can be written down."""
     if isinstance(value, numpy.ndarray | numpy.generic):
         return value.dtype.kind in "biufcmMSU"
     if type(value) in _ROWS or type(value) is deque:
@@ -42,7 +42,7 @@ def is_plain(value: object, depth: int = 0) -> bool:
 
 
 def written(value: Any) -> Written:
-    """A plain value as a pair of kind and content."""
+    """Return a plain value as a pair of kind and content."""
     if isinstance(value, numpy.ndarray | numpy.generic):
         content = torch.frombuffer(bytearray(value.tobytes()) or bytearray(1), dtype=torch.uint8)
         kind = "array" if isinstance(value, numpy.ndarray) else "scalar"
@@ -61,7 +61,7 @@ def written(value: Any) -> Written:
 
 
 def read(note: Written) -> Any:
-    """The value that was written down."""
+    """Return the value that was written down."""
     kind, content, *more = note
     match kind:
         case "number":
@@ -83,12 +83,12 @@ def read(note: Written) -> Any:
 
 
 def storable(state: Any) -> Any:
-    """A state_dict as a file can hold it: as it is, or written down, a tuple."""
+    """Return a state_dict as a file can hold it: as it is, or written down, a tuple."""
     return written(state) if _is_foreign(state) and is_plain(state) else state
 
 
 def restored(state: Any) -> Any:
-    """The state_dict that was stored."""
+    """Return the state_dict that was stored."""
     return read(state) if isinstance(state, tuple) else state
 
 
@@ -102,7 +102,7 @@ def _is_foreign(state: Any) -> bool:
 
 
 def is_same(one: Any, other: Any) -> bool:
-    """Whether two notes, or other things of a file, are equal to the bit."""
+    """Return whether two notes, or other things of a file, are equal to the bit."""
     if type(one) is not type(other):
         return False
     if isinstance(one, list | tuple):

@@ -67,18 +67,18 @@ def house_style() -> Iterator[None]:
 
 
 def css_variables(theme: int) -> str:
-    """The palette as CSS declarations: theme 0 is light, 1 is dark."""
+    """Return the palette as CSS declarations: theme 0 is light, 1 is dark."""
     return " ".join(f"--{name}: {shades[theme]};" for name, shades in PALETTE.items())
 
 
 def stylesheet() -> str:
-    """The rules that all pages share, for light and dark, wide and narrow screens."""
+    """Return the rules that all pages share, for light and dark, wide and narrow screens."""
     rules = files("dubio.report.ink").joinpath("page.css").read_text(encoding="utf-8")
     return Template(rules).substitute(light=css_variables(0), dark=css_variables(1))
 
 
 def to_svg(figure: Figure, name: str, description: str) -> str:
-    """The figure as an inline SVG element.
+    """Return the figure as an inline SVG element.
 
     Args:
         figure: what to draw.
@@ -107,7 +107,7 @@ def to_svg(figure: Figure, name: str, description: str) -> str:
 
 
 def to_png(figure: Figure, dots_per_inch: int = 160) -> bytes:
-    """The figure as a PNG on white."""
+    """Return the figure as a PNG on white."""
     buffer = io.BytesIO()
     with mpl.rc_context(STYLE):
         figure.savefig(buffer, format="png", dpi=dots_per_inch, facecolor="white")
@@ -115,14 +115,14 @@ def to_png(figure: Figure, dots_per_inch: int = 160) -> bytes:
 
 
 def as_strokes(image: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Turns intensities (H, W) into black ink of that opacity (H, W, 4)."""
+    """Turn intensities (H, W) into black ink of that opacity (H, W, 4)."""
     rgba = np.zeros((*image.shape, 4))
     rgba[..., 3] = np.clip(image, 0, 1)
     return rgba
 
 
 def to_address(image: NDArray[np.float64]) -> str:
-    """A small image as a ``data:`` address, black ink on a transparent ground."""
+    """Return a small image as a ``data:`` address, black ink on a transparent ground."""
     buffer = io.BytesIO()
     imsave(buffer, as_strokes(image), format="png")
     return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
