@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 
-.PHONY: setup demo report test lint types imports unit fallback bridges device bench wheel picture clean
+.PHONY: setup demo report test lint types imports unit fallback bridges device site coverage bench wheel picture clean
 
 setup: $(READY)
 
@@ -30,9 +30,11 @@ report: $(READY)
 test: $(READY)
 	$(MAKE) --jobs 2 lint types imports unit
 
+PROSE := *.md .github benchmarks docs examples notebooks src studies tools
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/codespell $(PROSE)
 
 types: $(READY)
 	$(BIN)/mypy
@@ -65,6 +67,22 @@ device: $(READY)
 	PATH=$(CURDIR)/$(BIN):$$PATH DUBIO_DEVICE=$(CURDIR)/.venv/pretend OMP_NUM_THREADS=1 \
 		$(BIN)/python -m pytest tests/device
 
+# The documentation in site/, with the pages of all stored runs; and how it looks in a browser.
+DOCS := .venv/.docs
+$(DOCS): $(READY)
+	@$(PIP) install --constraint constraints.txt --editable '.[docs]'
+	@touch $@
+
+site: $(DOCS)
+	$(BIN)/dubio report --output build/report
+	NO_MKDOCS_2_WARNING=1 OMP_NUM_THREADS=1 $(BIN)/mkdocs build --quiet
+	$(BIN)/python -m pytest --quiet tests/docs/test_site.py
+
+# Lines of the library that tests run through. The floor is in pyproject.toml.
+coverage: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --quiet --numprocesses auto --cov --cov-report=term:skip-covered \
+		--ignore tests/fuzz --ignore tests/studies --ignore tests/demo
+
 bench: $(READY)
 	$(BIN)/python benchmarks/predict.py
 
@@ -82,5 +100,5 @@ picture: $(READY)
 	@$(BIN)/python -m dubio_studies.demo --output demo.html --picture docs/images/regression.png
 
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist demo.html report
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist site demo.html report
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -15,7 +15,7 @@ import dubio
 ROOT = Path(__file__).parents[2]
 INDEX = ROOT / "docs" / "index.md"
 HEADING = "Names in the examples"
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 EXTRAS = dict.fromkeys(("pilco.md", "reinforcement.md", "worlds.md"), "gymnasium") | {
     "at-scale.md": "pyarrow",
     "bayesian-optimisation.md": "botorch",
@@ -44,7 +44,8 @@ def reader_names() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_blocks_run(page: Path) -> None:
+def test_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # some write files
     if page.name in EXTRAS:
         pytest.importorskip(EXTRAS[page.name])
     sent = f"#{HEADING.lower().replace(' ', '-')})" in page.read_text(encoding="utf-8")

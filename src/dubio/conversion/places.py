@@ -50,6 +50,7 @@ class Place:
 
 
 Rule: TypeAlias = Callable[[Place], nn.Module | None]
+"""What to put in the place of a layer; None leaves it alone."""
 
 
 def input_units(layer: nn.Module) -> int | None:

@@ -130,6 +130,7 @@ def _table_dataset(name: str) -> Dataset:
 
 
 UCI_NAMES = (*_TABLES, "YearPredictionMSD")
+"""Names that `uci` takes."""
 DATASETS = (*(_table_dataset(name) for name in _TABLES), _YEAR)
 _SHORT = {
     "boston": "bostonHousing",

@@ -11,6 +11,7 @@ from dubio.predictive.predictive import Predictive
 from dubio.predictive.validation import label_prediction
 
 Acquisition = Literal["bald", "batchbald", "entropy", "variation"]
+"""Names of what `acquire` goes by."""
 ACQUISITIONS: tuple[Acquisition, ...] = get_args(Acquisition)
 MOST_CONFIGURATIONS = 1024  # of the labels of chosen rows; more are sampled
 

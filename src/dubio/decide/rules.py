@@ -8,6 +8,7 @@ from torch import Tensor
 from dubio.noise.float64 import in_float64, with_float64
 
 ActionRule = Literal["thompson", "greedy", "epsilon", "upper"]
+"""Names of the rules by which a bandit chooses."""
 RULES: tuple[ActionRule, ...] = get_args(ActionRule)
 
 

@@ -22,10 +22,51 @@ from dubio.metrics.quantiles import QuantileCurve
 from dubio.metrics.reading import Classifiable
 from dubio.metrics.scenes import read_scenes
 from dubio.metrics.selective import RiskCoverageCurve
+from dubio.predictive.predictive import Predictive
 from dubio.report.exhibits import Size
-from dubio.report.ink import RULE, house_style
+from dubio.report.ink import BLUE, INK, RULE, VERMILION, house_style
 from dubio.report.lines import draw_key, styled
 from dubio.report.scenes import draw_strips
+
+
+@house_style()
+def draw_doubt(
+    prediction: Predictive, target: Tensor | None = None, size: Size = (8.0, 4.0)
+) -> Figure:
+    """Every row of a prediction, the surest on the left, and how it doubts.
+
+    Of labels it shows the entropy and its two parts: noise of the labels, which every draw sees
+    (expected entropy), and what the draws disagree about (mutual information). Marks below are
+    wrong answers. Of numbers it shows the standard deviation, the part of it that is noise, and
+    the errors as dots. Where doubt is of use, marks are on the right and dots rise with the line.
+
+    Args:
+        prediction: With a likelihood, and with rows first.
+        target: Labels or numbers; without them there are no marks and no dots.
+        size: In inches.
+    """
+    of_labels = prediction.likelihood.discrete
+    whole = prediction.entropy if of_labels else prediction.std
+    noise = prediction.expected_entropy if of_labels else prediction.aleatoric.sqrt()
+    order = whole.reshape(-1).argsort()
+    x = (np.arange(len(order)) + 0.5) / len(order)
+    whole_sorted, noise_sorted = (_array(part.reshape(-1)[order]) for part in (whole, noise))
+    unit = "entropy (nats)" if of_labels else "standard deviation"
+    figure, axes = _axes(size, "Doubt", "cases, the surest first", unit)
+    known = {"color": VERMILION, "alpha": 0.25, "linewidth": 0}
+    axes.fill_between(x, 0, noise_sorted, label="noise of the targets", **known)
+    axes.fill_between(
+        x, noise_sorted, whole_sorted,
+        color=BLUE, alpha=0.35, linewidth=0, label="what the network does not know",
+    )  # fmt: skip
+    axes.plot(x, whole_sorted, color=BLUE, linewidth=1.8)
+    if target is not None:
+        _plot_misses(axes, x, _misses(prediction, target).reshape(-1)[order], of_labels)
+    axes.set_xlim(0, 1)
+    axes.set_ylim(bottom=None if of_labels else 0)
+    _in_percent(axes.xaxis)
+    draw_key(axes)
+    return figure
 
 
 @house_style()
@@ -199,6 +240,27 @@ def draw_scenes(
     return draw_strips(
         scenes, classes, colours=colours, width=width, most_information=most_information
     )
+
+
+def _misses(prediction: Predictive, target: Tensor) -> Tensor:
+    """1 for a wrong label and 0 for a right one; of numbers, how far off the mean is."""
+    if not prediction.likelihood.discrete:
+        return (target - prediction.mean).abs()
+    wrong = prediction.likelihood.labels(prediction.mean) != target
+    counts = prediction.likelihood.known(target)
+    return (wrong if counts is None else wrong & counts).double()
+
+
+def _plot_misses(axes: Axes, x: Any, misses: Tensor, of_labels: bool) -> None:
+    y = _array(misses)
+    if of_labels:
+        missed = x[y > 0]
+        top = axes.get_ylim()[1]
+        mark = {"marker": "|", "linestyle": "none", "color": INK, "alpha": 0.6}
+        label = f"wrong answers, {len(missed) / len(x):.1%}"
+        axes.plot(missed, np.full_like(missed, -0.04 * top), label=label, **mark)
+    else:
+        axes.plot(x, y, ".", color=INK, alpha=0.5, markersize=3, label="errors")
 
 
 def _axes(size: Size, title: str, x: str, y: str) -> tuple[Figure, Axes]:

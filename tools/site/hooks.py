@@ -1,0 +1,136 @@
+"""What mkdocs does not do by itself: pages from outside of docs/, and the lists of GitHub.
+
+Pages of docs/ link to files of the repository (`../CHANGELOG.md`, `../examples/any_network.py`).
+Each of them becomes a page below `repository/`, so that the site needs no other host.
+"""
+
+import posixpath
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+from notebooks import rendered
+
+ROOT = Path(__file__).parents[2]
+HOME = "docs/start.md"
+ASIDE = "repository/"
+BUILT = {"studies-pages": ROOT / "build/report", "play": ROOT / "web/dist"}
+LEDGER = (
+    "**[The ledger: every stored run, its tables, figures and verdicts](studies-pages/index.html)**"
+    ", built from the rows in `results/`."
+)
+LINK = re.compile(r"(!?\[(?:[^\[\]]|\[[^\[\]]*\])*\])\(([^)#:\s]+)(#[^)\s]*)?\)")
+FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add notebooks, what other tools have built, and files that pages link to."""
+    for name, content in rendered(ROOT / "notebooks"):
+        files.append(File.generated(config, f"notebooks/{name}", content=content))
+    for place, folder in BUILT.items():
+        for path in sorted(folder.rglob("*")) if folder.exists() else ():
+            if path.is_file():
+                name = f"{place}/{path.relative_to(folder).as_posix()}"
+                files.append(File.generated(config, name, abs_src_path=str(path)))
+    _serve_first(files, "start.md", "index.md", "all-pages.html")
+    known = {file.src_uri for file in files}
+    waiting = [file for file in files if file.src_uri.endswith(".md")]
+    while waiting:
+        file = waiting.pop()
+        for target in _linked(file.content_string, _origin(file.src_uri)):
+            uri = _page_of(target)
+            if uri is None or uri in known or not uri.startswith(ASIDE):
+                continue
+            page = File.generated(config, uri, content=_as_markdown(ROOT / target))
+            known.add(uri)
+            files.append(page)
+            waiting.append(page)
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
+    """Links from page to page, and lists in the indentation that mkdocs reads."""
+    here, origin = page.file.src_uri, _origin(page.file.src_uri)
+    if here == "studies.md" and files.get_file_from_path("studies-pages/index.html"):
+        title, _, rest = markdown.partition("\n")
+        markdown = f"{title}\n\n{LEDGER}\n{rest}"
+    return _outside_fences(markdown, lambda text: _indented(_relinked(text, here, origin)))
+
+
+def _serve_first(files: Files, home: str, list_of_pages: str, at: str) -> None:
+    """Let the start page be the site's first one, in place of index.md."""
+    for uri, to in ((list_of_pages, at), (home, "index.html")):
+        file = files.get_file_from_path(uri)
+        assert file is not None
+        file.dest_uri = to
+        file.url = to
+        file.abs_dest_path = posixpath.join(posixpath.dirname(file.abs_dest_path), to)
+
+
+def _origin(uri: str) -> str:
+    """The path in the repository of a page of the site."""
+    if not uri.startswith(ASIDE):
+        return f"docs/{uri}"
+    path = uri.removeprefix(ASIDE)
+    return path if (ROOT / path).is_file() else path.removesuffix(".md")
+
+
+def _page_of(path: str) -> str | None:
+    """The page of the site for a path in the repository; None for folders."""
+    if path == "README.md":
+        path = HOME
+    if path.startswith("docs/"):
+        return path.removeprefix("docs/")
+    if not (ROOT / path).is_file():
+        return None
+    return ASIDE + path + ("" if path.endswith(".md") else ".md")
+
+
+def _linked(markdown: str, origin: str) -> list[str]:
+    """Paths in the repository that a page links to."""
+    found = []
+    for match in LINK.finditer(FENCE.sub("", markdown)):
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(origin), match[2]))
+        if not path.startswith("../") and (ROOT / path).exists():
+            found.append(path)
+    return found
+
+
+def _relinked(markdown: str, here: str, origin: str) -> str:
+    """Every link from where the page is to where its target is, on the site."""
+
+    def link(match: re.Match[str]) -> str:
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(origin), match[2]))
+        if path.startswith("../") or not (ROOT / path).exists():
+            return match[0]
+        if (uri := _page_of(path)) is None:
+            return match[1][1:-1]  # a folder: the text alone
+        target = posixpath.relpath(uri, posixpath.dirname(here) or ".")
+        return f"{match[1]}({target}{match[3] or ''})"
+
+    return LINK.sub(link, markdown)
+
+
+def _indented(markdown: str) -> str:
+    """Nested lists by four spaces; GitHub takes two or three."""
+    return re.sub(r"^ {2,3}(?=\S)", "    ", markdown, flags=re.MULTILINE)
+
+
+def _outside_fences(markdown: str, change: Any) -> str:
+    """Change all but the blocks of code that start at the margin."""
+    parts, end = [], 0
+    for fence in FENCE.finditer(markdown):
+        parts += [change(markdown[end : fence.start()]), fence[0]]
+        end = fence.end()
+    return "".join([*parts, change(markdown[end:])])
+
+
+def _as_markdown(path: Path) -> str:
+    """A file of the repository as a page."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".md":
+        return text
+    name = path.relative_to(ROOT).as_posix()
+    language = "python" if path.suffix == ".py" else "text"
+    return f"# {path.name}\n\n`{name}`\n\n```{language}\n{text}```\n"

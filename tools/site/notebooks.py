@@ -1,0 +1,24 @@
+"""Notebooks as pages: run, and shown with what they print and draw."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import jupytext
+from nbclient import NotebookClient
+from nbconvert import MarkdownExporter
+from traitlets.config import Config
+
+QUIET = Config({"KernelManager": {"transport": "ipc"}})  # no sockets, no warning about them
+NOTE = "*This page was run when the site was built. Its source is [`notebooks/{name}`]({link}).*"
+
+
+def rendered(folder: Path) -> Iterator[tuple[str, str | bytes]]:
+    """Name and content of every page, followed by its pictures."""
+    for path in sorted(folder.glob("*.py")):
+        notebook = jupytext.read(path, fmt="py:percent")
+        NotebookClient(notebook, timeout=600, kernel_name="python3", config=QUIET).execute()
+        aside = {"unique_key": path.stem, "output_files_dir": path.stem}
+        markdown, resources = MarkdownExporter().from_notebook_node(notebook, aside)
+        note = NOTE.format(name=path.name, link=f"../../notebooks/{path.name}")
+        yield f"{path.stem}.md", f"{markdown}\n\n{note}\n"
+        yield from resources["outputs"].items()
