@@ -41,7 +41,7 @@ DATASETS = (_QSPR,)
 
 
 def qspr() -> AminoAcids:
-    """Return 19 amino acids, seven covariates PIE, PIF, DGR, SAC, MR, Lam, Vol, and DDGTS."""
+    """Load 19 amino acids with seven covariates PIE, PIF, DGR, SAC, MR, Lam, Vol, and DDGTS."""
     copy = _QSPR.locate()
     text = read_bytes(copy.paths[0]).decode("ascii")
     delimiter = ";" if copy.form is _ORIGINAL else ","

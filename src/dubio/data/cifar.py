@@ -58,10 +58,10 @@ _MEMBERS = {
 
 
 def cifar10(split: Literal["train", "test"]) -> Images:
-    """Return 50,000 images to train on or 10,000 to test, RGB, 32 × 32.
+    """Load 50,000 RGB images for training or 10,000 for testing, 32 × 32.
 
-    If the original is not here but the lossy copy is, then that is read, and ``source`` says so.
-    The original in pickles is not read: opening a pickle does whatever it says.
+    If only the lossy copy is available, it is read, and ``source`` says so. The original in pickles
+    is not read, since opening a pickle can run any code.
     """
     _check(split)
     copy = _WHOLE.locate()
@@ -71,7 +71,7 @@ def cifar10(split: Literal["train", "test"]) -> Images:
 
 
 def cifar10_small(split: Literal["train", "test"]) -> Images:
-    """5000 images to train on or 2000 to test, already decoded and shuffled: for quick studies."""
+    """Load 5000 training or 2000 test images, decoded and shuffled, for quick studies."""
     _check(split)
     copy = _SMALL.locate()
     with np.load(copy.paths[0]) as arrays:

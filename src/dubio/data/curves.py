@@ -19,7 +19,7 @@ from dubio.data.registry import published
 @final
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Extrapolation(Loaded):
-    """A curve, and inputs beyond its end at which nobody observed anything."""
+    """A curve, and inputs beyond its end without targets."""
 
     x: Tensor  # (N, 1)
     y: Tensor  # (N, 1)
@@ -29,7 +29,7 @@ class Extrapolation(Loaded):
 @final
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Interpolation(Loaded):
-    """A curve with gaps, and what was observed in the gaps."""
+    """A curve with gaps, and the observations in the gaps."""
 
     x: Tensor  # (N, 1)
     y: Tensor  # (N, 1)
@@ -40,7 +40,7 @@ class Interpolation(Loaded):
 @final
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class MonthlyCO2(Loaded):
-    """Carbon dioxide at Mauna Loa, a value a month, in parts per million."""
+    """Carbon dioxide at Mauna Loa, one value per month, in parts per million."""
 
     year: Tensor  # (N,), with decimals
     ppm: Tensor  # (N,)
@@ -50,7 +50,7 @@ class MonthlyCO2(Loaded):
 @final
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class YearlyIrradiance(Loaded):
-    """Total solar irradiance, a value a year, in W/m²."""
+    """Total solar irradiance, one value per year, in W/m²."""
 
     year: Tensor  # (N,), the middle of it
     cycle: Tensor  # (N,), with the cycle of eleven years only
@@ -114,10 +114,10 @@ DATASETS = (_CO2, _MONTHLY, _SOLAR, _YEARLY)
 
 
 def co2() -> Extrapolation:
-    """CO2 as in Gal & Ghahramani 2016, figure 2: 272 months, 1000 inputs to the right of them.
+    """Load CO2 as in Gal & Ghahramani 2016, figure 2: 272 months and 1000 inputs beyond.
 
     Inputs are standardised, targets linearly detrended and standardised. The file of the test
-    inputs also holds labels, all of one value: placeholders, which are left out here.
+    inputs also holds labels, all of one value: placeholders, which are not loaded.
     """
     copy = _CO2.locate()
     (x, y), (test_x, _) = map(_read_h5, copy.paths)
@@ -125,9 +125,9 @@ def co2() -> Extrapolation:
 
 
 def solar() -> Interpolation:
-    """Solar irradiance as in Gal & Ghahramani 2016: 275 years, five gaps of 20 years with 100 more.
+    """Load solar irradiance as in Gal & Ghahramani 2016: 275 years with five gaps of 20 years.
 
-    Inputs and targets are standardised over all 375 years.
+    The gaps hold 100 further years. Inputs and targets are standardised over all 375 years.
     """
     copy = _SOLAR.locate()
     (x, y), (test_x, test_y) = map(_read_h5, copy.paths)
@@ -135,7 +135,7 @@ def solar() -> Interpolation:
 
 
 def co2_monthly() -> MonthlyCO2:
-    """CO2 at Mauna Loa since March 1958. Months without measurements are NOAA's interpolations."""
+    """Load CO2 at Mauna Loa since March 1958; missing months are interpolated by NOAA."""
     copy = _MONTHLY.locate()
     values = _numbers(copy.paths[0], columns=8)
     months = values[:, 0] * 12 + values[:, 1]
@@ -146,7 +146,7 @@ def co2_monthly() -> MonthlyCO2:
 
 
 def solar_yearly() -> YearlyIrradiance:
-    """Reconstructed solar irradiance since 1610."""
+    """Load reconstructed solar irradiance since 1610."""
     copy = _YEARLY.locate()
     values = _numbers(copy.paths[0], columns=3)
     if not (np.diff(values[:, 0]) == 1).all() or values[0, 0] != 1610.5:

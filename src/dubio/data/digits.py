@@ -18,7 +18,7 @@ from dubio.data.registry import published
 @final
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Images(Loaded):
-    """Images with a label each."""
+    """Images with one label each."""
 
     images: Tensor  # (N, H, W) grey or (N, 3, H, W) RGB, uint8
     labels: Tensor  # (N,)
@@ -70,17 +70,17 @@ _FASHION_CLASSES = (
 
 
 def mnist(split: Literal["train", "test"]) -> Images:
-    """Handwritten digits: 60,000 to train on or 10,000 to test, 28 × 28."""
+    """Load handwritten digits, 28 × 28: 60,000 for training or 10,000 for testing."""
     return _read(_MNIST, tuple("0123456789"), split)
 
 
 def fashion_mnist(split: Literal["train", "test"]) -> Images:
-    """Pieces of clothing: 60,000 to train on or 10,000 to test, 28 × 28."""
+    """Load pieces of clothing, 28 × 28: 60,000 for training or 10,000 for testing."""
     return _read(_FASHION_MNIST, _FASHION_CLASSES, split)
 
 
 def notmnist() -> Images:
-    """Letters A to J of many fonts, 28 × 28: a random sample, 1,000 of each."""
+    """Load letters A to J in many fonts, 28 × 28: a random sample, 1,000 of each."""
     return _read(_NOTMNIST, tuple("ABCDEFGHIJ"), "train")
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 
 class DataError(Exception):
-    """A file is missing, incomplete or damaged; the message names it and says what to do."""
+    """Raised if a file is missing, incomplete or damaged; the message says what to do."""
 
 
 def folder_from(variable: str) -> Path | None:
-    """The folder that an environment variable names, which need not exist; None if not set."""
+    """Return the folder named by an environment variable; None if it is not set."""
     chosen = os.environ.get(variable)
     if not chosen:
         return None

@@ -20,7 +20,7 @@ Array: TypeAlias = npt.NDArray[Any]
 @final
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class UserItems(Loaded):
-    """Interactions, not split.
+    """Interactions without a split.
 
     Attributes:
         user_items: ``scipy.sparse.csr_array`` of float32 ones, users × items.
@@ -32,12 +32,12 @@ class UserItems(Loaded):
 @final
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class UserItemSplit(Loaded):
-    """Interactions of which some are held out for each user; all parts are users × items.
+    """Interactions with some held out for each user; all parts are users × items.
 
     Attributes:
         train: ``scipy.sparse.csr_array`` of float32 ones.
-        validation: The same of what is held out to choose settings; None if nothing is.
-        test: The same of what is held out for the test.
+        validation: The interactions held out for validation; None if there are none.
+        test: The interactions held out for the test.
     """
 
     train: Any
@@ -124,7 +124,7 @@ DATASETS = (_GOWALLA, _YELP, _DIFFREC, _INFINITE_AE, _CITEULIKE)
 
 
 def gowalla() -> UserItemSplit:
-    """Check-ins of 29,858 users at 40,981 places, in the split of LightGCN (He et al. 2020).
+    """Load check-ins of 29,858 users at 40,981 places, in the split of LightGCN (He et al. 2020).
 
     Users and places have at least 10 check-ins; a fifth of each user's places is the test.
     """
@@ -132,14 +132,14 @@ def gowalla() -> UserItemSplit:
 
 
 def yelp2018() -> UserItemSplit:
-    """Businesses that 31,668 users have reviewed, of 38,048, in the split of LightGCN."""
+    """Load reviews of 38,048 businesses by 31,668 users, in the split of LightGCN."""
     return _read_lightgcn(_YELP)
 
 
 def movielens_diffrec() -> UserItemSplit:
-    """MovieLens 1M, ratings of 4 and 5, split by time within each user (Wang et al. 2023).
+    """Load MovieLens 1M, ratings of 4 and 5, split by time within each user (Wang et al. 2023).
 
-    5949 users and 2810 items, without their numbers at GroupLens.
+    It has 5949 users and 2810 items, without their GroupLens numbers.
     """
     copy = _DIFFREC.locate()
     train, validation, test = _from_npz(copy.paths[0], ("train_", "valid_", "test_"))
@@ -147,7 +147,7 @@ def movielens_diffrec() -> UserItemSplit:
 
 
 def movielens_infinite_ae() -> UserItemSplit:
-    """MovieLens 1M, all ratings, 80:10:10 at random for each user (Sachdeva et al. 2022).
+    """Load MovieLens 1M, all ratings, split 80:10:10 at random per user (Sachdeva et al. 2022).
 
     Rows and columns are the 6040 users and 3706 rated films in the order of their numbers.
     """
@@ -171,7 +171,7 @@ def movielens_infinite_ae() -> UserItemSplit:
 
 
 def citeulike_a() -> UserItems:
-    """Articles that 5551 users have in their libraries, of 16,980; no split."""
+    """Load the libraries of 5551 users with 16,980 articles; there is no split."""
     copy = _CITEULIKE.locate()
     path = copy.paths[0]
     if path.suffix == ".npz":

@@ -36,19 +36,19 @@ DATASETS: dict[str, Dataset] = {
 @final
 @dataclass(frozen=True)
 class Holding:
-    """What is here of a data set.
+    """The local state of a data set.
 
     Attributes:
-        name: Of the data set.
-        title: In words.
-        status: Intact, a lesser copy of the original, damaged, or missing.
-        size: Bytes of the files that are here.
-        form: Which form is here, and how it differs from the original.
-        files: Where the files of that form lie.
+        name: Name of the data set.
+        title: Its title.
+        status: Intact, a lossy or smaller copy of the original, damaged, or missing.
+        size: Bytes of the local files.
+        form: Which form is stored, and how it differs from the original.
+        files: Paths of the files of that form.
         how_to_get: What to do if it is not intact.
         licence: What its owners allow.
-        cite: Whom to cite.
-        page: Where it comes from.
+        cite: The work to cite.
+        page: The page it comes from.
     """
 
     name: str
@@ -64,10 +64,10 @@ class Holding:
 
 
 class Inventory(list[Holding]):
-    """A list of holdings that prints as a table, with what is to be said of some below it."""
+    """A list of holdings that prints as a table with notes."""
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """Return the holdings as plain values that JSON can hold."""
+        """Return the holdings as plain values for JSON."""
         return [{**asdict(holding), "files": list(holding.files)} for holding in self]
 
     def __str__(self) -> str:
@@ -87,18 +87,18 @@ class Inventory(list[Holding]):
 
 
 def available() -> Inventory:
-    """All data sets that dubio can read, each with what is here of it. Files are verified."""
+    """List all data sets that dubio can read and their local state. Files are verified."""
     return Inventory(map(_look, DATASETS.values()))
 
 
 def fetch_original(name: str) -> str:
-    """Download the original of a data set to the cache, even if a lesser copy is here.
+    """Download the original of a data set to the cache, even if a lesser copy exists.
 
     Args:
-        name: As in the inventory.
+        name: The name, as in the inventory.
 
     Returns:
-        The files, in words.
+        A description of the files.
     """
     if name not in DATASETS:
         raise ValueError(f"name: expected one of {', '.join(DATASETS)}, got {name!r}")

@@ -27,9 +27,9 @@ class Plays(Loaded):
     Attributes:
         user: Positions in ``users``, (N,).
         song: Positions in ``songs``, (N,).
-        count: How often, (N,).
-        users: Ids, in the order in which they come.
-        songs: Ids, in the order in which they come.
+        count: Number of plays, (N,).
+        users: Ids, in order of appearance.
+        songs: Ids, in order of appearance.
     """
 
     user: Tensor
@@ -79,7 +79,7 @@ _LINES = re.compile(rb"(?:\d+,\d+,\d+,\d+,\d+(?:,|$))+")
 
 
 def netflix() -> Ratings:
-    """Return 100,480,507 ratings of 480,189 users for 17,770 films; times are days.
+    """Load 100,480,507 ratings of 480,189 users for 17,770 films; times are days.
 
     It takes about 10 GB of memory. The files have no published checksum.
     """
@@ -101,7 +101,7 @@ def netflix() -> Ratings:
 
 
 def million_song() -> Plays:
-    """Return 48,373,586 counts of plays of 1,019,318 users and 384,546 songs.
+    """Load 48,373,586 play counts of 1,019,318 users and 384,546 songs.
 
     It takes about 5 GB of memory. The file has no published checksum.
     """

@@ -15,7 +15,7 @@ from dubio.data.registry import published
 @final
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Categories(Loaded):
-    """A table of categories with a yes or no for each row."""
+    """A table of categorical features with a yes or no for each row."""
 
     codes: Tensor  # (N, D), the position in `categories`
     poisonous: Tensor  # (N,), bool
@@ -23,7 +23,7 @@ class Categories(Loaded):
     categories: tuple[tuple[str, ...], ...]
 
     def one_hot(self) -> Tensor:  # (N, 117), float32
-        """Return a column for every category that occurs, features in order."""
+        """Return one-hot features: a column for every category, features in order."""
         columns = [
             torch.nn.functional.one_hot(codes, len(names))
             for codes, names in zip(self.codes.unbind(1), self.categories, strict=True)
@@ -52,7 +52,7 @@ DATASETS = (_MUSHROOM,)
 
 
 def mushroom() -> Categories:
-    """8124 mushrooms, 22 features; "?", 2480 times under stalk-root, is a category of its own."""
+    """Load 8124 mushrooms with 22 features; "?" under stalk-root is a category of its own."""
     copy = _MUSHROOM.locate()
     lines = read_bytes(copy.paths[0]).decode("ascii").split()
     rows = [line.split(",") for line in lines]

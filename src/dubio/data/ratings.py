@@ -17,12 +17,12 @@ from dubio.data.registry import published
 @final
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Ratings(Loaded):
-    """Pairs of a user and an item, by the numbers of their owner and in its order.
+    """Ratings of items by users, with the original numbers and in the original order.
 
     Attributes:
         user: (N,).
         item: (N,).
-        liked: (N,) int8, 1 where the rating is above 3.5, 0 where not.
+        liked: (N,) int8, 1 where the rating is above 3.5, 0 otherwise.
         rating: (N,) float32.
         timestamp: (N,) seconds since 1970.
     """
@@ -37,9 +37,9 @@ class Ratings(Loaded):
 @final
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class HeldOutUsers(Loaded):
-    """A split by users: models see none of the test users before the test.
+    """A split by users: models see no test user before the test.
 
-    Of a held-out user, 80 % of the liked items are shown (fold in), and the rest is to be found.
+    Of a held-out user, 80 % of the liked items are shown (fold-in), and the rest are to be found.
     Pairs are (user, item), (N, 2), positions in ``users`` and ``items``, which hold GroupLens'
     numbers.
     """
@@ -62,7 +62,7 @@ class Movie(NamedTuple):
 
 
 class User(NamedTuple):
-    """A user of MovieLens. The age is the lower end of a bracket, the occupation a number."""
+    """A user of MovieLens; the age is the lower end of a bracket, the occupation a number."""
 
     user: int
     gender: str
@@ -118,7 +118,7 @@ _MEMBERS = {
 
 
 def movielens(size: Literal["100k", "1m", "20m"]) -> Ratings:
-    """Ratings: 100,000 of 943 users, 1,000,209 of 6040 users, or 20,000,263 of 138,493 users."""
+    """Load 100,000 ratings of 943 users, 1,000,209 of 6040, or 20,000,263 of 138,493."""
     if size not in _DATASETS:
         raise ValueError(f"size: expected one of {', '.join(_DATASETS)}, got {size!r}")
     copy = _DATASETS[size].locate()
@@ -133,11 +133,11 @@ def movielens(size: Literal["100k", "1m", "20m"]) -> Ratings:
 
 
 def movielens_split() -> HeldOutUsers:
-    """MovieLens 1M split by users, after Liang et al. 2018, for strong generalisation.
+    """Load MovieLens 1M split by users, after Liang et al. 2018, for strong generalisation.
 
-    Ratings above 3.5 of users with at least five of them, for items that a training user liked. The
-    1000 + 1000 held-out users are the last in the order of their numbers: the preparation did not
-    shuffle them, unlike Liang et al.
+    It holds ratings above 3.5 of users with at least five of them, for items that a training user
+    liked. The 1000 + 1000 held-out users are the last by number: unlike Liang et al., the
+    preparation did not shuffle them.
     """
     copy = _SPLIT.locate()
     with np.load(copy.paths[0]) as arrays:
@@ -155,7 +155,7 @@ def movielens_split() -> HeldOutUsers:
 
 
 def movielens_movies() -> tuple[Movie, ...]:
-    """Return the 3883 films of MovieLens 1M."""
+    """Load the 3883 films of MovieLens 1M."""
     return tuple(
         Movie(int(item), title, tuple(genres.split("|")))
         for item, title, genres in _side_rows("movies")
@@ -163,7 +163,7 @@ def movielens_movies() -> tuple[Movie, ...]:
 
 
 def movielens_users() -> tuple[User, ...]:
-    """Return the 6040 users of MovieLens 1M."""
+    """Load the 6040 users of MovieLens 1M."""
     return tuple(
         User(int(user), gender, int(age), int(occupation), zip_code)
         for user, gender, age, occupation, zip_code in _side_rows("users")

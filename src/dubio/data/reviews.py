@@ -19,12 +19,12 @@ Domain: TypeAlias = Literal["books", "dvd", "electronics", "kitchen"]
 @final
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Reviews(Loaded):
-    """Documents as counts, with the opinion of each.
+    """Documents as word counts, with a sentiment label each.
 
     Attributes:
         counts: ``scipy.sparse.csr_array`` (N, V) of int32.
-        labels: (N,), 1 for a positive opinion and -1 for a negative one.
-        vocabulary: What the columns count, or nothing where that was not published.
+        labels: (N,), 1 for positive and -1 for negative.
+        vocabulary: The words of the columns; empty if they were not published.
     """
 
     counts: Any
@@ -74,7 +74,7 @@ DATASETS = (*map(_labeled, _DOMAINS), *map(_selected, _DOMAINS), _UNLABELED)
 
 
 def amazon(domain: Domain) -> Reviews:
-    """Return 2000 reviews, half of them positive: 1000 positive ones first."""
+    """Load 2000 labelled reviews, the 1000 positive ones first."""
     _check(domain)
     copy = _labeled(domain).locate()
     if copy.form is _ARCHIVE:
@@ -89,9 +89,9 @@ def amazon(domain: Domain) -> Reviews:
 
 
 def amazon_unlabeled(domain: Domain) -> Reviews:
-    """Return the larger part, 3586 to 5945 reviews, called unlabeled by its authors; it has labels.
+    """Load the larger part, 3586 to 5945 reviews; its authors call it unlabeled, but it has labels.
 
-    No checksum of it was published: what the archive itself checks is all that protects it.
+    It has no published checksum: only the archive's own check protects it.
     """
     _check(domain)
     copy = _UNLABELED.locate()
@@ -101,7 +101,7 @@ def amazon_unlabeled(domain: Domain) -> Reviews:
 
 
 def amazon_selected(domain: Domain, split: Literal["train", "test"]) -> Reviews:
-    """Return the 5000 most frequent features: 2000 reviews to train on, or the larger part to test.
+    """Load the 5000 most frequent features: 2000 training reviews, or the larger test part.
 
     Features have numbers but no names.
     """

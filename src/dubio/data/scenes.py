@@ -24,9 +24,9 @@ class Scenes(Loaded):
 
     Attributes:
         images: (N, 3, H, W) uint8.
-        labels: (N, H, W) uint8, positions in ``classes``; 11 is void: nobody labelled it.
-        names: Of the images.
-        colours: To draw the classes in; none is grey, for void.
+        labels: (N, H, W) uint8, positions in ``classes``; 11 is void (not labelled).
+        names: Names of the images.
+        colours: Colours of the classes; none is grey, which is for void.
     """
 
     images: Tensor
@@ -87,14 +87,14 @@ DATASETS = (_CAMVID, _CAMVID_SAMPLE)
 
 
 def camvid(split: Literal["train", "val", "test"]) -> Scenes:
-    """Return 367, 101 or 233 images, 11 classes and void, as prepared for SegNet."""
+    """Load 367, 101 or 233 images with 11 classes and void, as prepared for SegNet."""
     if split not in _COUNTS:
         raise ValueError(f"split: expected one of {', '.join(_COUNTS)}, got {split!r}")
     return _read(_CAMVID.locate(), split, _COUNTS[split])
 
 
 def camvid_sample(split: Literal["train", "test"]) -> Scenes:
-    """Return 8 or 4 images in full size, equally spaced picks of the training and the test list."""
+    """Load 8 or 4 full-size images, evenly spaced in the training or the test list."""
     if split not in _SAMPLE_COUNTS:
         raise ValueError(f"split: expected one of {', '.join(_SAMPLE_COUNTS)}, got {split!r}")
     return _read(_CAMVID_SAMPLE.locate(), split, _SAMPLE_COUNTS[split])

@@ -19,7 +19,7 @@ _Rows = npt.NDArray[np.int32]
 
 
 class Split(NamedTuple):
-    """Row numbers, in the published order."""
+    """Row numbers of a split, in the published order."""
 
     train: Tensor
     test: Tensor
@@ -28,7 +28,7 @@ class Split(NamedTuple):
 @final
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Regression(Loaded):
-    """A table with one real target, and the splits that the literature compares on."""
+    """A table with one real target and its published splits."""
 
     features: Tensor  # (N, D)
     target: Tensor  # (N,)
@@ -143,12 +143,12 @@ _SHORT = {
 
 
 def uci(name: str) -> Regression:
-    """Return a regression table with its published splits.
+    """Load a regression table with its published splits.
 
-    20 splits of 90 % and 10 %; 5 for protein-tertiary-structure; for YearPredictionMSD the split
-    of its authors, which keeps every artist on one side. Energy's target is the heating load
-    alone, naval-propulsion-plant's the decay of the compressor alone. Splits are read if they are
-    here and otherwise drawn again; either way they are compared with the published ones.
+    There are 20 splits of 90 % and 10 %; 5 for protein-tertiary-structure; for YearPredictionMSD
+    the split of its authors, which keeps every artist on one side. Energy's target is the heating
+    load only, naval-propulsion-plant's the decay of the compressor only. Splits are read from files
+    or drawn again; either way they are compared with the published ones.
 
     Args:
         name: One of ``UCI_NAMES``, or boston, naval, power, protein, wine, year for short.

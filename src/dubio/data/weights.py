@@ -67,12 +67,12 @@ _TYPES = {"F16": np.float16, "F32": np.float32}
 @final
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Weights(Loaded):
-    """Weights by name, in the order of the network's layers, and how to prepare images for them.
+    """Pretrained weights by name, in the order of the network's layers.
 
     Attributes:
-        tensors: In float32.
-        mean: What is subtracted from the channels of images, red, green and blue, of 0 to 255.
-        deviation: What they are divided by.
+        tensors: The weights, in float32.
+        mean: Mean of the red, green and blue channels (0 to 255), subtracted from images.
+        deviation: Standard deviations that they are divided by.
     """
 
     tensors: dict[str, Tensor]
@@ -80,7 +80,7 @@ class Weights(Loaded):
     deviation: tuple[float, ...]
 
     def prepare(self, images: Tensor) -> Tensor:  # (B, 3, H, W) uint8 -> float32
-        """Images as the network was trained on them."""
+        """Normalise images as the network was trained on them."""
         if images.dtype != torch.uint8 or images.dim() != 4 or images.shape[1] != 3:
             raise ValueError(
                 f"images: expected uint8 of shape (B, 3, H, W), red, green and blue, got "
@@ -93,7 +93,7 @@ class Weights(Loaded):
         return (images - mean) / deviation
 
     def load_into(self, net: nn.Module) -> None:
-        """Give a network these weights, one after the other: names may differ, shapes may not."""
+        """Load these weights into a network in order: names may differ, shapes may not."""
         own = {k: v for k, v in net.state_dict().items() if not k.endswith("num_batches_tracked")}
         shapes = [tuple(tensor.shape) for tensor in own.values()]
         given = [tuple(tensor.shape) for tensor in self.tensors.values()]
@@ -114,9 +114,9 @@ class Weights(Loaded):
 
 
 def imagenet_weights(trunk: Backbone) -> Weights:
-    """Return what a network has learned from ImageNet's 1.3 million photographs.
+    """Load weights pretrained on ImageNet's 1.3 million photographs.
 
-    - ``efficientnet-lite0``: all 247 tensors, 4,652,008 parameters and statistics of BatchNorm.
+    - ``efficientnet-lite0``: all 247 tensors, 4,652,008 parameters and BatchNorm statistics.
     - ``vgg16``: the 26 tensors of its convolutions, 14,714,688 parameters.
     - ``vgg19``: the 32 tensors of its convolutions, 20,024,384 parameters; there is no checksum.
     """

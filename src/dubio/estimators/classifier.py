@@ -16,35 +16,35 @@ from dubio.predictive.predictive import Predictive
 
 @final
 class DropoutClassifier(ClassifierMixin, DropoutEstimator):
-    """A network for classification that knows how sure it is.
+    """A classifier network with predictive uncertainty, as a scikit-learn estimator.
 
-    Inputs are scaled inside. Labels may be anything that can be sorted.
+    Inputs are standardised internally. Labels may be anything that can be sorted.
 
     Args:
         hidden_layer_sizes: Units of the hidden layers of the default network.
-        activation: What follows each of them: "relu", "elu", "gelu", "silu" or "tanh".
-        method: Where uncertainty comes from, as for `DropoutRegressor`: "mc", "concrete",
-            "learnable", "bayes" or "ensemble".
-        module: A function of (n_features, n_outputs) that makes a network, in place of the default
-            one. The outputs are a score for every class.
-        drop: The rate of dropout, or where learned rates start; for the default network.
-        members: How many networks an ensemble has.
-        draws: Number of stochastic passes of a prediction; it may be changed after `fit`.
+        activation: Activation of the hidden layers: "relu", "elu", "gelu", "silu" or "tanh".
+        method: The source of uncertainty, as for `DropoutRegressor`: "mc", "concrete", "learnable",
+            "bayes" or "ensemble".
+        module: A function of (n_features, n_outputs) that makes a network, instead of the default
+            one. The outputs are one score per class.
+        drop: The dropout rate, or the initial rate if it is learned; for the default network.
+        members: Number of networks in an ensemble.
+        draws: Number of stochastic passes per prediction; may be changed after `fit`.
         learning_rate_init: The learning rate of Adam.
-        batch_size: Rows of a step; "auto" takes a fiftieth of all, but 32 at least and 256 at most.
-        max_iter: How many epochs to train, at most.
-        early_stopping: Whether to hold rows out, and to stop when they are predicted no better.
-        validation_fraction: The share of rows of each class to hold out. Fewer than 10 rows would
-            tell too little: then none are held out, and training takes ``max_iter`` epochs.
-        n_iter_no_change: After how many epochs without a better prediction to stop.
-        random_state: The seed of everything that is random. Global generators are left alone.
+        batch_size: Rows per step; "auto" is a fiftieth of all rows, between 32 and 256.
+        max_iter: Largest number of epochs.
+        early_stopping: Whether to hold out rows, and to stop when their loss no longer improves.
+        validation_fraction: The share of rows of each class to hold out. If that is fewer than 10
+            rows, none are held out, and training takes ``max_iter`` epochs.
+        n_iter_no_change: Number of epochs without improvement after which to stop.
+        random_state: The seed of all randomness. Global generators are not used.
         verbose: Whether to print a line for every epoch.
 
     Attributes:
         classes_: The labels, sorted.
         members_: The trained networks, each with its likelihood and its history.
-        n_iter_: How many epochs they were trained, at most.
-        seed_: The seed that ``random_state`` gave.
+        n_iter_: Largest number of epochs that a network was trained for.
+        seed_: The seed taken from ``random_state``.
         n_features_in_: D.
         feature_names_in_: The columns of a data frame.
     """
@@ -59,16 +59,16 @@ class DropoutClassifier(ClassifierMixin, DropoutEstimator):
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Train further, by going once through more rows.
+        """Continue training with one pass over more rows.
 
-        The first call fixes the units: means and deviations of inputs are those of its rows, or of
-        the rows of `fit`. Nothing is held out.
+        The first call fixes the scaling of the inputs from its rows, unless `fit` did. Nothing is
+        held out.
 
         Args:
             X: More rows `(N, D)`.
             y: Their labels.
-            classes: All labels that will ever come; for the first call.
-            sample_weight: How often each row counts, `(N,)`.
+            classes: All labels that can occur; for the first call.
+            sample_weight: Weight of each row, `(N,)`.
         """
         return self._partial_fit(X, y, sample_weight, self._all_classes(classes))
 
@@ -78,15 +78,15 @@ class DropoutClassifier(ClassifierMixin, DropoutEstimator):
         return np.asarray(self.classes_[numbers])
 
     def predict_proba(self, X: Any) -> Array:
-        """The probability of each class in the order of `classes_`, `(B, K)`: the mean of draws."""
+        """Return class probabilities in the order of `classes_`, `(B, K)`: the mean over draws."""
         return np.concatenate([part.mean.numpy() for part in self._draw(X)])
 
     def predictive(self, X: Any) -> Predictive:
-        """Return the predictive distribution of the number of the class in `classes_`.
+        """Return the predictive distribution of the index of the class in `classes_`.
 
-        It has `mean`, the probabilities, `entropy`, and its split into `mutual_information`, which
-        the networks do not know, and `expected_entropy`, the noise of labels; calibration, metrics
-        and deferral of dubio take it as it is. Its numbers are tensors.
+        It has `mean`, the probabilities; `entropy`; and its parts `mutual_information` (epistemic)
+        and `expected_entropy` (label noise). dubio's calibration, metrics and deferral accept it.
+        Its values are tensors.
 
         Args:
             X: Rows `(B, D)`.

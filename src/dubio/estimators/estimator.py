@@ -36,7 +36,7 @@ _BLOCK = 8192  # rows that are predicted at a time
 
 
 class DropoutEstimator(BaseEstimator, ABC):
-    """Networks in standard units, trained on a table."""
+    """Networks trained on a table in standard units."""
 
     _numeric: ClassVar[bool]  # whether targets are numbers, one or several for a row
     members_: list[Member]
@@ -97,13 +97,13 @@ class DropoutEstimator(BaseEstimator, ABC):
         """How many numbers a network gives for a row."""
 
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Train on a table, from the beginning.
+        """Train on a table, from scratch.
 
         Args:
             X: Rows `(N, D)`: an array or a data frame of numbers.
             y: Their targets.
-            sample_weight: How often each row counts, `(N,)`: a row of weight 2 counts as two, one
-                of weight 0 as none.
+            sample_weight: Weight of each row, `(N,)`: a row of weight 2 counts twice, one of weight
+                0 not at all.
         """
         self._check_parameters()
         table, targets, weights = self._read(X, y, sample_weight, first=True)

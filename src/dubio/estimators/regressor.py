@@ -25,39 +25,39 @@ TargetNoise = Literal["constant", "varying"]
 
 @final
 class DropoutRegressor(MultiOutputMixin, RegressorMixin, DropoutEstimator):
-    """A network for regression that knows how sure it is.
+    """A regression network with predictive uncertainty, as a scikit-learn estimator.
 
-    Inputs and targets are scaled inside, so that predictions are in the units of the targets. The
-    noise of the targets is Gaussian, and its size is learned.
+    Inputs and targets are standardised internally; predictions are in the units of the targets. The
+    noise of the targets is Gaussian with a learned variance.
 
     Args:
         hidden_layer_sizes: Units of the hidden layers of the default network.
-        activation: What follows each of them: "relu", "elu", "gelu", "silu" or "tanh".
-        method: Where uncertainty comes from: "mc" dropout (Gal & Ghahramani 2016), "concrete"
-            dropout (Gal et al. 2017), "learnable" Bernoulli dropout (Boluki et al. 2020), "bayes",
-            Bayes by Backprop (Clark et al. 2022), or an "ensemble" (Lakshminarayanan et al. 2017).
-        module: A function of (n_features, n_outputs) that makes a network, in place of the default
-            one. The outputs are one number a target, or with ``noise="varying"`` means and then
+        activation: Activation of the hidden layers: "relu", "elu", "gelu", "silu" or "tanh".
+        method: The source of uncertainty: "mc" dropout (Gal & Ghahramani 2016), "concrete" dropout
+            (Gal et al. 2017), "learnable" Bernoulli dropout (Boluki et al. 2020), "bayes", Bayes by
+            Backprop (Clark et al. 2022), or an "ensemble" (Lakshminarayanan et al. 2017).
+        module: A function of (n_features, n_outputs) that makes a network, instead of the default
+            one. The outputs are one number per target, or with ``noise="varying"`` means and then
             log variances.
-        drop: The rate of dropout, or where learned rates start; for the default network.
-        members: How many networks an ensemble has.
+        drop: The dropout rate, or the initial rate if it is learned; for the default network.
+        members: Number of networks in an ensemble.
         noise: "constant" for noise of one size, or "varying" if it depends on the row.
-        draws: Number of stochastic passes of a prediction; it may be changed after `fit`.
+        draws: Number of stochastic passes per prediction; may be changed after `fit`.
         learning_rate_init: The learning rate of Adam.
-        batch_size: Rows of a step; "auto" takes a fiftieth of all, but 32 at least and 256 at most.
-        max_iter: How many epochs to train, at most.
-        early_stopping: Whether to hold rows out, to stop when they are predicted no better, and to
+        batch_size: Rows per step; "auto" is a fiftieth of all rows, between 32 and 256.
+        max_iter: Largest number of epochs.
+        early_stopping: Whether to hold out rows, to stop when their loss no longer improves, and to
             fit the size of the noise to them.
-        validation_fraction: The share of rows to hold out. Fewer than 10 rows would tell too
-            little: then none are held out, and training takes ``max_iter`` epochs.
-        n_iter_no_change: After how many epochs without a better prediction to stop.
-        random_state: The seed of everything that is random. Global generators are left alone.
+        validation_fraction: The share of rows to hold out. If that is fewer than 10 rows, none are
+            held out, and training takes ``max_iter`` epochs.
+        n_iter_no_change: Number of epochs without improvement after which to stop.
+        random_state: The seed of all randomness. Global generators are not used.
         verbose: Whether to print a line for every epoch.
 
     Attributes:
         members_: The trained networks, each with its likelihood and its history.
-        n_iter_: How many epochs they were trained, at most.
-        seed_: The seed that ``random_state`` gave.
+        n_iter_: Largest number of epochs that a network was trained for.
+        seed_: The seed taken from ``random_state``.
         n_features_in_: D.
         feature_names_in_: The columns of a data frame.
     """
@@ -104,15 +104,15 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, DropoutEstimator):
         self.noise = noise
 
     def partial_fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Train further, by going once through more rows.
+        """Continue training with one pass over more rows.
 
-        The first call fixes the units: means and deviations of inputs and targets are those of its
-        rows, or of the rows of `fit`. Nothing is held out.
+        The first call fixes the scaling of inputs and targets from its rows, unless `fit` did.
+        Nothing is held out.
 
         Args:
             X: More rows `(N, D)`.
             y: Their targets.
-            sample_weight: How often each row counts, `(N,)`.
+            sample_weight: Weight of each row, `(N,)`.
         """
         return self._partial_fit(X, y, sample_weight)
 
@@ -125,8 +125,8 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, DropoutEstimator):
 
         Args:
             X: Rows `(B, D)`.
-            return_std: Whether to return the standard deviation, too: the root of the total
-                variance, of the noise and of what the networks do not know.
+            return_std: Whether to return the predictive standard deviation as well. It includes the
+                noise and the epistemic uncertainty.
 
         Returns:
             The mean, or the mean and the standard deviation.
@@ -140,9 +140,9 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, DropoutEstimator):
     def predictive(self, X: Any) -> Predictive:
         """Return the predictive distribution, in the units of the targets.
 
-        It has `mean`, `std`, `interval(0.9)`, `log_prob(y)`, `sample()`, and the split of the
-        variance into `epistemic` and `aleatoric`; calibration, metrics and deferral of dubio take
-        it as it is. Its numbers are tensors, `(B,)` or `(B, K)` as the targets of `fit`.
+        It has `mean`, `std`, `interval(0.9)`, `log_prob(y)`, `sample()`, and the parts of the
+        variance, `epistemic` and `aleatoric`. dubio's calibration, metrics and deferral accept it.
+        Its values are tensors, `(B,)` or `(B, K)` like the targets of `fit`.
 
         Args:
             X: Rows `(B, D)`.

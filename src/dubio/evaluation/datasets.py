@@ -20,10 +20,10 @@ FILES = (".npz", ".pt", ".safetensors")
 @final
 @dataclass(frozen=True, eq=False)
 class Data:
-    """Inputs and targets.
+    """Inputs and targets of an evaluation.
 
     Attributes:
-        name: As it was asked for.
+        name: The name that was asked for.
         x: Inputs, rows first.
         y: Targets, or None if there are none.
         source: Where they come from.
@@ -51,7 +51,7 @@ class Data:
         return len(self.x)
 
     def batches(self, size: int) -> Iterator[tuple[Tensor, Tensor | None]]:
-        """Inputs and targets of so many rows at a time, in order."""
+        """Yield inputs and targets in batches of this many rows, in order."""
         for start in range(0, len(self.x), size):
             rows = slice(start, start + size)
             x = self.x[rows].float() / 255 if self.pixels else self.x[rows]
@@ -59,13 +59,13 @@ class Data:
 
 
 def read_data(name: str) -> Data:
-    """Data by name or from a file.
+    """Read data by name or from a file.
 
     Args:
-        name: ``digits`` (8 × 8, comes with scikit-learn), ``mnist``, ``fashion-mnist``,
-            ``notmnist`` or ``cifar10``: images (N, C, H, W) in [0, 1]. They are the part to test
-            on; ``mnist:train`` is the other, and digits have a ``digits:validation`` as well.
-            Or a file with ``x`` and ``y``: ``.npz``, ``.safetensors``, or a dict in a ``.pt``.
+        name: ``digits`` (8 × 8, part of scikit-learn), ``mnist``, ``fashion-mnist``, ``notmnist``
+            or ``cifar10``: images (N, C, H, W) in [0, 1]. By default the test part; ``mnist:train``
+            is the other one, and digits also have ``digits:validation``. Or a file with ``x`` and
+            ``y``: ``.npz``, ``.safetensors``, or a dict in a ``.pt``.
     """
     path = Path(name)
     if path.suffix in FILES:

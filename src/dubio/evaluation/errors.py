@@ -7,12 +7,12 @@ from dubio.draws.absence import NoSitesError
 
 
 class EvaluationError(Exception):
-    """A message for the user: what was expected, what came, what to do."""
+    """An error with a message for the user: what was expected, what came, what to do."""
 
 
 @contextmanager
 def explained(what: str) -> Iterator[None]:
-    """What is wrong with values becomes an `EvaluationError` that says whose values they are."""
+    """Turn errors about values into an `EvaluationError` that says whose values they are."""
     try:
         yield
     except (ValueError, TypeError, NoSitesError) as error:

@@ -18,15 +18,15 @@ from dubio.predictive.predictive import Predictive
 @final
 @dataclass(frozen=True)
 class Evaluation:
-    """What was found.
+    """The result of `evaluate`.
 
     Attributes:
         scores: The metrics of ``plain``, the network without noise, of ``draws``, and of both
             calibrated as ``plain_calibrated`` and ``draws_calibrated``.
         calibration: What was fitted on validation data: temperatures, or factors on the precision.
-        rows: How many rows were asked about.
-        foreign_rows: How many foreign ones.
-        draws: Stochastic passes for every row.
+        rows: Number of rows.
+        foreign_rows: Number of foreign rows.
+        draws: Stochastic passes per row.
     """
 
     scores: Mapping[str, EvaluationScores]
@@ -37,7 +37,7 @@ class Evaluation:
 
     @property
     def numbers(self) -> dict[str, dict[str, float]]:
-        """Every metric, by its name and then by the way to ask."""
+        """Every metric, by its name and then by the kind of prediction."""
         columns = {name: scores.numbers() for name, scores in self.scores.items()}
         names = dict.fromkeys(metric for numbers in columns.values() for metric in numbers)
         return {
@@ -46,7 +46,7 @@ class Evaluation:
         }
 
     def as_dict(self) -> dict[str, Any]:
-        """For scripts: what is not finite is None."""
+        """Return plain values for scripts; non-finite numbers are None."""
         return {
             "rows": self.rows,
             "foreign_rows": self.foreign_rows,
@@ -70,22 +70,21 @@ def evaluate(
     batch_size: int = 256,
     seed: int = 0,
 ) -> Evaluation:
-    """Return all metrics that fit a network's predictions of labels or of real numbers.
+    """Evaluate a network: compute all metrics that fit its predictions of labels or numbers.
 
-    Data are read a batch at a time. What grows with them is a few numbers a row, for the curves
-    that need all rows in order; with validation data, also its probabilities or, for real targets,
-    its draws.
+    Data are read a batch at a time. Memory grows by a few numbers per row, for curves that need all
+    rows; with validation data, also by its probabilities or, for real targets, its draws.
 
     Args:
-        network: With its weights; it is put into eval mode.
-        data: What it is asked about, with targets.
-        likelihood: What its outputs mean; labels or numbers follow from it.
+        network: The trained network; it is put into eval mode.
+        data: The data to evaluate on, with targets.
+        likelihood: The distribution of targets given outputs; decides between labels and numbers.
         draws: Number of stochastic passes.
-        foreign: Inputs from elsewhere, that should raise doubts; their targets do not matter.
-        validation: To calibrate on: neither trained on nor among ``data``. It also gives the range
-            of thresholds of PAvgPU.
+        foreign: Out-of-distribution inputs; their targets are ignored.
+        validation: Data to calibrate on: neither training data nor ``data``. They also set the
+            range of thresholds of PAvgPU.
         batch_size: Rows at a time.
-        seed: Of all noise.
+        seed: Seed of all noise.
     """
     predictor = DatasetPredictor(network, likelihood, draws, batch_size, seed)
     if validation is not None:

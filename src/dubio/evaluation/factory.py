@@ -17,10 +17,10 @@ from dubio.evaluation.errors import EvaluationError
 
 
 def build_network(path: str) -> nn.Module:
-    """Return what the function at that path returns when it is called without arguments.
+    """Build a network by calling the function at a path without arguments.
 
     Args:
-        path: ``package.module:function``, looked for in the current folder first, or
+        path: ``package.module:function``, looked up in the current folder first, or
             ``file.py:function``.
     """
     network = _find_function(path)()

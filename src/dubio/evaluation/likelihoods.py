@@ -30,7 +30,7 @@ _PLAIN: dict[str, Callable[[], Likelihood]] = {
 
 
 def parse_likelihood(text: str) -> Likelihood:
-    """Return the likelihood of that name; what follows a ``=`` is its value."""
+    """Return the likelihood of a name; a value may follow after ``=``."""
     name, _, value = text.partition("=")
     if name in ("categorical", "bernoulli") and value in ("", "logits", "probabilities"):
         outputs = "probabilities" if value == "probabilities" else "logits"

@@ -56,7 +56,7 @@ def dense(value: object) -> bool:
 
 
 def read_state(path: Path) -> State:
-    """Return the tensors of a state file by name."""
+    """Read the tensors of a state file by name."""
     state = read_tensors(path, "state")
     if not isinstance(state, Mapping):
         raise EvaluationError(
@@ -77,7 +77,7 @@ def read_state(path: Path) -> State:
 
 
 def load_state(network: nn.Module, state: State) -> None:
-    """Put the state into the network; complain of every name and shape that does not fit."""
+    """Load a state into a network; report every name and shape that does not fit."""
     try:
         found = network.load_state_dict(state, strict=False)
     except RuntimeError as error:

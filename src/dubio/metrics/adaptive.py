@@ -14,12 +14,12 @@ from dubio.metrics.ties import sort_with_ties
 def ace(
     prediction: Classifiable, target: Tensor, *, bins: int = 15, void: int | None = None
 ) -> Tensor:
-    """Adaptive calibration error (Nixon et al. 2019): bins of equal mass.
+    """Return the adaptive calibration error, with bins of equal mass (Nixon et al. 2019).
 
     1/(K R) sum_k sum_r |frequency(k, r) - mean probability(k, r)|, where the N probabilities of
-    class k are sorted and cut into R pieces whose sizes differ by one at most. Where a cut goes
-    through equal probabilities, each piece gets its share of their labels. With fewer than R
-    cases every case is a piece.
+    class k are sorted and cut into R pieces whose sizes differ by at most one. Where a cut goes
+    through equal probabilities, each piece gets its share of their labels. With fewer than R cases
+    every case is a piece.
     """
     check_bins(bins)
     return _adaptive_error(*read_classified(prediction, target, void).rows, bins)
@@ -27,7 +27,7 @@ def ace(
 
 @final
 class ACE(KeptCases):
-    """`ace` over batches and processes. Keeps all probabilities: 8 bytes for each of N K."""
+    """`ace` over batches and processes; keeps all probabilities, 8 bytes for each of N K."""
 
     higher_is_better = False
 

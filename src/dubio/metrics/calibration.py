@@ -16,7 +16,7 @@ from dubio.metrics.states import Summed
 
 
 class ReliabilityCurve(NamedTuple):
-    """What was claimed and what came true, bin by bin: each `(M,)`, or `(K, M)` by class.
+    """Mean confidence and accuracy bin by bin: each `(M,)`, or `(K, M)` by class.
 
     Bin m holds probabilities in ((m - 1)/M, m/M], the first also 0. Means of empty bins are NaN.
     """
@@ -37,22 +37,22 @@ class ReliabilityCurve(NamedTuple):
 
     @property
     def expected_error(self) -> Tensor:
-        """ECE: the mean gap, weighted by the cases."""
+        """ECE: the mean gap, weighted by the number of cases."""
         return (self.weight * self.gap).sum(-1)
 
     @property
     def max_error(self) -> Tensor:
-        """MCE: the largest gap of any bin with a case in it."""
+        """MCE: the largest gap of any non-empty bin."""
         return self.gap.amax(-1)
 
     @property
     def rmse(self) -> Tensor:
-        """The root of the mean squared gap, weighted by the cases."""
+        """The root of the mean squared gap, weighted by the number of cases."""
         return (self.weight * self.gap.square()).sum(-1).sqrt()
 
     @property
     def unweighted_rmse(self) -> Tensor:
-        """The same with equal weights for all bins with a case in them."""
+        """The root of the mean squared gap, with equal weights for all non-empty bins."""
         return (self.gap.square().sum(-1) / (self.cases > 0).sum(-1)).sqrt()
 
     def pooled(self) -> "ReliabilityCurve":
@@ -86,21 +86,21 @@ def classwise_reliability(
 def ece(
     prediction: Classifiable, target: Tensor, *, bins: int = 15, void: int | None = None
 ) -> Tensor:
-    """Expected calibration error: sum_m n_m/N |accuracy_m - confidence_m| (Guo et al. 2017)."""
+    """Return the ECE, sum_m n_m/N |accuracy_m - confidence_m| (Guo et al. 2017)."""
     return reliability(prediction, target, bins=bins, void=void).expected_error
 
 
 def mce(
     prediction: Classifiable, target: Tensor, *, bins: int = 15, void: int | None = None
 ) -> Tensor:
-    """Maximum calibration error: max_m |accuracy_m - confidence_m| (Guo et al. 2017)."""
+    """Return the MCE, max_m |accuracy_m - confidence_m| (Guo et al. 2017)."""
     return reliability(prediction, target, bins=bins, void=void).max_error
 
 
 def classwise_ece(
     prediction: Classifiable, target: Tensor, *, bins: int = 15, void: int | None = None
 ) -> Tensor:
-    """The mean over classes of the ECE of each class' probability (SCE of Nixon et al. 2019)."""
+    """Return the mean over classes of the ECE of their probabilities (SCE, Nixon et al. 2019)."""
     return classwise_reliability(prediction, target, bins=bins, void=void).expected_error.mean()
 
 
@@ -112,13 +112,13 @@ def calibration_rmse(
     weighted: bool = True,
     void: int | None = None,
 ) -> Tensor:
-    """Calibration RMSE over the probabilities of all classes together, N K of them.
+    """Return the calibration RMSE over the probabilities of all classes together, N K of them.
 
-    (sum_m w_m (frequency_m - mean probability_m)^2)^1/2, where a probability of class k comes
-    true if k is the label, and w_m = n_m/(N K), or 1/(bins with a case) if not `weighted`. Gal et
-    al. 2017, table 2, report such a number, after Kendall and Gal (2017), without the weights and
-    the bins. With many classes most probabilities are in the lowest bin, which then decides the
-    weighted one: report both, and the number of bins.
+    (sum_m w_m (frequency_m - mean probability_m)^2)^1/2, where a probability of class k is right if
+    k is the label, and w_m = n_m/(N K), or 1/(non-empty bins) if not `weighted`. Gal et al. 2017,
+    table 2, report such a number after Kendall and Gal (2017), without saying the weights and bins.
+    With many classes most probabilities are in the lowest bin, which then dominates the weighted
+    number: report both, and the number of bins.
     """
     sums = _pooled_sums(prediction, target, bins, void)
     return _rmse(ReliabilityCurve(*bin_means(sums, "calibration_rmse")), weighted)

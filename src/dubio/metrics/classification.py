@@ -12,25 +12,25 @@ from dubio.predictive.predictive import Predictive
 
 
 def accuracy(prediction: Classifiable, target: Tensor, *, void: int | None = None) -> Tensor:
-    """Return the share of places where the likeliest class is the label."""
+    """Return the share of rows or pixels whose likeliest class is the label."""
     return average(_hits(prediction, target, void), "accuracy")
 
 
 def nll(prediction: Classifiable, target: Tensor, *, void: int | None = None) -> Tensor:
     """Return the mean of -log p(y | x), in nats, where p is averaged over draws.
 
-    For pixels it is the mean over pixels of their own. A label of probability 0 costs infinitely
-    much. A `Predictive` of rows is read by its `log_prob`, which is exact where p underflows. Of
-    soft labels, floats shaped as the probabilities, it is the cross-entropy -sum_k y_k log p_k.
+    For pixels it is the mean over pixels. A label of probability 0 has an infinite loss. For a
+    `Predictive` of rows it uses `log_prob`, which is exact where p underflows. For soft labels,
+    floats in the shape of the probabilities, it is the cross-entropy -sum_k y_k log p_k.
     """
     return average(_surprises(prediction, target, void), "nll")
 
 
 def brier(prediction: Classifiable, target: Tensor, *, void: int | None = None) -> Tensor:
-    """Return the mean of sum_k (p_k - 1[y = k])^2, between 0 and 2 (Brier 1950, as he has it).
+    """Return the Brier score, the mean of sum_k (p_k - 1[y = k])^2, between 0 and 2 (Brier 1950).
 
-    For two classes that is twice the square of one probability's error. Soft labels y_k, floats
-    shaped as the probabilities, take the place of 1[y = k].
+    For two classes that is twice the squared error of one probability. Soft labels y_k, floats in
+    the shape of the probabilities, replace 1[y = k].
     """
     return average(_squares(prediction, target, void), "brier")
 

@@ -17,14 +17,14 @@ from dubio.predictive.predictive import Predictive
 
 
 class Separation(NamedTuple):
-    """How well a score separates. Of errors, read wrong for foreign and right for familiar.
+    """How well a score separates foreign from familiar inputs, or wrong from right answers.
 
     Attributes:
         auroc: The probability that a foreign input scores higher than a familiar one; ties count
             half. 0.5 is chance.
         aupr: The area under precision over recall, in steps (average precision). Chance is the
             share of foreign inputs.
-        fpr: The least share of familiar inputs that must be flagged to flag the wanted share of
+        fpr: The smallest share of familiar inputs that is flagged together with the wanted share of
             foreign ones; FPR95 for 95 %.
     """
 
@@ -36,14 +36,14 @@ class Separation(NamedTuple):
 def separation(
     inside: Predictive | Tensor, outside: Predictive | Tensor, *, recall: float = 0.95
 ) -> Separation:
-    """AUROC, AUPR and the false-positive rate at a recall.
+    """Return AUROC, AUPR and the false-positive rate at a recall.
 
     A threshold flags all scores that reach it, so tied scores are flagged together. To make
     familiar inputs the positives (AUPR-in), swap the two and negate both.
 
     Args:
-        inside: Scores of familiar inputs, or a `Predictive` of labels, whose entropy is taken.
-        outside: The same of foreign inputs.
+        inside: Scores of familiar inputs, or a `Predictive` of labels, whose entropy is used.
+        outside: The same for foreign inputs.
         recall: The share of foreign inputs to flag.
     """
     _check_recall(recall)
@@ -62,12 +62,12 @@ class OutOfDistribution(KeptCases):
         self.recall = recall
 
     def update(self, score: Predictive | Tensor, *, outside: bool) -> None:
-        """Add a batch of inputs that are all foreign, or all familiar."""
+        """Add a batch of inputs that are all foreign or all familiar."""
         name = "outside" if outside else "inside"
         self.keep(**{name: _scores(score, name)})
 
     def compute(self) -> Separation:
-        """Return the three numbers."""
+        """Return AUROC, AUPR and the false-positive rate."""
         return _separate(self.kept("inside"), self.kept("outside"), self.recall)
 
 
@@ -79,11 +79,11 @@ def error_detection(
     void: int | None = None,
     recall: float = 0.95,
 ) -> Separation:
-    """How well the uncertainty tells wrong answers from right ones (Hendrycks and Gimpel 2017).
+    """Measure how well uncertainty separates wrong from right answers (Hendrycks and Gimpel 2017).
 
     Its `auroc` is the probability that a wrong answer is more uncertain than a right one. All three
-    numbers are NaN if nothing is wrong, or nothing right. `recall` is the share of wrong answers to
-    flag.
+    numbers are NaN if every answer is right, or every answer wrong. `recall` is the share of wrong
+    answers to flag.
     """
     _check_recall(recall)
     return _separate_errors(*_judge(prediction, target, uncertainty, void), recall)
@@ -108,7 +108,7 @@ class ErrorDetection(KeptCases):
         self.keep(doubts=doubts, hits=hits)
 
     def compute(self) -> Separation:
-        """Return the three numbers."""
+        """Return AUROC, AUPR and the false-positive rate."""
         return _separate_errors(self.kept("doubts"), self.kept("hits").bool(), self.recall)
 
 

@@ -11,7 +11,7 @@ from dubio.metrics.states import Summed
 
 
 class EntropyCurve(NamedTuple):
-    """Accuracy and mean entropy in nats of the predictions in each of M bins, all `(M,)`.
+    """Accuracy and mean entropy (nats) of the predictions in each of M bins, all `(M,)`.
 
     The bins have equal width between 0 and log K. Means of empty bins are NaN.
     """
@@ -24,7 +24,7 @@ class EntropyCurve(NamedTuple):
 def accuracy_by_entropy(
     prediction: Classifiable, target: Tensor, *, bins: int = 10, void: int | None = None
 ) -> EntropyCurve:
-    """Accuracy of predictions of similar entropy."""
+    """Return the accuracy of predictions, grouped by their entropy."""
     return EntropyCurve(*bin_means(_sums(prediction, target, bins, void), "accuracy_by_entropy"))
 
 

@@ -28,7 +28,7 @@ Bounds = tuple[float, float]
 
 
 class Certainty(NamedTuple):
-    """Counts at one threshold, or at each of a row of them."""
+    """Counts of accurate and certain predictions, at one threshold or at several."""
 
     accurate_certain: Tensor
     accurate_uncertain: Tensor
@@ -47,12 +47,12 @@ class Certainty(NamedTuple):
 
     @property
     def pavgpu(self) -> Tensor:
-        """Eq. 9."""
+        """PAvgPU: the share of predictions that are accurate and certain, or neither (eq. 9)."""
         return (self.accurate_certain + self.inaccurate_uncertain) / sum(self, torch.tensor(0.0))
 
 
 class PAvgPUCurve(NamedTuple):
-    """PAvgPU and its two parts over t: each `(points,)`; thresholds are in nats, or ranks."""
+    """PAvgPU and its two parts over t, each `(points,)`; thresholds are in nats, or ranks."""
 
     t: Tensor
     threshold: Tensor
@@ -81,10 +81,10 @@ def certainty(
     stride: int | None = None,
     void: int | None = None,
 ) -> Certainty:
-    """Return the counts, and with them eq. 9, at one threshold; see `pavgpu` for other arguments.
+    """Return the counts behind PAvgPU (eq. 9) at one threshold; see `pavgpu` for other arguments.
 
-    What exceeds the threshold, in nats, is uncertain; what exceeds it by no more than rounding, at
-    the precision of the prediction, does not. "mean" takes the mean entropy.
+    Entropies above the threshold, in nats, are uncertain, unless they exceed it only by rounding at
+    the precision of the prediction. "mean" takes the mean entropy.
     """
     _check_threshold(threshold)
     seen = read_classified(prediction, target, void)
@@ -111,25 +111,25 @@ def pavgpu(
 ) -> PAvgPUCurve:
     """Return the curve of PAvgPU over thresholds from the smallest to the largest entropy.
 
-    Ties: an entropy that equals the threshold is certain, for t > 0. At t = 0 everything is
-    uncertain and at t = 1 everything is certain, so the ends are exactly the shares of inaccurate
-    and of accurate predictions, also if many entropies equal the least, or all are the same, or
-    some lie beyond `bounds`.
+    Ties: an entropy equal to the threshold is certain, for t > 0. At t = 0 everything is uncertain
+    and at t = 1 everything is certain, so the ends are exactly the shares of inaccurate and of
+    accurate predictions, also if many entropies equal the smallest, or all are the same, or some
+    lie outside `bounds`.
 
     Patches: the entropy of a patch is the mean, and it is accurate if more than half of its pixels
-    are; void pixels do not count, and patches without others are left out. Patches at the right and
-    lower edge may be smaller. Their entropies are those of single images, and windows have two
+    are; void pixels do not count, and patches without other pixels are ignored. Patches at the
+    right and lower edge may be smaller. Entropies are those of single images, and windows have two
     dimensions: the published code of Boluki et al. 2020 sums entropies over a batch of images, and
-    takes rows for columns.
+    confuses rows and columns.
 
-    `bounds` are the smallest and largest entropy, of validation data or, if not given, of these;
-    `points` values of t are equally spaced from 0 to 1. Patches have `window` x `window` pixels, 1
-    for every row or pixel, and begin every `stride` pixels, every `window` if not given.
+    `bounds` are the smallest and largest entropy, of validation data or, by default, of these data;
+    `points` values of t are equally spaced from 0 to 1. Patches have `window` x `window` pixels (1
+    for every row or pixel) and begin every `stride` pixels, by default every `window`.
 
-    `ranks` puts in place of every entropy h_i, of a place or patch, its rank among all N of them,
-    r_i = (#{h_j < h_i} + 1/2 #{h_j = h_i})/N, and goes over thresholds t from 0 to 1: what has
-    r_i <= t is certain, about the share t of all. No increasing function of the h_i changes this
-    curve, so the shape of their histogram does not matter.
+    `ranks` replaces every entropy h_i, of a place or patch, by its rank among all N of them, r_i =
+    (#{h_j < h_i} + 1/2 #{h_j = h_i})/N, with thresholds t from 0 to 1: r_i <= t is certain, about
+    the share t of all. No increasing function of the h_i changes this curve, so it does not depend
+    on the shape of their histogram.
     """
     _check_grid(points, bounds, ranks)
     doubt, accurate = _judge(read_classified(prediction, target, void), uncertainty, window, stride)
@@ -141,8 +141,8 @@ def pavgpu(
 class PAvgPU(KeptCases):
     """`pavgpu` over batches and processes, with the same arguments.
 
-    With `bounds` its state is 2 numbers a point. Without, thresholds are known at the end
-    only, and it keeps 16 bytes for every prediction or patch.
+    With `bounds` its state is 2 numbers per point. Without, thresholds are only known at the end,
+    and it keeps 16 bytes for every prediction or patch.
     """
 
     higher_is_better = True

@@ -71,7 +71,7 @@ def draw_doubt(
 
 @house_style()
 def draw_reliability(curves: Mapping[str, ReliabilityCurve], size: Size = (5.0, 5.2)) -> Figure:
-    """Accuracy over confidence, and below it how many cases have which confidence."""
+    """Draw accuracy over confidence, above a histogram of the confidence."""
     figure = Figure(figsize=size, layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=[4, 1])
     _plot_diagonal(above)
@@ -95,7 +95,7 @@ def draw_reliability(curves: Mapping[str, ReliabilityCurve], size: Size = (5.0, 
 
 @house_style()
 def draw_accuracy_by_entropy(curves: Mapping[str, EntropyCurve], size: Size = (5.0, 3.6)) -> Figure:
-    """Accuracy of predictions of similar entropy."""
+    """Draw the accuracy of predictions over their entropy."""
     figure, axes = _axes(size, "Accuracy against entropy", "entropy (nats)", "accuracy")
     for name, curve, style in styled(curves):
         filled = curve.cases > 0
@@ -116,7 +116,7 @@ def draw_entropies(
     bins: int = 30,
     score: str = "entropy (nats)",
 ) -> Figure:
-    """Histograms of entropies, or of another score of that name, of several groups of inputs.
+    """Draw histograms of entropies, or of another score, for several groups of inputs.
 
     The groups may be right and wrong answers, or familiar and foreign inputs. Each has area 1.
     """
@@ -138,7 +138,7 @@ def draw_entropies(
 def draw_pavgpu(
     curves: Mapping[str, PAvgPUCurve], size: Size = (11.0, 3.8), *, score: str = "entropy"
 ) -> Figure:
-    """PAvgPU over t and its two parts (Boluki et al. 2020, figure 2); in a column if narrow.
+    """Draw PAvgPU over t and its two parts (Boluki et al. 2020, figure 2).
 
     `score` names what the thresholds are of: "entropy ranks", say, for curves with `ranks=True`.
     """
@@ -168,7 +168,7 @@ def draw_pavgpu(
 
 @house_style()
 def draw_risk_coverage(curves: Mapping[str, RiskCoverageCurve], size: Size = (5.0, 3.6)) -> Figure:
-    """Return the error of the least doubtful cases over their share."""
+    """Draw the error of the most certain cases over their share."""
     figure, axes = _axes(size, "Risk over coverage", "coverage", "risk")
     for name, curve, style in styled(curves):
         label = f"{name}, AURC {float(curve.aurc):.3g}"
@@ -186,7 +186,7 @@ def draw_risk_coverage(curves: Mapping[str, RiskCoverageCurve], size: Size = (5.
 def draw_quantile_calibration(
     curves: Mapping[str, QuantileCurve], size: Size = (4.6, 4.4)
 ) -> Figure:
-    """Shares of targets below quantiles over the levels of these."""
+    """Draw the shares of targets below quantiles over the levels of these."""
     figure, axes = _axes(size, "Calibration of quantiles", "expected", "observed")
     _plot_diagonal(axes)
     for name, curve, style in styled(curves):
@@ -211,7 +211,7 @@ def draw_scenes(
     width: float = 12.0,
     most_information: float = math.log(2),
 ) -> Figure:
-    """A strip for each image: itself, truth, prediction, entropy, mutual information, errors.
+    """Draw images, labels, predictions, entropy, mutual information and errors.
 
     Colours of the entropy go from 0 to log K, those of the mutual information from 0 to log 2,
     where half of the draws are sure of one class and half of another, or to another end: in nats,

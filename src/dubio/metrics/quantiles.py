@@ -26,7 +26,7 @@ class QuantileCurve(NamedTuple):
 def quantile_calibration(
     prediction: Forecastable, target: Tensor, *, levels: int = 19
 ) -> QuantileCurve:
-    """Observed against expected levels (Kuleshov et al. 2018).
+    """Return observed against expected quantile levels (Kuleshov et al. 2018).
 
     A target is below the quantile of level q if F(y) <= q. The levels are i/(levels + 1), without
     0 and 1, where every curve agrees. Every element of a target counts as a target of its own. A

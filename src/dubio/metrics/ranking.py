@@ -31,9 +31,10 @@ ItemScores = Predictive | Tensor
 def recall_at(
     prediction: ItemScores, held_out: Tensor, cutoff: int, *, fold_in: Tensor | None = None
 ) -> Tensor:
-    """Recall@R: held-out items among the first R, over min(R, held-out items); mean over users.
+    """Return Recall@R: held-out items among the first R, over min(R, held-out items).
 
-    The denominator makes 1 the best possible value for users with more than R held-out items too.
+    It is the mean over users. The denominator makes 1 the best possible value, also for users with
+    more than R held-out items.
     """
     return average(_recalls(prediction, held_out, cutoff, fold_in), "recall_at")
 
@@ -41,9 +42,10 @@ def recall_at(
 def ndcg_at(
     prediction: ItemScores, held_out: Tensor, cutoff: int, *, fold_in: Tensor | None = None
 ) -> Tensor:
-    """NDCG@R: sum over found items of 1/log2(rank + 1), over the best possible; mean over users.
+    """Return NDCG@R: the sum over found items of 1/log2(rank + 1), over the best possible sum.
 
-    Relevance is 0 or 1. The best possible has min(R, held-out items) items at the top.
+    It is the mean over users. Relevance is 0 or 1. The best possible ranking has min(R, held-out
+    items) items at the top.
     """
     return average(_gains(prediction, held_out, cutoff, fold_in), "ndcg_at")
 

@@ -18,7 +18,7 @@ from dubio.predictive.predictive import Interval, Predictive
 
 @runtime_checkable
 class HasEnds(Protocol):
-    """Intervals as `dubio.calibrate` gives them."""
+    """Intervals, as `dubio.calibrate` returns them."""
 
     @property
     def low(self) -> Tensor:
@@ -35,9 +35,9 @@ AnyIntervals = Interval | HasEnds
 
 
 def rmse(prediction: Forecastable, target: Tensor) -> Tensor:
-    """Return the root of the mean squared error of the predictive mean, over all elements.
+    """Return the root mean squared error of the predictive mean, over all elements.
 
-    A tensor is taken for the predicted means `(B, *E)` themselves.
+    A tensor is taken as the predicted means `(B, *E)`.
     """
     return average(_squares(prediction, target), "rmse").sqrt()
 
@@ -45,24 +45,25 @@ def rmse(prediction: Forecastable, target: Tensor) -> Tensor:
 def lppd(prediction: Forecastable, target: Tensor) -> Tensor:
     """Return the mean over points of log 1/S sum_t p(y | x, omega_t): Clark et al. 2022, eq. 20.
 
-    The mixture over draws is within the logarithm and is taken point by point; a point is a row,
-    jointly over its elements. Eq. 19 of the paper (and Gelman et al.) sums over points instead:
-    multiply by their number. Draws without a likelihood have no density; labels have one too.
+    The mixture over draws is inside the logarithm, point by point; a point is a row, jointly over
+    its elements. Eq. 19 of the paper (and Gelman et al.) sums over points instead: multiply by
+    their number. Draws without a likelihood have no density; labels have one too.
     """
     return average(_log_densities(prediction, target), "lppd")
 
 
 def crps(prediction: Forecastable, target: Tensor, *, fair: bool = False) -> Tensor:
-    """The continuous ranked probability score, int (F(x) - 1[y <= x])^2 dx, mean over elements.
+    """Return the continuous ranked probability score, int (F(x) - 1[y <= x])^2 dx.
 
-    In the units of the target; of a single value it is the absolute error. Smaller is better.
+    It is the mean over elements, in the units of the target; for a single value it is the absolute
+    error. Smaller is better.
 
     Args:
-        prediction: What is scored.
-        target: What came true.
-        fair: False scores the S draws as they are, as the forecast that is used. True estimates
-            the score of the distribution that they come from, without bias (Ferro 2014): use it
-            to compare methods at different numbers of draws. It needs two or more.
+        prediction: The prediction.
+        target: Its targets.
+        fair: False scores the S draws as they are, as the forecast that is used. True estimates the
+            score of the distribution that they come from, without bias (Ferro 2014): use it to
+            compare methods at different numbers of draws. It needs two or more.
     """
     return average(_ranked(prediction, target, fair), "crps")
 
@@ -70,10 +71,10 @@ def crps(prediction: Forecastable, target: Tensor, *, fair: bool = False) -> Ten
 def interval_coverage(
     prediction: Forecastable | AnyIntervals, target: Tensor, *, level: float = 0.95
 ) -> Tensor:
-    """Return the share of targets within the central interval, ends included; it should be `level`.
+    """Return the share of targets within the central interval, ends included; ideally `level`.
 
-    Intervals may also be given, as `Interval(low, high)` or by `dubio.calibrate`. Of counts the
-    share is larger: whole numbers can not leave out less than one.
+    Intervals may also be given, as `Interval(low, high)` or from `dubio.calibrate`. For counts the
+    share is larger, since an interval of whole numbers cannot be cut more finely.
     """
     return average(_inside(prediction, target, level), "interval_coverage")
 
@@ -81,11 +82,11 @@ def interval_coverage(
 def interval_score(
     prediction: Forecastable | AnyIntervals, target: Tensor, *, level: float = 0.95
 ) -> Tensor:
-    """Winkler's score: width + 2/a (distance of the target from the interval), a = 1 - level.
+    """Return Winkler's score: width + 2/a (distance of the target from the interval), a = 1 - level.
 
-    A proper score: the interval of the true quantiles has the least (Gneiting and Raftery 2007,
-    eq. 43). In the units of the target; smaller is better. Intervals may also be given, as
-    `Interval(low, high)` or by `dubio.calibrate`, with their level.
+    It is a proper score: the interval of the true quantiles has the smallest (Gneiting and Raftery
+    2007, eq. 43). In the units of the target; smaller is better. Intervals may also be given, as
+    `Interval(low, high)` or from `dubio.calibrate`, with their level.
     """
     return average(_winkler(prediction, target, level), "interval_score")
 

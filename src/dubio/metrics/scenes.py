@@ -16,7 +16,7 @@ from dubio.report.scenes import Scene
 def read_scenes(
     images: Tensor, prediction: Classifiable, target: Tensor, *, void: int | None = None
 ) -> tuple[Sequence[Scene], int]:
-    """Check images and predictions of their pixels; returns scenes and the number of classes.
+    """Check images and predictions of their pixels; return scenes and the number of classes.
 
     Args:
         images: `(B, 3, H, W)`, floats in [0, 1] or uint8.

@@ -24,7 +24,7 @@ from dubio.noise.float64 import with_float64
 def confusion(
     prediction: Classifiable, target: Tensor, num_classes: int, *, void: int | None = None
 ) -> Tensor:
-    """Return how often label i was predicted as j, image by image: `(B, K, K)`.
+    """Count how often label i was predicted as j, image by image: `(B, K, K)`.
 
     The prediction may also be integer labels `(B, *P)`, here and in all functions below.
     """
@@ -47,14 +47,14 @@ def confusion(
 def global_accuracy(
     prediction: Classifiable, target: Tensor, num_classes: int, *, void: int | None = None
 ) -> Tensor:
-    """Return the share of places of the whole data set that were predicted right."""
+    """Return the share of correctly predicted pixels over the whole data set."""
     return _accuracy(confusion(prediction, target, num_classes, void=void).sum(0))
 
 
 def class_iou(
     prediction: Classifiable, target: Tensor, num_classes: int, *, void: int | None = None
 ) -> Tensor:
-    """Return the IoU of every class over the whole data set: `(K,)`, NaN where there is none."""
+    """Return the IoU of every class over the whole data set: `(K,)`, NaN if it is absent."""
     return _iou(confusion(prediction, target, num_classes, void=void).sum(0))
 
 
@@ -68,10 +68,10 @@ def mean_iou(
 def image_iou(
     prediction: Classifiable, target: Tensor, num_classes: int, *, void: int | None = None
 ) -> Tensor:
-    """The mean over images of the mean IoU of each, as the code of Boluki et al. 2020 has it.
+    """Return the mean over images of the mean IoU of each, as in the code of Boluki et al. 2020.
 
-    It differs from `mean_iou`: a class counts in the images where it is, and there as much as any
-    other. Images that are all void are left out.
+    It differs from `mean_iou`: a class counts only in the images where it occurs, and there as much
+    as any other. Images that are all void are ignored.
     """
     return average(_image_means(prediction, target, num_classes, void), "image_iou")
 

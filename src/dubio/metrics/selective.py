@@ -13,7 +13,7 @@ from dubio.noise.float64 import in_float64
 
 
 class RiskCoverageCurve(NamedTuple):
-    """The mean loss of the k least doubtful of N cases, k = 1 … N: each `(N,)`."""
+    """The mean loss of the k most certain of N cases, k = 1 … N: each `(N,)`."""
 
     coverage: Tensor
     risk: Tensor
@@ -25,7 +25,7 @@ class RiskCoverageCurve(NamedTuple):
         return self.risk.mean()
 
     def accuracy_at(self, coverage: float) -> Tensor:
-        """Return 1 - the risk of the smallest selection with at least that share of all cases."""
+        """Return 1 - the risk of the smallest selection with at least this coverage."""
         if not 0 < coverage <= 1:
             raise ValueError(f"coverage: expected a share in (0, 1], got {coverage}; 0.9, say")
         risk = self.risk.reshape(-1)
@@ -39,19 +39,20 @@ def risk_coverage(
     uncertainty: Tensor | None = None,
     void: int | None = None,
 ) -> RiskCoverageCurve:
-    """The curve of classification errors (El-Yaniv and Wiener 2010; Geifman and El-Yaniv 2017).
+    """Return the curve of classification errors over coverage.
 
-    What has the largest `uncertainty` is left out first.
+    El-Yaniv and Wiener 2010; Geifman and El-Yaniv 2017. Cases with the largest `uncertainty` are
+    left out first.
     """
     return _curve(*_errors(prediction, target, uncertainty, void))
 
 
 def risk_coverage_of(uncertainty: Tensor, loss: Tensor) -> RiskCoverageCurve:
-    """Return the curve of any loss, such as squared errors.
+    """Return the risk-coverage curve of any loss, such as squared errors.
 
-    Ties: where a selection ends among equal uncertainties, it has their mean loss for each. That is
-    its expectation over all ways to choose among them, so the order of rows does not matter.
-    Both may have any shape, the same.
+    Ties: where a selection ends among equal uncertainties, each of them counts with their mean
+    loss. That is the expectation over all ways to choose among them, so the order of rows does not
+    matter. Both arguments may have any shape, the same.
     """
     doubt = check_numbers(uncertainty, "uncertainty").double()
     check_shape(loss, doubt.shape, "loss", "the uncertainties")
@@ -78,7 +79,7 @@ def accuracy_at_coverage(
     uncertainty: Tensor | None = None,
     void: int | None = None,
 ) -> Tensor:
-    """Return the accuracy of the least doubtful cases, at least that share of all."""
+    """Return the accuracy of the most certain cases, at least this share of all."""
     curve = risk_coverage(prediction, target, uncertainty=uncertainty, void=void)
     return curve.accuracy_at(coverage)
 

@@ -15,13 +15,13 @@ from dubio.noise.float64 import has_float64, in_float64
 
 
 def average(values: Tensor, name: str) -> Tensor:
-    """Return their mean, in float64; an error if there are none."""
+    """Return the mean in float64; raise an error if there are no values."""
     check_counted(values.numel(), name)
     return in_float64(values).mean()
 
 
 def check_counted(count: int, name: str) -> None:
-    """Complain if there is nothing to take a mean of."""
+    """Raise an error if there is nothing to average."""
     if count == 0:
         raise ValueError(
             f"{name}: expected at least one case, got none; pass data to it first, and labels that "
@@ -42,11 +42,11 @@ class _InFloat64(Metric):
 
 
 class Summed(_InFloat64):
-    """Adds up a tensor: its state does not grow with the data.
+    """A metric that adds up a tensor: its state does not grow with the data.
 
     Args:
-        shape: That of the tensor.
-        kwargs: torchmetrics' own options.
+        shape: Shape of the tensor.
+        kwargs: Options of torchmetrics.
     """
 
     sums: Tensor
@@ -69,7 +69,7 @@ class Average(_InFloat64):
         self.add_state("count", torch.zeros((), dtype=torch.int64), dist_reduce_fx="sum")
 
     def add(self, values: Tensor) -> None:
-        """Count some more cases in."""
+        """Add some cases."""
         self.total = self.total + in_float64(values).sum()
         self.count = self.count + values.numel()
 
@@ -80,11 +80,11 @@ class Average(_InFloat64):
 
 
 class KeptCases(_InFloat64):
-    """Keeps numbers of every case, 8 bytes each, for what needs all of them at once.
+    """A metric that keeps numbers of every case, 8 bytes each, because it needs all of them at once.
 
     Args:
-        names: What is kept: lists of float64 vectors, one after another for all processes.
-        kwargs: torchmetrics' own options, such as `compute_on_cpu`.
+        names: Names of the lists of float64 vectors, which are concatenated over processes.
+        kwargs: Options of torchmetrics, such as `compute_on_cpu`.
     """
 
     def __init__(self, *names: str, **kwargs: Any) -> None:

@@ -43,7 +43,7 @@ _METRIC = "ndcg@100"
 
 
 class Autoencoder(Recommender, ABC):
-    """Encodes a history and decodes it into scores of all items.
+    """A recommender that encodes a history and decodes it into scores of all items.
 
     Attributes:
         history: The epochs of the training; saved.
@@ -82,31 +82,31 @@ class Autoencoder(Recommender, ABC):
         save_every: float = 60.0,
         progress: bool = True,
     ) -> Self:
-        """Train on histories, by Adam.
+        """Train on histories with Adam.
 
         The same seed gives the same weights, bit for bit, on the same machine with the same number
-        of threads. A run with a ``checkpoint`` that was killed at any moment and is called again in
-        the same way ends with the same weights as one that was not. After a `KeyboardInterrupt` the
-        model has the best weights so far. After any other error it is as it was before.
+        of threads. A killed run with a ``checkpoint`` that is called again in the same way ends
+        with the same weights as an uninterrupted one. After a `KeyboardInterrupt` the model has the
+        best weights so far. After any other error it is unchanged.
 
         Args:
             user_items: Users × items, a scipy sparse matrix; see `histories`.
             validation: Fold-in and held-out items of users, both users × items. After every epoch
                 the model recommends from the former, without noise, and the weights with the
                 highest NDCG@100 on the latter are kept.
-            epochs: How often to go through the users, at most.
-            batch_size: Users in a step.
-            learning_rate: Adam's step size.
-            rate_learning_rate: Adam's step size for the rates of a learned mask.
+            epochs: Largest number of passes over the users.
+            batch_size: Users per step.
+            learning_rate: Learning rate of Adam.
+            rate_learning_rate: Learning rate of Adam for the rates of a learned mask.
             schedule: ``"constant"``, or ``"cosine"``: learning rates fall to 0 over all epochs.
             precision: Of the products with the last layer: ``"bfloat16"`` is about twice as fast on
-                processors with instructions for it, and slow on others.
+                processors that support it, and slow on others.
             patience: Epochs without a better validation after which to stop.
-            seed: Of the weights to start from, the order of users and all noise.
-            checkpoint: File to save the run to, and to go on from if it exists.
-            save_every: Seconds between saves; it is also saved at the beginning, at the end, and
-                before a `KeyboardInterrupt` or SIGTERM is passed on.
-            progress: Whether to show a bar, on a terminal.
+            seed: Seed of the initial weights, the order of users and all noise.
+            checkpoint: File to save the run to, and to resume from if it exists.
+            save_every: Seconds between saves; the run is also saved at the beginning, at the end,
+                and before a `KeyboardInterrupt` or SIGTERM is passed on.
+            progress: Whether to show a progress bar, on a terminal.
         """
         given = self._training_data(user_items)
         users, items = given.shape
@@ -179,7 +179,7 @@ class Autoencoder(Recommender, ABC):
 
     @property
     def keep(self) -> npt.NDArray[np.float32]:
-        """The probability of keeping each item of a history, (I,); learned, or as it was given."""
+        """The probability of keeping each item of a history, (I,); learned or fixed."""
         _ = self.num_items  # fitted?
         mask = self._network.input.mask
         keep = torch.ones(1) if mask is None else mask.keep.detach()

@@ -15,11 +15,11 @@ _NAMED = 5  # ids that an error names
 
 @final
 class Ids:
-    """Different ids, any hashable, and their positions 0, 1, ….
+    """Unique ids, any hashable, and their positions 0, 1, ….
 
     Args:
-        ids: In the order of their positions.
-        what: What they are ids of, for errors.
+        ids: The ids, in the order of their positions.
+        what: What they identify, for error messages.
     """
 
     def __init__(self, ids: Iterable[Hashable], what: str = "id") -> None:
@@ -57,7 +57,7 @@ class Ids:
         return f"Ids({len(self)} {self._what}s)"
 
     def positions(self, ids: Iterable[Hashable]) -> npt.NDArray[np.int64]:
-        """Return where the ids are. Unknown ids are an error."""
+        """Return the positions of ids; unknown ids are an error."""
         wanted = list(ids)
         found = [self._positions.get(one, -1) for one in wanted]
         unknown = dict.fromkeys(one for one, place in zip(wanted, found, strict=True) if place < 0)
@@ -71,7 +71,7 @@ class Ids:
         return np.array(found, np.int64)
 
     def ids(self, positions: npt.ArrayLike) -> list[Any]:
-        """The ids at these positions, in lists of the same shape; None for −1, which is no item."""
+        """Return the ids at these positions, as lists of the same shape; None for −1."""
         places = np.asarray(positions)
         if places.size == 0:
             places = places.astype(np.int64)
@@ -98,15 +98,15 @@ class Catalogue:
     """The external ids of users and items.
 
     Attributes:
-        users: Of the rows of a matrix.
-        items: Of its columns.
+        users: Ids of the rows of a matrix.
+        items: Ids of its columns.
     """
 
     users: Ids
     items: Ids
 
     def select(self, items: npt.ArrayLike) -> "Catalogue":
-        """With only some items, such as those that a split has kept: ``select(parts.items)``."""
+        """Return the catalogue of some items, such as those of a split: ``select(parts.items)``."""
         return Catalogue(self.users, Ids(self.items.ids(items), "item"))
 
 
@@ -117,9 +117,9 @@ class Interactions:
 
     Attributes:
         user_items: Users × items, binary CSR.
-        catalogue: What rows and columns stand for.
-        times: Of the first of equal interactions, (nnz,), in the order of ``user_items.indices``:
-            numbers or datetime64 (UTC), as they were given; None if no times were.
+        catalogue: The ids of rows and columns.
+        times: Time of the first of equal interactions, (nnz,), in the order of
+            ``user_items.indices``: numbers or datetime64 (UTC), as given; None if there were none.
     """
 
     user_items: csr_array

@@ -21,17 +21,17 @@ from dubio.recommend.sparse import SparseRows
 class CDAE(Autoencoder):
     """CDAE: σ(W′σ(Wx̃ + v_u + b) + b′), with a vector v_u for each user (Wu et al. 2016).
 
-    It is trained with a logistic likelihood of every item. The vectors tie it to the users of the
-    training, so that `recommend` must be told who they are: ``users`` are their rows in the
-    training matrix. Negative numbers are new users, whose vector is zero, which is a guess. Give
-    each its own, −1, −2, …: users with the same number have the same noise.
+    It is trained with a logistic likelihood of every item. Because of the vectors, `recommend` must
+    know the users: ``users`` are their rows in the training matrix. Negative numbers are new users,
+    whose vector is zero, which is a guess. Give each its own number, −1, −2, …: users with the same
+    number have the same noise.
 
     Args:
-        hidden: Units of its one hidden layer.
-        mask: A class of `dubio.masks`, which is called as ``mask(items, drop=drop)``, so that every
-            item has its own rate; None for no mask.
-        drop: The rate, or the one to start from.
-        estimator: Of the gradient for the rates of `masks.LearnableBernoulli`, as in `VAE`.
+        hidden: Units of the hidden layer.
+        mask: A class of `dubio.masks`, called as ``mask(items, drop=drop)``, so that every item has
+            its own rate; None for no mask.
+        drop: The dropout rate, or the initial one if it is learned.
+        estimator: Gradient estimator for the rates of `masks.LearnableBernoulli`, as in `VAE`.
         weight_decay: λ of the penalty ½λ‖W‖².
     """
 

@@ -16,12 +16,12 @@ class DAE(Autoencoder):
     Liang et al. 2018, section 2.3. Scores are probabilities of the next item.
 
     Args:
-        hidden: Units of its one hidden layer.
-        mask: A class of `dubio.masks`, which is called as ``mask(items, drop=drop)``, so that every
-            item has its own rate; None for no mask.
-        drop: The rate, or the one to start from.
-        estimator: Of the gradient for the rates of `masks.LearnableBernoulli`, as in `VAE`.
-        weight_decay: λ of the penalty ½λ‖W‖². That of Liang et al. is 2·0.01/500.
+        hidden: Units of the hidden layer.
+        mask: A class of `dubio.masks`, called as ``mask(items, drop=drop)``, so that every item has
+            its own rate; None for no mask.
+        drop: The dropout rate, or the initial one if it is learned.
+        estimator: Gradient estimator for the rates of `masks.LearnableBernoulli`, as in `VAE`.
+        weight_decay: λ of the penalty ½λ‖W‖². Liang et al. use 2·0.01/500.
     """
 
     def __init__(

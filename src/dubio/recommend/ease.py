@@ -31,13 +31,13 @@ _ROWS = 512  # of the matrix that are worked on at once
 
 @final
 class EASE(Recommender):
-    """Scores x B of a history x, with the weights of Steck (2019).
+    """EASE (Steck 2019): linear scores x B of a history x.
 
-    A strong baseline without noise: its spread is 0. A user without history gets what is popular,
-    with the shares of training users as scores.
+    A strong baseline without noise: its spread is 0. A user without history gets popular items,
+    scored by their share of training users.
 
     Args:
-        weight_decay: λ. Large data want large values: 80 to 1000 are common.
+        weight_decay: λ. Large data need large values: 80 to 1000 are common.
     """
 
     _checks: ClassVar[Mapping[str, Check]] = {
@@ -50,7 +50,7 @@ class EASE(Recommender):
 
     @property
     def weights(self) -> Tensor:
-        """B, (I, I): column j holds the weights by which items add to the score of item j."""
+        """B, (I, I): column j holds the weights of all items in the score of item j."""
         items = self.num_items  # complains if nothing has been learnt
         return self._weights.view(items, items)
 
@@ -91,11 +91,11 @@ class EASE(Recommender):
 
 
 def check_memory(items: int, meminfo: Path = Path("/proc/meminfo")) -> None:
-    """Raise a MemoryError if items × items numbers do not fit in what is free, where it is known.
+    """Raise a MemoryError if items × items numbers do not fit in free memory, if that is known.
 
     Args:
-        items: How many there are.
-        meminfo: Where Linux says how much memory is free; elsewhere nobody knows.
+        items: Number of items.
+        meminfo: Where Linux reports free memory; unknown elsewhere.
     """
     needed = 4 * items * (items + 8 * _ROWS)  # the matrix, and some rows as they are computed
     if not meminfo.is_file():

@@ -24,7 +24,7 @@ FloatArray: TypeAlias = npt.NDArray[np.float64]
 
 
 class UserMean(NamedTuple):
-    """A mean over users, and its standard error."""
+    """A mean over users and its standard error."""
 
     mean: float
     standard_error: float
@@ -33,19 +33,18 @@ class UserMean(NamedTuple):
 @final
 @dataclass(frozen=True, eq=False)
 class RankingEvaluation:
-    """What `evaluate` has found.
+    """The result of `evaluate`.
 
     Attributes:
         scores: By metric, the mean over users and its standard error.
         by_user: By metric, the value of each user with held-out items, (users,).
-        rows: Of these users, the rows in ``held_out``, (users,).
-        users: How many users the means are over.
-        left_out: How many users had no held-out items, and are in no mean.
-        n: How many recommendations of each user the rest is about.
+        rows: Rows of these users in ``held_out``, (users,).
+        users: Number of users in the means.
+        left_out: Number of users without held-out items, which are in no mean.
+        n: Number of recommendations per user for the rest.
         coverage: The share of all items that are recommended to anybody.
-        popularity: Mean over recommendations of the share of users with the item in their fold-in:
-            how much it recommends what these users have anyway.
-        calibration: Of models with probabilities; else None.
+        popularity: Mean over recommendations of the share of users with the item in their fold-in.
+        calibration: Calibration of models with probabilities; None for others.
     """
 
     scores: dict[str, UserMean]
@@ -78,7 +77,7 @@ class RankingEvaluation:
         return "\n".join([*lines, f"{users}; {self.left_out} without held-out items"])
 
     def to_frame(self) -> Any:
-        """Return a pandas data frame with metric, mean and standard error, a row a metric."""
+        """Return a pandas data frame with metric, mean and standard error, one row per metric."""
         import pandas
 
         return pandas.DataFrame(
@@ -100,7 +99,7 @@ def evaluate(
     users: Users | None = None,
     batch: int = 500,
 ) -> RankingEvaluation:
-    """Show a model the fold-in items of users, and see which held-out items it finds.
+    """Evaluate a model: show it the fold-in items of users, and see which held-out items it finds.
 
     Fold-in items are never recommended. Equal scores are in the order of item numbers.
 
@@ -108,19 +107,19 @@ def evaluate(
         model: A fitted model.
         fold_in: What it is shown, users × items.
         held_out: What it should find, users × items; the same users in the same order.
-        metrics: Names, or one, with a cut-off: ``recall@R`` (over min(R, held-out), Liang et al.
-            2018), ``recall_all@R`` (over held-out, as LightGCN), ``ndcg@R``, ``hit@R``, ``mrr@R``,
-            ``precision@R``; see `dubio.ranks`.
-        exclude: Items that are not recommended either, such as those of the validation in a test:
-            positions or names for everybody, or a sparse matrix users × items. None of them may be
-            held out: nothing could find it.
-        n: How many recommendations of a user coverage, popularity and calibration are about.
-        draws: How many draws of the noise to average; 0 is one pass without noise. Default:
-            ``draws`` of the model.
+        metrics: One name or several, with a cut-off: ``recall@R`` (over min(R, held-out), Liang et
+            al. 2018), ``recall_all@R`` (over held-out, as LightGCN), ``ndcg@R``, ``hit@R``,
+            ``mrr@R``, ``precision@R``; see `dubio.ranks`.
+        exclude: Further items that are not recommended, such as those of the validation in a test:
+            positions or names for everybody, or a sparse matrix users × items. They must not be
+            held out, since nothing could find them.
+        n: Number of recommendations per user for coverage, popularity and calibration.
+        draws: Number of draws to average; 0 is one pass without noise. By default ``draws`` of the
+            model.
         generator: As in `Recommender.recommend`.
-        users: Ids of the users, as in `Recommender.recommend`. Default: the numbers of the rows,
-            but for models that know their users (`CDAE`), which must be told who they are.
-        batch: How many users to go through at once.
+        users: Ids of the users, as in `Recommender.recommend`. By default row numbers; models that
+            know their users (`CDAE`) need them.
+        batch: Number of users at a time.
     """
     if not isinstance(model, Recommender):
         raise TypeError(

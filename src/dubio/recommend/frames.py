@@ -25,7 +25,7 @@ def from_frame(
     users: Ids | None = None,
     unknown: Unknown = "error",
 ) -> Interactions:
-    """Interactions from a table with a row for each.
+    """Read interactions from a table with one row for each.
 
     Args:
         frame: A pandas data frame, or anything else with columns by name: ``frame["user"]``.
@@ -34,11 +34,11 @@ def from_frame(
         rating: The column with ratings.
         at_least: Rows with a lower rating, or none, are left out.
         time: The column with times, numbers or dates. Dates are kept in full, in UTC.
-        items: Items that are known already, such as ``model.catalogue.items``. Without it items are
-            numbered as they come.
-        users: Users that are known already. Without it users are numbered as they come.
-        unknown: What to do about rows with others than these: ``"error"``, or ``"skip"`` them. A
-            user all of whose items are unknown then has an empty history.
+        items: Known items, such as ``model.catalogue.items``. By default items are numbered in
+            order of appearance.
+        users: Known users. By default users are numbered in order of appearance.
+        unknown: What to do with rows of unknown users or items: ``"error"``, or ``"skip"``. A user
+            with only unknown items then has an empty history.
     """
     one_of("error", "skip")("unknown", unknown)
     if (rating is None) != (at_least is None):

@@ -8,20 +8,19 @@ from scipy.sparse import csr_array, issparse
 
 
 def histories(user_items: Any, items: int | None = None, name: str = "user_items") -> csr_array:
-    """Users × items as a new binary CSR matrix: 1 where a user has interacted with an item.
+    """Return users × items as a new binary CSR matrix: 1 where a user has interacted with an item.
 
     Any positive entry is one interaction, however large it is and however often it is stored:
-    counts and ratings are not weights. So filter ratings first (`from_frame(…, at_least=4)`).
-    Stored zeros are not interactions.
+    counts and ratings are not weights. Filter ratings first (`from_frame(…, at_least=4)`). Stored
+    zeros are not interactions.
 
     Args:
         user_items: A scipy sparse matrix or array of numbers, users × items.
-        items: How many items a model knows, if there is one.
-        name: What to call the matrix in errors.
+        items: Number of items that a model knows, if there is a model.
+        name: Name of the matrix in error messages.
 
     Returns:
-        float32 of the same shape, without duplicates and with sorted indices. It shares nothing
-        with ``user_items``, which stays as it is.
+        float32 of the same shape, without duplicates and with sorted indices. A copy.
     """
     if not issparse(user_items):
         raise TypeError(
@@ -48,7 +47,7 @@ def histories(user_items: Any, items: int | None = None, name: str = "user_items
 
 
 def interactions(user_items: Any) -> csr_array:
-    """Histories to learn from: there must be some."""
+    """Return histories to learn from; raise an error if there are none."""
     given = histories(user_items)
     if given.nnz == 0:
         raise ValueError(
@@ -59,7 +58,7 @@ def interactions(user_items: Any) -> csr_array:
 
 
 def content(matrix: csr_array) -> str:
-    """Shape and checksum, which tell one matrix from another."""
+    """Return the shape and a checksum of a matrix."""
     checksum = zlib.crc32(matrix.indices.tobytes(), zlib.crc32(matrix.indptr.tobytes()))
     return f"{matrix.shape} {checksum:08x}"
 

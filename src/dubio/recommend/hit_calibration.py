@@ -14,15 +14,15 @@ _EDGES = np.array([0, *(2.0**-power for power in range(8, 0, -1)), 1.0])  # of b
 @final
 @dataclass(frozen=True, eq=False)
 class HitCalibration:
-    """Whether items are found as often as the model says.
+    """Calibration of recommendations: predicted against observed hits.
 
-    With probability p of an item to be next, among those that can be recommended, and m items to
-    be found, the model says that it is one of them with probability 1 − (1 − p)ᵐ, which is right
-    for small p: draws are taken to be with replacement. Bins are of this probability, each twice as
-    wide as the one before; bins without items have NaN.
+    If an item is next with probability p, among those that can be recommended, and m items are to
+    be found, the model predicts a hit with probability 1 − (1 − p)ᵐ. This is right for small p: it
+    treats draws as with replacement. Bins are of this probability, each twice as wide as the one
+    before; empty bins have NaN.
 
     Attributes:
-        edges: Where bins begin and end, (M + 1,).
+        edges: Edges of the bins, (M + 1,).
         count: Recommended items, (M,).
         predicted: Mean predicted probability, (M,).
         observed: Share of items that were found, (M,).
@@ -41,24 +41,24 @@ class HitCalibration:
 
     @property
     def mean_predicted(self) -> float:
-        """Over all recommended items."""
+        """Mean predicted probability over all recommended items."""
         return float(np.nansum(self.predicted * self.count) / self.count.sum())
 
     @property
     def mean_observed(self) -> float:
-        """Over all recommended items: what ``mean_predicted`` should be."""
+        """Share of recommended items that were found; ideally ``mean_predicted``."""
         return float(np.nansum(self.observed * self.count) / self.count.sum())
 
 
 @final
 class Hits:
-    """Predictions and what came of them, added up in bins."""
+    """Predictions and hits, added up in bins."""
 
     def __init__(self) -> None:
         self._bins = np.zeros((3, len(_EDGES) - 1))  # count, predicted, observed
 
     def add(self, predicted: FloatArray, observed: npt.NDArray[Any]) -> None:
-        """Enter recommended items."""  # (N,) each
+        """Add recommended items."""  # (N,) each
         bins = np.clip(np.digitize(predicted, _EDGES) - 1, 0, len(_EDGES) - 2)
         for row, weights in enumerate((None, predicted, observed)):
             self._bins[row] += np.bincount(bins, weights, minlength=len(_EDGES) - 1)

@@ -18,11 +18,11 @@ AnyModel = TypeVar("AnyModel", bound="Model")
 
 
 class Model(ABC):
-    """What is learnt from histories, with the settings that it was learnt with.
+    """A model learned from histories, with its settings.
 
     Attributes:
-        draws: How many draws `recommend` averages unless it is told otherwise; saved.
-        catalogue: External ids of users and items, if you have set it. The next `fit` drops it.
+        draws: Number of draws that `recommend` averages by default; saved.
+        catalogue: External ids of users and items, if set. The next `fit` drops it.
     """
 
     _checks: ClassVar[Mapping[str, Check]] = {}  # of the arguments of __init__
@@ -112,13 +112,13 @@ class Model(ABC):
         return None if self._catalogue is None else self._catalogue.items
 
     def save(self, path: str | Path) -> None:
-        """Write the model to a file in one go: settings, what was learnt, and the catalogue.
+        """Save the model to a file: settings, weights and the catalogue.
 
         Settings are those of the last `fit`, and ``draws``. Ids of the catalogue must be numbers,
         strings, bytes or tuples of these.
 
         Args:
-            path: A file; ``.safetensors`` is the usual end of its name.
+            path: A file; usually its name ends with ``.safetensors``.
         """
         saved = storage.Saved(
             kind=type(self).__name__,
@@ -132,10 +132,10 @@ class Model(ABC):
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read a model that `save` has written. No code in the file is run.
+        """Load a model that `save` has written. No code in the file is run.
 
         Args:
-            path: The file. ``Recommender.load`` reads any model, ``EASE.load`` an EASE only.
+            path: The file. ``Recommender.load`` loads any model, ``EASE.load`` only an EASE.
         """
         saved = storage.read(Path(path))
         kinds = {kind.__name__: kind for kind in _kinds(cls)}
@@ -159,7 +159,7 @@ class Model(ABC):
 
 
 def check_catalogue(catalogue: Catalogue | None, items: int) -> None:
-    """Whether these are the names of so many items."""
+    """Raise an error unless these are the names of this many items."""
     if not isinstance(catalogue, Catalogue | None):
         raise TypeError(
             f"catalogue: expected a Catalogue, got {type(catalogue).__name__}; give "

@@ -14,10 +14,10 @@ from dubio.recommend.storage import take
 
 @final
 class Popular(Recommender):
-    """Scores items by the share of training users who have them."""
+    """A baseline that scores items by their share of training users."""
 
     def fit(self, user_items: Any, validation: tuple[Any, Any] | None = None) -> Self:
-        """Count. The validation users are not needed."""
+        """Count the users of each item; validation users are not needed."""
         given = self._training_data(user_items)
         self._shares = popularity(given)
         self._learnt(given.shape[1])

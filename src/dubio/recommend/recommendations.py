@@ -46,7 +46,7 @@ class Recommendations:
         names: Sequence[Any] | npt.NDArray[Any] | None = None,
         catalogue: Catalogue | None = None,
     ) -> Self:
-        """Room for n items of each user, of which none has been found."""
+        """Return an empty result with room for n items per user."""
         return cls(
             ids=np.full((users, n), -1, np.int64),
             scores=np.full((users, n), -np.inf, np.float32),
@@ -57,7 +57,7 @@ class Recommendations:
         )
 
     def enter(self, rows: slice, ids: Tensor, scores: Tensor, spread: Tensor) -> None:
-        """Take the items of some users, (B, n) or fewer columns; those with −∞ are none."""
+        """Enter the items of some users, (B, n) or fewer columns; −∞ means none."""
         found = (scores > -torch.inf).numpy()
         columns = slice(found.shape[1])
         self.ids[rows, columns] = np.where(found, ids.numpy(), -1)
@@ -73,10 +73,10 @@ class Recommendations:
         return len(self.ids)
 
     def to_frame(self) -> Any:
-        """A pandas data frame with user, item, rank, score and spread, a row a recommendation.
+        """Return a pandas data frame with user, item, rank, score and spread.
 
-        Items are external ids if the model has a catalogue, and users if they were given to
-        `Recommender.recommend`; else they are positions.
+        There is one row per recommendation. Items are external ids if the model has a catalogue,
+        and users if they were given to `Recommender.recommend`; otherwise they are positions.
         """
         import pandas
 

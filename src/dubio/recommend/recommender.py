@@ -44,14 +44,13 @@ _USERS = 512
 
 
 class Recommender(Model, ABC):
-    """Recommends items to users from their histories.
+    """A model that recommends items to users from their histories.
 
     Attributes:
         stochastic: Whether the scores have noise, so that draws differ.
-        probabilities: Whether the scores of a user are probabilities of the next item, which sum
-            to 1 over all items.
-        knows_users: Whether it has learnt something about each user of the training, beside what is
-            in histories.
+        probabilities: Whether the scores of a user are probabilities of the next item, which sum to
+            1 over all items.
+        knows_users: Whether it has learned something about each training user beyond the histories.
     """
 
     stochastic: bool = False
@@ -95,26 +94,25 @@ class Recommender(Model, ABC):
         """Return the n best items for each user.
 
         Args:
-            user_items: Histories, users × items, a scipy sparse matrix. The users may be new. An
-                empty history is allowed.
-            n: How many items.
-            exclude_seen: Whether to leave out the items of the history.
-            items: The only items to choose from, if not all: positions, or names if the model has
-                a catalogue in which they are strings.
-            exclude: Items to leave out: positions or names for everybody, or a sparse matrix users
-                × items.
-            draws: How many draws of the noise to average; 0 is one pass without noise. Default:
-                ``draws`` of the model.
+            user_items: Histories, users × items, a scipy sparse matrix. Users may be new, and
+                histories may be empty.
+            n: Number of items.
+            exclude_seen: Whether to exclude the items of the history.
+            items: The only items to choose from, if not all: positions, or names if the model has a
+                catalogue in which they are strings.
+            exclude: Items to exclude: positions or names for everybody, or a sparse matrix users ×
+                items.
+            draws: Number of draws to average; 0 is one pass without noise. By default ``draws`` of
+                the model.
             explore: What to rank by. ``"mean"``: the mean score over draws. ``"upper"``: mean +
-                ``width`` × spread; the scores that you get are this bound. ``"thompson"``: the
-                scores of a single draw for each user (Thompson sampling), whatever ``draws``.
-            width: Of the bound, in standard deviations.
-            generator: An integer, with which users get the same noise whenever they come, until
-                you change it (once a day, say); or a generator, which gives such an integer. None
-                is 0: two calls without it have the same noise. The noise of a user does not depend
-                on other users.
+                ``width`` × spread, which is then returned as score. ``"thompson"``: the scores of a
+                single draw for each user (Thompson sampling), whatever ``draws``.
+            width: Width of the upper bound, in standard deviations.
+            generator: An integer that fixes the noise of every user until you change it (once a
+                day, say); or a generator, which provides such an integer. None is 0: two calls
+                without it have the same noise. The noise of a user does not depend on other users.
             users: Ids of the users: numbers, strings, bytes or tuples of these. Each id has its own
-                noise. Default: the numbers of the rows.
+                noise. By default row numbers.
 
         Returns:
             Items, scores and spreads, (B, n). Equal scores are in the order of item numbers.
@@ -148,7 +146,7 @@ class Recommender(Model, ABC):
         generator: torch.Generator | int | None = None,
         users: Users | None = None,
     ) -> Recommendations:
-        """Return the scores of given items, in the order in which they are given.
+        """Return the scores of given items, in the given order.
 
         Args:
             user_items: Histories, users × items, a scipy sparse matrix.
@@ -174,11 +172,11 @@ class Recommender(Model, ABC):
         return found
 
     def similar_items(self, items: Items, n: int = 10) -> Recommendations:
-        """Items that go with each of these: the best for a user whose history is that item only.
+        """Return the items that go best with each of these: those for a user with only that item.
 
         Args:
             items: Positions or names of items.
-            n: How many others for each. The item itself is not among them.
+            n: Number of items for each. The item itself is excluded.
         """
         asked = item_positions(items, self.num_items, "items", self._item_names).numpy()
         alone = eye_array(self.num_items, format="csr")[asked]
@@ -186,7 +184,7 @@ class Recommender(Model, ABC):
         return self.recommend(alone, n, draws=0, users=users)
 
     def embed(self, user_items: Any, *, users: Users | None = None) -> npt.NDArray[np.float32]:
-        """Return where users are in the space of the model, (B, D), without noise.
+        """Return the latent representation of users, (B, D), without noise.
 
         Args:
             user_items: Histories, users × items, a scipy sparse matrix.

@@ -28,18 +28,18 @@ _SHARE = number(above=0, below=1, advice="0.2 is common")
 @final
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """The parts of a split, all of them users × items with the same items.
+    """The parts of a split, all users × items with the same items.
 
     Attributes:
-        train: To fit a model.
-        validation_fold_in: What a model is shown of the validation users.
-        validation_held_out: What it should find; the same users.
-        test_fold_in: What it is shown of the test users.
-        test_held_out: What it should find; the same users.
-        items: Of each column, its position in the matrix that was split.
-        train_users: Of each row of ``train``, its position in the matrix that was split.
-        validation_users: Of each row of the validation, its position there.
-        test_users: Of each row of the test, its position there.
+        train: The training matrix.
+        validation_fold_in: The items of validation users that a model is shown.
+        validation_held_out: The items that it should find; the same users.
+        test_fold_in: The items of test users that a model is shown.
+        test_held_out: The items that it should find; the same users.
+        items: For each column, its position in the original matrix.
+        train_users: For each row of ``train``, its position in the original matrix.
+        validation_users: For each row of the validation, its position there.
+        test_users: For each row of the test, its position there.
     """
 
     train: csr_array

@@ -20,28 +20,28 @@ from dubio.recommend.variational import LatentPosterior, LatentPrior, Variationa
 class VAE(Autoencoder):
     """A variational autoencoder with a multinomial likelihood and masks on its input.
 
-    With fixed masks it is Mult-VAE (Liang et al. 2018). With learned ones, and a mixture of some,
+    With fixed masks it is Mult-VAE (Liang et al. 2018). With learned masks and a mixture of several
     it is SIVAE: ``mask=masks.LearnableBernoulli, mixture=3`` is SIVAE + LBDrop, and
-    `masks.Concrete` and `masks.LearnableGaussian` are + CDrop and + GDrop (Boluki
-    et al. 2020, section 3.3). Scores are probabilities of the next item.
+    `masks.Concrete` and `masks.LearnableGaussian` are + CDrop and + GDrop (Boluki et al. 2020,
+    section 3.3). Scores are probabilities of the next item.
 
     Args:
-        hidden: Units of the layer between items and latent vector, on both sides.
+        hidden: Units of the hidden layer in encoder and decoder.
         latent: Length of the latent vector η.
-        mask: A class of `dubio.masks`, which is called as ``mask(items, drop=drop)``, so that every
-            item has its own rate; None for no mask.
-        drop: The rate, or the one to start from.
-        mixture: V + 1, how many masks make up the posterior in the bound; see
+        mask: A class of `dubio.masks`, called as ``mask(items, drop=drop)``, so that every item has
+            its own rate; None for no mask.
+        drop: The dropout rate, or the initial one if it is learned.
+        mixture: V + 1, the number of masks in the posterior of the bound; see
             `dubio.recommend.bound`.
-        decodings: J, how many of them are decoded.
-        prior: Of η: ``"normal"``, or ``"vamp"`` for a mixture of the posteriors of learned
+        decodings: J, the number of them that are decoded.
+        prior: Prior of η: ``"normal"``, or ``"vamp"`` for a mixture of the posteriors of learned
             pseudo-inputs (Tomczak & Welling 2018).
-        posterior: ``"gaussian"``, or ``"iaf"`` for one that an autoregressive flow bends (Kingma et
-            al. 2016).
-        pseudo_inputs: How many, with ``prior="vamp"``.
-        estimator: Of the gradient for the rates of `masks.LearnableBernoulli`: ``"trapezoid"`` or
-            ``"arm"`` with two passes in every step, ``"trapezoid_once"`` with one.
-        beta: Weight of the divergence from the prior, at most; ``"validate"`` lets it rise to 1 and
+        posterior: ``"gaussian"``, or ``"iaf"`` for an inverse autoregressive flow (Kingma et al.
+            2016).
+        pseudo_inputs: Their number, with ``prior="vamp"``.
+        estimator: Gradient estimator for the rates of `masks.LearnableBernoulli`: ``"trapezoid"``
+            or ``"arm"`` with two passes per step, ``"trapezoid_once"`` with one.
+        beta: Largest weight of the divergence from the prior; ``"validate"`` lets it rise to 1 and
             keeps the weights of the best validation, whose β is ``best_epoch.beta``.
         anneal: T in β = min(beta, step/T): the steps in which β would rise from 0 to 1. 0 for none.
         weight_decay: λ of the penalty ½λ‖W‖².

@@ -18,18 +18,18 @@ from dubio.report.progress import Progress
 class BayesianDropoutRegressionCV(DropoutRegression):
     """`BayesianDropoutRegression` with f and λ0 chosen by cross-validated squared error.
 
-    In each fold the means of all pairs are found together: from one XᵀX, or as columns of one
+    In each fold the means of all pairs are computed together: from one XᵀX, or as columns of one
     conjugate-gradient iteration.
 
     Args:
         drops: The rates to try.
         prior_precisions: The values of λ0 to try.
         cv: Number of folds, a splitter, or an iterable of splits; None for five folds. Folds are
-            runs of rows as they come: with sorted rows set `KFold(5, shuffle=True)`. Splits by
-            groups are passed as splits, `list(GroupKFold(5).split(X, y, groups))`.
+            consecutive rows: if rows are sorted, pass `KFold(5, shuffle=True)`. For groups pass the
+            splits, `list(GroupKFold(5).split(X, y, groups))`.
         fit_intercept: As in `BayesianDropoutRegression`.
-        solver: As there.
-        tol: As there.
+        solver: As in `BayesianDropoutRegression`.
+        tol: As in `BayesianDropoutRegression`.
 
     Attributes:
         mse_path_: Mean squared error of every rate, λ0 and fold.

@@ -24,7 +24,7 @@ NumpySeed = int | np.random.Generator
 
 
 class DropoutRegression(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
-    """What the estimators share: a posterior, and everything that follows from it."""
+    """A linear regression with dropout: a posterior, and all that follows from it."""
 
     fit_intercept: bool
     solver: SolverName
@@ -35,13 +35,13 @@ class DropoutRegression(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
         """Choose f and λ0 for these data."""
 
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Find the posterior.
+        """Compute the posterior.
 
         Args:
             X: Rows `(N, D)`, dense or sparse; a sparse X is never made dense.
-            y: Targets, `(N,)` or `(N, K)`. Several targets have a noise variance each, and share
-                all else.
-            sample_weight: How many times each row counts, `(N,)`; need not be whole numbers.
+            y: Targets, `(N,)` or `(N, K)`. Several targets have one noise variance each and share
+                the rest.
+            sample_weight: Weight of each row, `(N,)`; need not be whole numbers.
         """
         X, y = validate_data(
             self,
@@ -89,8 +89,8 @@ class DropoutRegression(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
 
         Args:
             X: Rows, `(B, D)`.
-            return_std: Whether to return the standard deviation of the targets beside it, that of
-                `predictive`, as scikit-learn's `BayesianRidge` does.
+            return_std: Whether to return the predictive standard deviation as well, as
+                scikit-learn's `BayesianRidge` does.
         """
         rows = self._rows(X)
         mean = np.asarray(rows @ self.coef_.T + self.intercept_)
@@ -105,10 +105,10 @@ class DropoutRegression(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
 
         Args:
             X: Rows, `(B, D)`.
-            draws: With 0 features are not dropped, and the distribution is a Student t, exact.
-                Else dropout stays on at test time. Mean and variance are then exact over all
-                masks, and densities, quantiles and samples use so many masks for each row.
-            random_state: Seed or source of the masks.
+            draws: With 0 no features are dropped, and the distribution is an exact Student t.
+                Otherwise dropout stays on at test time. Mean and variance are then exact over all
+                masks; densities, quantiles and samples use this many masks for each row.
+            random_state: Seed or generator of the masks.
         """
         if not isinstance(draws, Integral) or draws < 0:
             raise ValueError(
@@ -120,11 +120,11 @@ class DropoutRegression(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
     def sample_weights(
         self, draws: int = 1, *, random_state: NumpySeed | None = None
     ) -> WeightDraws:
-        """Draw linear functions from the posterior.
+        """Sample linear functions from the posterior.
 
         Args:
-            draws: How many.
-            random_state: Seed or source of the draws.
+            draws: Number of functions.
+            random_state: Seed or generator of the draws.
         """
         check_is_fitted(self)
         if not isinstance(draws, Integral) or draws < 1:
@@ -152,18 +152,16 @@ class DropoutRegression(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
 
 @final
 class BayesianDropoutRegression(DropoutRegression):
-    """Linear regression under the constraint that features are dropped at random.
-
-    Herlau et al. 2022.
+    """Bayesian linear regression with dropped features, in closed form (Herlau et al. 2022).
 
     The posterior is that of a conjugate linear model in which every feature has a prior precision
-    that grows with its size, so that no weight may rely on another one being there:
+    that grows with its size, so that no weight relies on another feature being present:
 
         Λ = λ0 I + f(1 − f) diag(XᵀX) + (1 − f)² XᵀX,  μ = (1 − f) Λ⁻¹ Xᵀ y.
 
-    A dropped feature is zero, so centre features that lie far from zero, `StandardScaler(
-    with_std=False)`: else dropping them is a heavy loss, and their weights are shrunk for it. Do
-    not scale them: with equal sums of squares this is ridge regression, and drop adds nothing.
+    A dropped feature is zero, so centre features that are far from zero, `StandardScaler(
+    with_std=False)`: otherwise dropping them is a large error, and their weights are shrunk. Do not
+    scale them: with equal sums of squares this is ridge regression, and drop adds nothing.
 
     The paper's model has no intercept. Here it is not dropped, has a flat prior, and is integrated
     out exactly; it costs one degree of freedom.
@@ -174,9 +172,9 @@ class BayesianDropoutRegression(DropoutRegression):
         prior_precision: λ0 >= 0, the ridge penalty, or "evidence". With 0 predictions do not depend
             on the scales of the features.
         fit_intercept: Whether the model has an intercept.
-        solver: "cholesky" factorises Λ or, with more features than rows, its dual. "cg" gives the
-            mean alone, by conjugate gradients. "auto" finds the mean by what is faster; what needs
-            a factor then makes one when first asked for.
+        solver: "cholesky" factorises Λ or, with more features than rows, its dual. "cg" computes
+            the mean only, by conjugate gradients. "auto" computes the mean by the faster of the
+            two, and factorises when something else is first asked for.
         tol: Relative residual at which "cg" stops.
 
     Attributes:
@@ -184,7 +182,7 @@ class BayesianDropoutRegression(DropoutRegression):
         intercept_: A number, or `(K,)`.
         drop_: f, as given or chosen.
         prior_precision_: λ0, as given or chosen.
-        posterior_: The posterior itself, with μ and the noise.
+        posterior_: The posterior, with μ and the noise.
         n_features_in_: D.
         feature_names_in_: The columns of a data frame.
     """

@@ -78,7 +78,7 @@ class DropoutPosterior:
 
     @property
     def factor(self) -> Factor:
-        """Λ factorised: at once, or when something first asks for more than the mean."""
+        """The factorised Λ; computed when more than the mean is first asked for."""
         if self._factor is None:
             if self._design is None:
                 raise ValueError(
@@ -90,7 +90,7 @@ class DropoutPosterior:
 
     @property
     def coef(self) -> FloatArray:
-        """(1 − f) μ, `(*E, D)`: the weights of an input that is not dropped."""
+        """(1 − f) μ, `(*E, D)`: the weights for inputs without dropout."""
         return self.prior.keep * self.mean.T.reshape(*self.event, -1)
 
     @property
@@ -113,7 +113,7 @@ class DropoutPosterior:
             )
 
     def sample(self, draws: int, rng: np.random.Generator) -> WeightDraws:
-        """Draw from the joint posterior of weights, intercept and noise."""
+        """Sample weights, intercept and noise from their joint posterior."""
         self.check_noise()
         outputs, features = len(self.rate), len(self.mean)
         noise = self.rate / rng.standard_gamma(self.shape, size=(draws, outputs))  # σ²
@@ -130,7 +130,7 @@ class DropoutPosterior:
         )
 
     def predictive(self, X: Any, draws: int, rng: np.random.Generator) -> StudentTMixture:
-        """Return the predictive of rows X `(B, D)`.
+        """Return the predictive distribution of rows X `(B, D)`.
 
         Without dropout at test time y = β + (1 − f) xᵀw + noise is a Student t with 2a degrees of
         freedom and the squared scale (b/a)(1 + 1/Σs + uᵀΛ⁻¹u), u = (1 − f)(x − x̄), where 1/Σs is

@@ -19,20 +19,20 @@ from dubio.regression.prior import FloatArray
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class StudentTMixture:
-    """y | x for each row: an equal mixture over S masks of Student's t distributions.
+    """The distribution y | x of each row: an equal mixture of Student's t over S masks.
 
-    S = 1 without dropout at test time, and everything is exact. Else the moments are exact, over
-    all masks, and `log_prob`, `quantile`, `interval` and `sample` use the S masks of each row.
+    Without dropout at test time S = 1 and everything is exact. Otherwise the moments are exact,
+    over all masks, and `log_prob`, `quantile`, `interval` and `sample` use the S masks of each row.
 
     Shapes: `B` rows; `*E` is empty for one target and `(K,)` for several, which are independent
     given the mask.
 
     Attributes:
         freedom: The degrees of freedom, common to all.
-        location: The centres, `(S, B, *E)`.
-        scale: Their scales, `(S, B, *E)`.
+        location: The locations, `(S, B, *E)`.
+        scale: The scales, `(S, B, *E)`.
         mean: E[y | x], `(B, *E)`.
-        epistemic: The variance that comes from not knowing weights and mask, `(B, *E)`.
+        epistemic: The variance from uncertain weights and masks, `(B, *E)`.
         aleatoric: The expected variance of the noise, `(B, *E)`.
     """
 
@@ -58,7 +58,7 @@ class StudentTMixture:
         return np.sqrt(self.variance)
 
     def quantile(self, q: float | Sequence[float] | FloatArray) -> FloatArray:
-        """Quantiles of every element of the target.
+        """Return quantiles of every element of the target.
 
         Args:
             q: One level, which gives `(B, *E)`, or Q of them, which give `(Q, B, *E)`.
@@ -72,7 +72,7 @@ class StudentTMixture:
         return np.stack(quantiles).reshape(*levels.shape, *self.mean.shape)
 
     def interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
-        """The central interval of probability `level`: its low and high end, each `(B, *E)`."""
+        """Return the central interval of probability `level`: low and high, `(B, *E)` each."""
         if not 0 < level < 1:
             raise ValueError(
                 f"level: expected a probability in (0, 1), got {level}; 0.95 is a common choice"
@@ -109,7 +109,7 @@ class StudentTMixture:
     def sample(
         self, n: int = 1, random_state: int | np.random.Generator | None = None
     ) -> FloatArray:
-        """Draw n targets per row, `(n, B, *E)`, each with one of the masks."""
+        """Sample n targets per row, `(n, B, *E)`, each with one of the masks."""
         rng = np.random.default_rng(random_state)
         rows = np.arange(self.location.shape[1])
         picks = rng.integers(len(self.location), size=(n, len(rows)))  # (n, B)

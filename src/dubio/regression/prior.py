@@ -13,9 +13,10 @@ FloatArray = NDArray[np.float64]
 @final
 @dataclass(frozen=True)
 class DropoutPrior:
-    """w ~ N(0, σ²/λ0 I), and each feature of each row is dropped with probability f.
+    """The prior w ~ N(0, σ²/λ0 I), with each feature of each row dropped with probability f.
 
-    Together they act as a Gaussian prior that knows the size of the features but not the targets.
+    Together they act as a Gaussian prior that depends on the size of the features but not on the
+    targets.
 
     Attributes:
         drop: f in [0, 1).
@@ -43,11 +44,11 @@ class DropoutPrior:
 
     @property
     def flat(self) -> bool:
-        """Whether nothing is regularised: least squares."""
+        """Whether nothing is regularised, as in least squares."""
         return self.drop == 0 and self.precision == 0
 
     def penalty(self, squares: FloatArray) -> FloatArray:
-        """λ0 + f(1 − f) c_d, the diagonal that Herlau et al. 2022 adds to (1 − f)² XᵀX in eq. 14.
+        """Return λ0 + f(1 − f) c_d, the diagonal that Herlau et al. 2022, eq. 14, adds.
 
         Args:
             squares: c_d = Σ_i x_id², the diagonal of XᵀX: `(D,)`.
@@ -62,7 +63,7 @@ class DropoutPrior:
         return self.precision + self.drop * self.keep * squares
 
     def proper_penalty(self, squares: FloatArray) -> FloatArray:
-        """Return the same where a flat prior, f = λ0 = 0, will not do."""
+        """Return the penalty; raise an error if the prior is flat, f = λ0 = 0."""
         if self.flat:
             raise ValueError(
                 "prior_precision: expected > 0 where drop is 0, got 0, which leaves the weights "
