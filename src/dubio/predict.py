@@ -41,46 +41,46 @@ def predict(
     batch_axis: BatchAxes | None = None,
     gradients: bool = False,
 ) -> Predictive:
-    """The predictive distribution of a network with noise in it.
+    """Return the predictive distribution of a network with noise in it, such as dropout.
 
     Gal & Ghahramani 2016, eqs. 10–13.
 
-    Every dropout of the network is sampled, in whatever mode the network is; nothing in it is
-    changed. The part before the first noise runs once; the rest for many draws at a time.
+    Every dropout of the network is sampled, whatever mode the network is in; the network is not
+    changed. The part before the first noise runs once; the rest runs for many draws at a time.
 
     Args:
-        model: Any network, as it is, or a function that calls networks. Or an ensemble: a list of
-            them, with or without noise, all of which weigh the same.
+        model: Any network, unmodified, or a function that calls networks. Or an ensemble: a list of
+            them, with or without noise, with equal weights.
         x: A batch: a tensor, a tuple of arguments, or a dict of named arguments; rows come first.
-            Or a `DataLoader` (or any iterable) of batches, where a pair is taken for
-            (inputs, targets), and which are moved to where the network is. A batch by itself must
-            be there.
-        draws: Number of stochastic passes (T in the paper). In an ensemble, of each member; those
-            without noise run once, and their one output counts as often as the draws of others.
-        likelihood: How outputs become a distribution of targets, see `dubio.likelihoods`. Without
-            one the outputs themselves are the targets, and only their spread is known. In an
-            ensemble one for all, or a list with one for each.
-        shared: One mask per draw for all rows, so that every draw is one function of x, instead
-            of one mask per row. Faster, and the same seed gives the same functions on any batch;
-            but then the error of the Monte Carlo average is common to all rows, and averages over
-            the batch converge more slowly in the number of draws.
+            Or a `DataLoader` (or any iterable) of batches, where a pair is taken as (inputs,
+            targets). Batches of a loader are moved to the network's device; a single batch must be
+            there.
+        draws: Number of stochastic passes (T in the paper). In an ensemble, per member; members
+            without noise run once, and their output counts as much as all draws of another member.
+        likelihood: The distribution of targets given the outputs, see `dubio.likelihoods`. Without
+            one the outputs are the targets, and only their spread is known. In an ensemble one for
+            all, or a list with one for each.
+        shared: One mask per draw for all rows, so that every draw is one function of x, instead of
+            one mask per row. Faster, and the same seed gives the same functions on any batch; but
+            the Monte Carlo error is then common to all rows, and averages over the batch converge
+            more slowly in the number of draws.
         generator: Source of the seed. The same seed gives the same draws for any ``chunk``. An int
             n means ``torch.Generator().manual_seed(n)``: the same draws in every call.
         chunk: Number of draws to compute at a time; by default as many as fit a memory budget.
         where: Which sites are noisy: a glob pattern for names, such as ``"head.*"``, a class of
             modules, a predicate on `Site`, or a list of patterns and classes.
-        select: Which part of the network's output is meant: a key or attribute, an index, or a
+        select: Which part of the network's output to use: a key or attribute, an index, or a
             function of the output.
-        keep_draws: Whether all draws are kept. If not, mean, variances, entropies and votes are
+        keep_draws: Whether to keep all draws. If not, mean, variances, entropies and votes are
             accumulated, memory does not grow with ``draws``, and `Predictive.log_prob` runs the
             network again under the same noise.
-        batch_axis: With ``shared``, the axis of the batch at sites where it cannot be found out,
-            by patterns for their names; None where there is none. An error tells which. Where the
-            axis is longer than the batch, the entries of one row lie together.
-        gradients: Whether gradients of the draws, and of what is computed from them, can be asked:
-            by the inputs and by the parameters of the network. The draws are the same. The network
-            then runs once for each, whatever ``chunk`` is, and the graph of all is kept. Parameters
-            of a likelihood stay as they are, and without a gradient.
+        batch_axis: With ``shared``, the batch axis at sites where it cannot be found, by patterns
+            for their names; None for no batch axis. An error says where it is needed. If the axis
+            is longer than the batch, the entries of one row are adjacent.
+        gradients: Whether the draws keep their graph, for gradients by the inputs and by the
+            parameters of the network. The draws are the same. The network then runs once for each
+            draw, whatever ``chunk`` is, and all graphs are kept. Parameters of a likelihood get no
+            gradient.
 
     Returns:
         The predictive distribution of every row.
@@ -89,7 +89,7 @@ def predict(
         NoSitesError: If no noise enters the output of a single network.
 
     Warns:
-        RuntimeWarning: If outputs of some rows are NaN or infinite; these have no sensible
+        RuntimeWarning: If outputs of some rows are NaN or infinite; these rows have no valid
             prediction.
         UserWarning: If an ensemble has a member twice.
     """
@@ -187,33 +187,32 @@ def _of_members(
 
 @final
 class Predictor:
-    """`predict`, prepared once and called often: the same draws from the same seed, sooner.
+    """`predict`, prepared once and called often: the same draws from the same seed, but faster.
 
-    The first call for inputs of some form (shapes, types, structure) records what the network does,
-    from the inputs on; further ones run torch operations and no code of the network. A few forms
-    are remembered. Several threads may call one predictor::
+    The first call for inputs of some form (shapes, types, structure) records what the network does;
+    further calls run torch operations without the network's code. A few forms are remembered.
+    Several threads may call one predictor::
 
         predictor = dubio.Predictor(network, draws=50)
         predictive = predictor(x)
 
-    A change of the network is seen: new numbers in parameters and buffers always; other changes by
-    a look at the network before each call. It goes to all modules (parameters, buffers, submodules,
-    hooks, attributes), from there to lists, dicts and objects of classes written in Python, and to
-    the variables around functions and methods, and globals that these refer to. Not seen are
-    changes outside of that: files, clocks, the environment, globals inside of libraries. If there
-    is an attribute that cannot be looked into, such as an array of numpy, if the network reads
-    numbers that depend on the inputs, or changes itself, it runs at every call as in `predict`.
-    Hooks run when the network does.
+    Changes of the network are noticed: new numbers in parameters and buffers always; other changes
+    by a check before each call. It covers all modules (parameters, buffers, submodules, hooks,
+    attributes), the lists, dicts and objects of Python classes that they hold, and the closures and
+    globals of their functions and methods. Other changes are not noticed: files, clocks, the
+    environment, globals of libraries. If an attribute cannot be checked, such as a numpy array, or
+    if the network reads numbers that depend on the inputs or changes itself, it runs in every call,
+    as in `predict`. Hooks run when the network does.
 
     Args:
-        model: Any network, as it is, or a function that calls networks.
+        model: Any network, unmodified, or a function that calls networks.
         draws: Number of stochastic passes.
-        likelihood: How outputs become a distribution of targets, see `dubio.likelihoods`.
+        likelihood: The distribution of targets given the outputs, see `dubio.likelihoods`.
         shared: One mask per draw for all rows, instead of one mask per row.
         where: Which sites are noisy, as for `predict`.
-        select: Which part of the network's output is meant, as for `predict`.
+        select: Which part of the network's output to use, as for `predict`.
         chunk: Number of draws to compute at a time; by default as many as fit a memory budget.
-        batch_axis: The axis of the batch at some sites, as for `predict`.
+        batch_axis: The batch axis at some sites, as for `predict`.
     """
 
     def __init__(
@@ -303,7 +302,7 @@ class Predictor:
         return _with_gradients(predictive) if gradients else predictive
 
     def noise(self, x: Inputs, generator: Seed = None) -> dict[str, Tensor]:  # each (S, …)
-        """The noise of a call, by the names of the sites: tensors with the draws first.
+        """Return the noise of a call by the names of the sites: tensors with the draws first.
 
         For dropouts these are zeros and ones; for dubio's own layers and registered modules the
         numbers that they ask for. Further noises of one site have names such as ``"head[1]"``.
@@ -321,7 +320,7 @@ class Predictor:
         keep_draws: bool = True,
         gradients: bool = False,
     ) -> Predictive:
-        """The same for one time: nothing is recorded that further calls could use."""
+        """Predict without recording anything for further calls."""
         _check_gradients(gradients, keep_draws)
         numbers = self._numbers(generator)
         check, broken = self._likelihood.check, Broken(self._likelihood)
@@ -349,7 +348,7 @@ class Predictor:
     def once_or_plain(
         self, x: Inputs | Iterable[Any], generator: torch.Generator | None, *, gradients: bool
     ) -> Predictive:
-        """The same; of a network without noise a single draw, its output in eval mode."""
+        """Predict once; for a network without noise, return its eval output as one draw."""
         try:
             return self.once(x, generator, gradients=gradients)
         except NoSitesError:
@@ -370,9 +369,9 @@ class Predictor:
 
 
 def sites(model: Network, x: Inputs | Iterable[Any]) -> Sites:
-    """Every place where noise enters a network on this batch; prints as a table.
+    """List every place where noise enters a network on this batch; prints as a table.
 
-    The network is looked at on the first batch if there are several; nothing in it is changed. What
+    If there are several batches, the first is used; the network is not changed. Noise that
     `predict` cannot reach is not listed, and there is a warning.
     """
     model = uncompiled(model)

@@ -9,13 +9,13 @@ from dubio.noise.sites import Site, Sites
 
 
 class NoSitesError(RuntimeError):
-    """There is no place where noise enters the output, so there is nothing to sample."""
+    """Raised if no noise enters the output, so that there is nothing to sample."""
 
 
 def no_sites(
     roots: Sequence[nn.Module], sites: Sites, chosen: Callable[[Site], bool]
 ) -> NoSitesError:
-    """The error that tells what was looked at, and what to do."""
+    """Return the error, which says what was checked and what to do."""
     if sites and not any(map(chosen, sites)):
         return NoSitesError(
             f"where= chose none of the {len(sites)} stochastic sites:\n{sites}\n"

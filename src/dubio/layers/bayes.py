@@ -9,7 +9,7 @@ from dubio.priors import Gaussian, Prior
 
 
 class BayesianOf(Bayesian):
-    """Makes a layer of torch, by the arguments of that layer, with random weights.
+    """A torch layer with random weights, made from that layer's arguments.
 
     Attributes:
         made: The class of the layer.
@@ -31,83 +31,83 @@ class BayesianOf(Bayesian):
 
 @final
 class BayesLinear(BayesianOf):
-    """`nn.Linear`, by its arguments, with random weights: see `Bayesian`."""
+    """`nn.Linear` with random weights, made from its arguments; see `Bayesian`."""
 
     made = nn.Linear
 
 
 @final
 class BayesConv1d(BayesianOf):
-    """`nn.Conv1d`, by its arguments, with random weights: see `Bayesian`."""
+    """`nn.Conv1d` with random weights, made from its arguments; see `Bayesian`."""
 
     made = nn.Conv1d
 
 
 @final
 class BayesConv2d(BayesianOf):
-    """`nn.Conv2d`, by its arguments, with random weights: see `Bayesian`."""
+    """`nn.Conv2d` with random weights, made from its arguments; see `Bayesian`."""
 
     made = nn.Conv2d
 
 
 @final
 class BayesConv3d(BayesianOf):
-    """`nn.Conv3d`, by its arguments, with random weights: see `Bayesian`."""
+    """`nn.Conv3d` with random weights, made from its arguments; see `Bayesian`."""
 
     made = nn.Conv3d
 
 
 @final
 class BayesConvTranspose1d(BayesianOf):
-    """`nn.ConvTranspose1d`, by its arguments, with random weights: see `Bayesian`."""
+    """`nn.ConvTranspose1d` with random weights, made from its arguments; see `Bayesian`."""
 
     made = nn.ConvTranspose1d
 
 
 @final
 class BayesConvTranspose2d(BayesianOf):
-    """`nn.ConvTranspose2d`, by its arguments, with random weights: see `Bayesian`."""
+    """`nn.ConvTranspose2d` with random weights, made from its arguments; see `Bayesian`."""
 
     made = nn.ConvTranspose2d
 
 
 @final
 class BayesConvTranspose3d(BayesianOf):
-    """`nn.ConvTranspose3d`, by its arguments, with random weights: see `Bayesian`."""
+    """`nn.ConvTranspose3d` with random weights, made from its arguments; see `Bayesian`."""
 
     made = nn.ConvTranspose3d
 
 
 @final
 class BayesEmbedding(BayesianOf):
-    """`nn.Embedding`, by its arguments, with random weights: see `Bayesian`."""
+    """`nn.Embedding` with random weights, made from its arguments; see `Bayesian`."""
 
     made = nn.Embedding
 
 
 @final
 class BayesLSTM(BayesianOf):
-    """`nn.LSTM`, by its arguments, with random weights: see `Bayesian`."""
+    """`nn.LSTM` with random weights, made from its arguments; see `Bayesian`."""
 
     made = nn.LSTM
 
 
 @final
 class BayesGRU(BayesianOf):
-    """`nn.GRU`, by its arguments, with random weights: see `Bayesian`."""
+    """`nn.GRU` with random weights, made from its arguments; see `Bayesian`."""
 
     made = nn.GRU
 
 
 @final
 class BayesRNN(BayesianOf):
-    """`nn.RNN`, by its arguments, with random weights: see `Bayesian`."""
+    """`nn.RNN` with random weights, made from its arguments; see `Bayesian`."""
 
     made = nn.RNN
 
 
 @final
 class BayesMultiheadAttention(BayesianOf):
-    """`nn.MultiheadAttention`, by its arguments, with random weights: see `Bayesian`."""
+    """`nn.MultiheadAttention` with random weights, made from its arguments; see `Bayesian`."""
 
     made = nn.MultiheadAttention

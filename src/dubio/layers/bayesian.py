@@ -30,36 +30,35 @@ _TOGETHER = -4  # in the place of a site
 
 
 class Bayesian(Wrapping):
-    """A layer each of whose weights, biases included, is Gaussian: N(μ, softplus(ρ)²).
+    """A layer with Gaussian weights and biases, N(μ, softplus(ρ)²): Bayes by Backprop.
 
-    Bayes by Backprop (Clark et al. 2022; Blundell et al. 2015). The means μ are the parameters of
-    the layer itself, so that a trained layer starts from what it has learned, and in eval mode,
-    without any noise around, it is the layer as it was. In a pass under `dubio.ELBO`,
-    `dubio.predict` or `dubio.Noise` there is one draw of weights, however often the layer is called
-    and for all time steps of a sequence.
+    Clark et al. 2022; Blundell et al. 2015. The means μ are the parameters of the layer itself, so
+    a trained layer starts from what it has learned, and in eval mode without noise it is the
+    original layer. A pass under `dubio.ELBO`, `dubio.predict` or `dubio.Noise` uses one draw of
+    weights, however often the layer is called and for all time steps of a sequence.
 
-    The samplers differ in their cost and in the variance of gradients, and agree in the
-    distribution of the outputs of one position of a row:
+    The samplers differ in cost and in the variance of gradients. They agree in the distribution of
+    the outputs at one position of a row:
 
     - ``weights`` draws w = μ + σε. A draw is one function of the input. For all layers.
-    - ``local`` draws the outputs instead, N(xμ, x²σ²), for every row by itself (Clark et al. 2022,
+    - ``local`` draws the outputs instead, N(xμ, x²σ²), for every row separately (Clark et al. 2022,
       eqs. 16–18; Kingma et al. 2015). Positions of a convolution, or of a linear layer on
-      sequences, have noise of their own, so that only the distribution of each position is that of
-      the weights. For Linear, Conv and ConvTranspose.
-    - ``flipout`` draws w once for the batch and flips signs of the deviations for every row (Wen
-      et al. 2018), so that each row has weights of its own that are right for all positions. For
+      sequences, have independent noise, so only the distribution at each position is that of the
+      weights. For Linear, Conv and ConvTranspose.
+    - ``flipout`` draws w once for the batch and flips signs of the deviations for every row (Wen et
+      al. 2018), so that each row has its own weights, which are right for all positions. For
       Linear, Conv and ConvTranspose.
 
-    With `local` there is no function that belongs to a draw: wherever rows are to share their noise
-    (``shared=True``) the weights are drawn. Nor are outputs of several calls in one pass jointly
-    distributed as they should be; layers that are called repeatedly want ``weights``.
+    With `local` no function belongs to a draw: if rows share their noise (``shared=True``), the
+    weights are drawn instead. Nor is the joint distribution of several calls in one pass right;
+    layers that are called repeatedly need ``weights``.
 
     Args:
         layer: Linear, Conv, ConvTranspose, Embedding, LSTM, GRU, RNN, MultiheadAttention, or any
             other module with parameters.
         prior: The prior of each weight, from `dubio.priors`.
         sampler: How noise enters.
-        deviation: σ of every weight to start from. Small, or training starts in noise.
+        deviation: Initial σ of every weight. Keep it small, or training starts in noise.
 
     Attributes:
         layer: The layer, whose parameters are the means.
@@ -95,11 +94,11 @@ class Bayesian(Wrapping):
 
     @property
     def kl_is_exact(self) -> bool:
-        """Whether the prior has a divergence in closed form."""
+        """Whether the divergence from the prior is in closed form."""
         return self.prior.exact
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """The layer's output for weights of this draw; called like the layer itself."""
+        """Return the layer's output for the weights of this draw; called like the layer."""
         layer: Any = self._modules["layer"]
         running = current_pass()
         shared = running is not None and running.shared
@@ -115,10 +114,10 @@ class Bayesian(Wrapping):
         return call_with(layer, dict(zip(self._means(), weights, strict=True)), args, kwargs)
 
     def kl(self) -> Tensor:
-        """Divergence from the prior, KL(q‖p), in nats, summed over weights.
+        """Return the divergence from the prior, KL(q‖p), in nats, summed over weights.
 
-        In closed form, or where there is none as ``log q(w) − log p(w)`` at weights w of a draw:
-        those of the pass if `dubio.ELBO` asks, else of another draw.
+        In closed form or, if there is none, as ``log q(w) − log p(w)`` at the weights w of a draw:
+        those of the pass if `dubio.ELBO` asks, otherwise of another draw.
         """
         memory = {} if (running := current_pass()) is None else running.memory
         for module in (self, self.row_noise):
@@ -133,7 +132,7 @@ class Bayesian(Wrapping):
 
     @classmethod
     def draw_together(cls, modules: Sequence[Self], running: Pass) -> None:
-        """Draw the weights of small layers at once: the calls would cost more than the numbers."""
+        """Draw the weights of several small layers in one call."""
         groups: dict[Any, list[Bayesian]] = {}
         for module in modules:
             rho, prior = module._parameters["rho"], module.prior
@@ -157,7 +156,7 @@ class Bayesian(Wrapping):
                     total = total.new_zeros(())  # that of the first is the divergence of all
 
     def posterior(self) -> Posterior:
-        """The distribution of the weights, in the order of ``layer.named_parameters()``."""
+        """Return the distribution of the weights, in the order of ``layer.named_parameters()``."""
         means = list(self._means().values())
         rho: Any = self._parameters["rho"]
         count = sum([mean.numel() for mean in means])
@@ -169,19 +168,19 @@ class Bayesian(Wrapping):
         return Posterior(means, rho, self._buffers["kept"])
 
     def means(self) -> dict[str, Tensor]:
-        """μ of every weight; zero where it is pruned."""
+        """Return μ of every weight; zero where it is pruned."""
         return dict(zip(self._names(), self.posterior().mean(), strict=True))
 
     def deviations(self) -> dict[str, Tensor]:
-        """σ of every weight; zero where it is pruned."""
+        """Return σ of every weight; zero where it is pruned."""
         return dict(zip(self._names(), self.posterior().deviation(), strict=True))
 
     def named_parts(self) -> Iterable[tuple[str, nn.Parameter]]:
-        """The weights: layers may not share some of them."""
+        """Return the weights, which layers must not share."""
         return self.layer.named_parameters("layer")
 
     def settle(self) -> None:
-        """Set weights that were pruned to zero again, where an optimizer has moved them.
+        """Set pruned weights to zero again after an optimizer has moved them.
 
         Nothing that was computed from them is outdated by that: they had no part in it.
         """
@@ -191,7 +190,7 @@ class Bayesian(Wrapping):
                     own.data.copy_(mean)
 
     def extra_repr(self) -> str:
-        """Sampler, prior, and the share of weights that are left."""
+        """Return the sampler, the prior, and the share of weights that are left."""
         kept = "" if self.kept is None else f", kept={float(self.kept.float().mean()):.3g}"
         return f"sampler={self.sampler!r}, prior={self.prior!r}{kept}"
 

@@ -14,16 +14,16 @@ from dubio.masks.mask import Mask
 
 @final
 class DropConnect(Wrapping):
-    """A layer whose weights, not whose inputs, are dropped (Wan et al. 2013).
+    """A layer whose weights are dropped instead of its inputs (Wan et al. 2013).
 
-    A pass has one mask, which all rows and time steps share: a matrix of weights per row would be
-    slow and large. So a draw is one function of the input, whatever ``shared`` says. Masked are
-    the matrices of weights: both those of inputs and of states in a recurrent layer (Merity et
-    al. 2018). Biases are left alone and keep a flat prior.
+    A pass has one mask that all rows and time steps share: one weight matrix per row would be slow
+    and large. So a draw is one function of the input, whatever ``shared`` is. All weight matrices
+    are masked: in a recurrent layer both those of inputs and of states (Merity et al. 2018). Biases
+    are not masked and have a flat prior.
 
     Args:
         layer: Linear, Conv1–3d, ConvTranspose1–3d, LSTM, GRU or RNN.
-        mask: What multiplies its weights, with ``units=1`` or one rate for every weight.
+        mask: The mask of its weights, with ``units=1`` or one rate for every weight.
         length_scale: Length scale ℓ of the prior N(0, 1/ℓ²) on each weight.
     """
 
@@ -54,7 +54,7 @@ class DropConnect(Wrapping):
             raise ValueError(f"length_scale: expected a number >= 0, got {length_scale}.")
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """The layer's output with masked weights; called like the layer itself."""
+        """Return the layer's output with masked weights; called like the layer."""
         weights = self._weights()
         flat = torch.cat([weight.flatten() for weight in weights.values()])
         parts = self.mask.perturb_weights(flat).split([w.numel() for w in weights.values()])
@@ -65,7 +65,7 @@ class DropConnect(Wrapping):
         return substitute(self.layer, masked)(*args, **kwargs)
 
     def kl(self) -> Tensor:
-        """Divergence of the masked weights from their prior: every weight is a unit by itself."""
+        """Return the divergence of the masked weights from their prior, each weight a unit."""
         flat = torch.cat([weight.flatten() for weight in self._weights().values()])
         return self.mask.kl(flat[None], self.length_scale)
 

@@ -32,25 +32,25 @@ def freeze(
     example: Inputs | None = None,
     generator: torch.Generator | None = None,
 ) -> nn.Module:
-    """A copy of the network with plain layers, as far as there are some.
+    """Return a copy of the network with plain layers where possible.
 
     - `Bayesian` layers become the layers in them, with means or one draw of their weights.
-    - `Masked` layers become ``nn.Sequential(dropout=nn.Dropout(rate), layer=layer)`` with the rate
-      that was learned, `nn.Dropout1d` to ``3d`` before convolutions, where that is the same noise:
-      a binary mask with one rate, called once in a pass, on rows of features or on images.
-      Concrete masks become binary at the same rate.
-    - All other masks stay, and are learned no more: those with a rate for each unit, Gaussian ones,
-      those of sequences (one mask for all positions), of weights, and those called repeatedly.
-      `dubio.export` writes them to a file that needs neither dubio nor torch.
+    - `Masked` layers become ``nn.Sequential(dropout=nn.Dropout(rate), layer=layer)`` with the
+      learned rate, `nn.Dropout1d` to ``3d`` before convolutions, if that is the same noise: a
+      binary mask with one rate, called once per pass, on rows of features or on images. Concrete
+      masks become binary at the same rate.
+    - All other masks stay and are no longer learned: those with a rate for each unit, Gaussian
+      ones, those of sequences (one mask for all positions), of weights, and those called
+      repeatedly. `dubio.export` writes them to a file that needs neither dubio nor torch.
 
     Args:
-        model: The network, which stays as it is.
-        mode: Which weights of `Bayesian` layers: their means, or one draw.
-        example: A batch, as for `dubio.predict`, needed if there are masks: to see what they meet.
-        generator: Source of the draw; by default torch's own.
+        model: The network, which is not changed.
+        mode: Which weights of `Bayesian` layers to use: their means, or one draw.
+        example: A batch, as for `dubio.predict`; needed if there are masks, to see their inputs.
+        generator: Source of the draw; by default torch's global generator.
 
     Returns:
-        A network without distributions on weights. Weights that were pruned are zero in it.
+        A network without distributions on weights. Pruned weights are zero.
     """
     if mode not in ("mean", "sample"):
         raise ValueError(f"mode: expected 'mean' or 'sample', got {mode!r}.")

@@ -18,16 +18,16 @@ from dubio.noise.stochastic import KnownSlopes
 
 @final
 class Masked(Wrapping):
-    """A weight layer behind a mask of its inputs: a distribution over its weights.
+    """A weight layer with a mask on its inputs: a distribution over its weights.
 
-    The mask acts on the features of a linear layer, the channels of a convolution, the features
-    of every time step of a recurrent layer (one mask per sequence, Gal 2016), and the embedding of
+    The mask acts on the features of a linear layer, the channels of a convolution, the features of
+    every time step of a recurrent layer (one mask per sequence, Gal 2016), and the embedding of
     query, key and value of attention. Rows of the batch are on axis 0, except for recurrent layers
-    and attention that say otherwise. Biases keep a flat prior.
+    and attention with ``batch_first=False``. Biases have a flat prior.
 
     Args:
         layer: Linear, Conv1–3d, ConvTranspose1–3d, LSTM, GRU, RNN or MultiheadAttention.
-        mask: What multiplies its inputs.
+        mask: The mask of its inputs.
         length_scale: Length scale ℓ of the prior N(0, 1/ℓ²) on each weight.
     """
 
@@ -52,7 +52,7 @@ class Masked(Wrapping):
         self.length_scale = length_scale
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """The layer's output for masked inputs; called like the layer itself."""
+        """Return the layer's output for masked inputs; called like the layer."""
         layer = self._modules["layer"]
         if isinstance(layer, nn.MultiheadAttention):
             return self._attend(*args, **kwargs)
@@ -97,7 +97,7 @@ class Masked(Wrapping):
         return [by_id[id(x)] for x in sequences]
 
     def kl(self) -> Tensor:
-        """Divergence of the masked weights from their prior, by the formula of the mask."""
+        """Return the divergence of the masked weights from their prior, by the mask's formula."""
         layer, mask = self._modules["layer"], self._modules["mask"]
         assert layer is not None
         assert isinstance(mask, Mask)
@@ -105,7 +105,7 @@ class Masked(Wrapping):
 
     @classmethod
     def kl_slopes(cls, modules: Sequence[Self]) -> list[KnownSlopes]:
-        """The divergences of linear layers whose masks know the derivatives, together."""
+        """Return the divergences of linear layers whose masks know the derivatives."""
         groups: dict[Any, list[Masked]] = {}
         for module in modules:
             layer, mask = module._modules["layer"], module._modules["mask"]

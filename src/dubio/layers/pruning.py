@@ -17,12 +17,12 @@ from dubio.report.tables import table
 @final
 @dataclass(frozen=True)
 class PrunedTensor:
-    """What pruning has left of one tensor of weights.
+    """The weights left in one tensor after pruning.
 
     Attributes:
-        name: Its name in the network.
-        kept: How many weights are left.
-        total: How many there were.
+        name: Name of the tensor in the network.
+        kept: Number of weights left.
+        total: Number of weights before.
     """
 
     name: str
@@ -31,17 +31,17 @@ class PrunedTensor:
 
     @property
     def share(self) -> float:
-        """The share of weights that are left."""
+        """The share of weights left."""
         return self.kept / self.total
 
 
 @final
 class Pruned(list[PrunedTensor]):
-    """What pruning has left, tensor by tensor; prints as a table."""
+    """The weights left after pruning, tensor by tensor; prints as a table."""
 
     @property
     def share(self) -> float:
-        """The share of all weights that are left."""
+        """The share of all weights left."""
         return sum(row.kept for row in self) / sum(row.total for row in self)
 
     def __str__(self) -> str:
@@ -55,20 +55,19 @@ class Pruned(list[PrunedTensor]):
 
 
 def prune(model: nn.Module, fraction: float, *, per_layer: bool = False) -> Pruned:
-    """Set the weights with the lowest signal-to-noise ratio |μ|/σ to zero, for good.
+    """Set the weights with the lowest signal-to-noise ratio |μ|/σ to zero, permanently.
 
-    Their means and their deviations become zero, so that they are zero in every draw, get no
-    gradient and have no part in the KL (Clark et al. 2022, section 4.2; Blundell et al. 2015
-    section 5.1; the replication says Dirac delta, and means one at zero). The network itself is
-    changed. What was pruned before stays pruned and counts.
+    Their means and deviations become zero, so they are zero in every draw, get no gradient and do
+    not count in the KL (Clark et al. 2022, section 4.2; Blundell et al. 2015 section 5.1). The
+    network is changed in place. Weights pruned before stay pruned and count towards the fraction.
 
     Args:
         model: A network with `Bayesian` layers.
         fraction: The share of weights, biases included, that are zero afterwards.
-        per_layer: Whether each layer loses that share, or all weights are ranked together.
+        per_layer: Whether each layer loses that share, instead of ranking all weights together.
 
     Returns:
-        What is left of each tensor of weights.
+        The weights left in each tensor.
     """
     if not (isinstance(fraction, Real) and 0 <= fraction <= 1):
         raise ValueError(f"fraction: expected a share between 0 and 1, got {fraction!r}.")
@@ -89,11 +88,11 @@ def prune(model: nn.Module, fraction: float, *, per_layer: bool = False) -> Prun
 
 @final
 class SparseWeights(dict[str, Tensor]):
-    """Weights in compressed rows (CSR), by name; `dense` gives them in the shapes of the network.
+    """Weights in compressed sparse rows (CSR), by name; `dense` returns them in their shapes.
 
-    A tensor with further axes is a matrix of its first axis by all others; one with a single axis
-    is one row. Indices have 32 bits, so that with a share s of the weights left a float32 matrix
-    takes 2s of the memory of a dense one, and 4 bytes for each row.
+    A tensor with more than two axes is a matrix of its first axis by all others; one with a single
+    axis is one row. Indices have 32 bits: with a share s of the weights left, a float32 matrix
+    takes 2s of the memory of a dense one, plus 4 bytes per row.
     """
 
     def __init__(self, weights: Mapping[str, Tensor], shapes: Mapping[str, torch.Size]) -> None:
@@ -102,7 +101,7 @@ class SparseWeights(dict[str, Tensor]):
 
     @property
     def nbytes(self) -> int:
-        """The memory that values and indices take."""
+        """Bytes of values and indices."""
         return sum(
             part.nbytes
             for matrix in self.values()
@@ -110,12 +109,12 @@ class SparseWeights(dict[str, Tensor]):
         )
 
     def dense(self) -> dict[str, Tensor]:
-        """All weights as ``dubio.freeze(model).load_state_dict(…, strict=False)`` takes them."""
+        """Return all weights for ``dubio.freeze(model).load_state_dict(…, strict=False)``."""
         return {name: matrix.to_dense().view(self._shapes[name]) for name, matrix in self.items()}
 
 
 def sparse_weights(model: nn.Module) -> SparseWeights:
-    """The means of all weights that are left, as sparse matrices.
+    """Return the means of all remaining weights as sparse matrices.
 
     The names are those in the ``state_dict`` of ``dubio.freeze(model)``.
     """

@@ -25,11 +25,11 @@ class Bernoulli(Mask):
 
     @property
     def keep(self) -> Tensor:
-        """Probability of keeping, by unit: (units,)."""
+        """Probability of keeping each unit: (units,)."""
         return self._keep
 
     def multiplier(self, axis: int, *noises: Tensor) -> Tensor:
-        """1[u < keep]/keep."""
+        """Return 1[u < keep]/keep."""
         (u,) = noises
         return _factor(along(self._keep, u, axis), u)
 
@@ -48,7 +48,7 @@ class Bernoulli(Mask):
         return super().multiply(xs, axis, noise) if known is None else known
 
     def kl(self, weights: Tensor, length_scale: float) -> Tensor:
-        """Σ_k ℓ²‖W_k‖²/(2·keep): the entropy of a fixed rate is a constant and left out."""
+        """Return Σ_k ℓ²‖W_k‖²/(2·keep), without the constant entropy of a fixed rate."""
         return bernoulli_kl(weights, self._keep, length_scale)
 
 

@@ -17,8 +17,8 @@ class Concrete(Smooth):
     that of Bernoulli(0.8) is 1.25.
 
     Args:
-        units: How many rates: 1, or one for each unit or channel.
-        drop: The dropout rate to start from.
+        units: Number of rates: 1, or one for each unit or channel.
+        drop: Initial dropout rate.
         temperature: How far the mask is from a binary one.
     """
 
@@ -34,15 +34,15 @@ class Concrete(Smooth):
 
     @property
     def rule(self) -> MaskRule:
-        """The kernels' name for it."""
+        """The mask as the kernels know it."""
         return MaskRule(CONCRETE, float(self.temperature))
 
     def factor(self, logit: Tensor, noise: Tensor) -> Tensor:
-        """The relaxed mask over its rate of keeping."""
+        """Return the relaxed mask divided by keep."""
         tiny = torch.finfo(noise.dtype).eps
         soft = torch.sigmoid((logit + noise.clamp(tiny, 1 - tiny).logit()) / self.temperature)
         return soft * torch.sigmoid(logit).reciprocal()
 
     def kl(self, weights: Tensor, length_scale: float) -> Tensor:
-        """Σ_k ℓ²‖W_k‖²/(2·keep_k) − H(keep_k) (Gal et al. 2017, eqs. 3–4)."""
+        """Return Σ_k ℓ²‖W_k‖²/(2·keep_k) − H(keep_k) (Gal et al. 2017, eqs. 3–4)."""
         return learned_bernoulli_kl(weights, self.logit, length_scale)

@@ -31,7 +31,7 @@ class Gaussian(_OfNormalNoise):
     """Multiplicative N(1, α) noise with α = drop/keep, the variance of a Bernoulli mask.
 
     Args:
-        units: How many rates: 1, or one for each unit or channel.
+        units: Number of rates: 1, or one for each unit or channel.
         drop: The rate of the Bernoulli mask with the same variance.
     """
 
@@ -46,7 +46,7 @@ class Gaussian(_OfNormalNoise):
         super().__init__(units, drop=drop, learn=False)
 
     def kl(self, weights: Tensor, length_scale: float) -> Tensor:
-        """The expected squared norm, ℓ²‖W_k‖²(1 + α)/2, as 1/keep = 1 + α."""
+        """Return the expected squared norm, ℓ²‖W_k‖²(1 + α)/2, as 1/keep = 1 + α."""
         return bernoulli_kl(weights, self.keep, length_scale)
 
 
@@ -57,18 +57,18 @@ class LearnableGaussian(_OfNormalNoise):
     The prior is log-uniform on the weights' magnitude.
 
     Args:
-        units: How many rates: 1, or one for each unit or channel.
-        drop: The rate of the Bernoulli mask with the same variance, α = drop/keep, to start from.
+        units: Number of rates: 1, or one for each unit or channel.
+        drop: Initial rate: that of the Bernoulli mask with the same variance, α = drop/keep.
     """
 
     def __init__(self, units: int = 1, *, drop: float = 0.5) -> None:
         super().__init__(units, drop=drop)
 
     def kl(self, weights: Tensor, length_scale: float) -> Tensor:
-        """For each weight the divergence from the log-uniform prior, which depends on α alone.
+        """Return the divergence of each weight from the log-uniform prior, which depends on α only.
 
-        By the approximation of Molchanov et al. (2017), −KL ≈ k₁σ(k₂ + k₃ log α) −
-        ½ log(1 + 1/α) − k₁. Kingma's polynomial (eq. 14 there) holds for α ≤ 1 only.
+        By the approximation of Molchanov et al. (2017), −KL ≈ k₁σ(k₂ + k₃ log α) − ½ log(1 + 1/α) −
+        k₁. Kingma's polynomial (eq. 14 there) holds for α ≤ 1 only.
         """
         log_alpha = -self.logit
         negative = (

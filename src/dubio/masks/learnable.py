@@ -49,11 +49,11 @@ class LearnableBernoulli(LearnedRate):
     kl_slopes = staticmethod(learned_bernoulli_slopes)
 
     def multiplier(self, axis: int, *noises: Tensor) -> Tensor:
-        """The binary mask over its rate of keeping."""
+        """Return the binary mask divided by keep."""
         return self.multiply([torch.ones_like(noises[0])], axis, *noises)[0]
 
     def only_scales(self, x: Tensor) -> bool:
-        """Whether z/keep, for this x, has a gradient through its scale and no other."""
+        """Return whether z/keep, for this x, has a gradient through its scale only."""
         running = current_pass()
         return (
             running is not None
@@ -65,7 +65,7 @@ class LearnableBernoulli(LearnedRate):
         )
 
     def multiply(self, xs: list[Tensor], axis: int, *noises: Tensor | Undrawn) -> list[Tensor]:
-        """x·z/keep, in one step of the automatic differentiation."""
+        """Return x·z/keep, in one step of automatic differentiation."""
         (noise,) = noises
         running = current_pass()
         gate: Gate = trapezoid_gate
@@ -95,7 +95,7 @@ class LearnableBernoulli(LearnedRate):
         return [_MaskOver.forward(x, logit, keep, *gated) for x in xs]
 
     def kl(self, weights: Tensor, length_scale: float) -> Tensor:
-        """Σ_k ℓ²‖W_k‖²/(2·keep_k) − H(keep_k).
+        """Return Σ_k ℓ²‖W_k‖²/(2·keep_k) − H(keep_k).
 
         Boluki et al. 2020, section 2.2, with keep_k = σ(α_k).
         """

@@ -54,14 +54,14 @@ class Mask(Noisy, ABC):
     There is one entry for every row and unit; positions, pixels and time steps share it, so that a
     row sees one set of weights. ``units=1`` gives all units one rate, not one mask.
 
-    A mask declares its noises and says what it makes of them: see `dubio.masks.Bernoulli`.
+    A mask declares its noises and how it is computed from them: see `dubio.masks.Bernoulli`.
 
     Args:
-        units: How many rates: 1, or one for each unit or channel.
-        drop: The dropout rate to start from.
+        units: Number of rates: 1, or one for each unit or channel.
+        drop: Initial dropout rate.
 
     Attributes:
-        noises: What it is made of: `UNIFORM` or `NORMAL`, or several.
+        noises: The noises it is computed from: `UNIFORM` or `NORMAL`, or several.
         kl_slopes: The divergence of some layers with such masks, with its derivatives, if it is
             that of `learned_bernoulli_kl`.
     """
@@ -80,7 +80,7 @@ class Mask(Noisy, ABC):
     @property
     @abstractmethod
     def keep(self) -> Tensor:
-        """Probability of keeping, by unit: (units,)."""
+        """Probability of keeping each unit: (units,)."""
 
     @property
     def drop(self) -> Tensor:
@@ -89,11 +89,11 @@ class Mask(Noisy, ABC):
 
     @abstractmethod
     def multiplier(self, axis: int, *noises: Tensor) -> Tensor:
-        """The mask, from its noises, with the units on ``axis``."""
+        """Return the mask computed from its noises, with the units on ``axis``."""
 
     @abstractmethod
     def kl(self, weights: Tensor, length_scale: float) -> Tensor:
-        """KL of the masked weights from a Gaussian prior of variance ``1/length_scale²``.
+        """Return the KL of the masked weights from a Gaussian prior N(0, 1/length_scale²).
 
         Args:
             weights: The weights that each unit feeds.  # (fan out, features)
@@ -101,12 +101,12 @@ class Mask(Noisy, ABC):
         """
 
     def forward(self, x: Tensor, *, axis: int = -1, rows: int = 0) -> Tensor:
-        """Perturb x, whose units are on ``axis`` and whose rows are on ``rows``."""
+        """Multiply x, with units on ``axis`` and rows on ``rows``, by the mask."""
         (masked,) = self.perturb(x, axis=axis, rows=rows)
         return masked
 
     def perturb(self, x: Tensor, *others: Tensor, axis: int = -1, rows: int = 0) -> list[Tensor]:
-        """Perturb x, and others that share its rows and units, by one and the same mask."""
+        """Multiply x, and others that share its rows and units, by one mask."""
         running = current_pass()
         if running is None and not self.training:
             return [x, *others]
@@ -129,7 +129,7 @@ class Mask(Noisy, ABC):
             return self._perturb([x, *others], axis, requests)
 
     def perturb_weights(self, weights: Tensor) -> Tensor:  # (weights,)
-        """Perturb a list of weights, each a unit of its own, by the same mask for all rows."""
+        """Multiply a list of weights by one mask for all rows, each weight a unit."""
         with torch._C.DisableTorchFunction():
             requests = tuple(
                 Request(each.distribution, weights.shape, None, 0) for each in self.noises
@@ -165,15 +165,15 @@ class Mask(Noisy, ABC):
             )
 
     def site_rate(self) -> float:
-        """The mean of the current rates."""
+        """Return the mean of the current rates."""
         return float(self.drop.mean())
 
     def tied(self) -> Self:
-        """Another mask with the same parameters, for a layer that is to share the rate."""
+        """Return another mask with the same parameters, for a layer that shares the rate."""
         return copy.copy(self)
 
     def extra_repr(self) -> str:
-        """Units and mean rate."""
+        """Return the units and the mean rate."""
         return f"units={self.units}, drop={self.site_rate():.3g}"
 
 

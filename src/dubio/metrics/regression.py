@@ -82,7 +82,7 @@ def interval_coverage(
 def interval_score(
     prediction: Forecastable | AnyIntervals, target: Tensor, *, level: float = 0.95
 ) -> Tensor:
-    """Return Winkler's score: width + 2/a (distance of the target from the interval), a = 1 - level.
+    """Return Winkler's score: width + 2/a (distance of target from interval), a = 1 - level.
 
     It is a proper score: the interval of the true quantiles has the smallest (Gneiting and Raftery
     2007, eq. 43). In the units of the target; smaller is better. Intervals may also be given, as

@@ -80,7 +80,7 @@ class Average(_InFloat64):
 
 
 class KeptCases(_InFloat64):
-    """A metric that keeps numbers of every case, 8 bytes each, because it needs all of them at once.
+    """A metric that needs all cases at once and keeps numbers of each, 8 bytes per number.
 
     Args:
         names: Names of the lists of float64 vectors, which are concatenated over processes.

@@ -66,12 +66,12 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
 @final
 @dataclass(frozen=True)
 class Kernels:
-    """What makes the noise of tensors on the CPU.
+    """The implementation that makes the noise of tensors on the CPU.
 
     Attributes:
-        native: Whether the compiled kernels do, or else torch, with the same numbers.
-        level: The instructions in use: plain, avx2 or avx512; empty without kernels.
-        reason: Why.
+        native: Whether it is the compiled kernels; otherwise torch makes the same numbers.
+        level: The instruction set in use: plain, avx2 or avx512; empty without kernels.
+        reason: Why this implementation is used.
     """
 
     native: bool
@@ -84,7 +84,7 @@ class Kernels:
 
 
 def load(path: Path) -> ctypes.CDLL:
-    """A library of kernels, with its functions declared; OSError if it is none."""
+    """Load a library of kernels and declare its functions; raise OSError if it is none."""
     library = ctypes.CDLL(str(path))
     for name, arguments in _FUNCTIONS.items():
         try:
@@ -139,12 +139,12 @@ LOADED, _WORD = _start()
 
 
 def kernels() -> Kernels:
-    """What makes the noise of tensors on the CPU, and why.
+    """Return which implementation makes the noise of tensors on the CPU, and why.
 
     The kernels are compiled when dubio is installed, if there is a C compiler. Without them, on
-    other devices and for other types than float32 torch makes the same numbers, more slowly. The
-    variable ``DUBIO_NATIVE`` chooses when dubio is imported: 0 for torch; plain, avx2 or avx512 for
-    no more than these instructions.
+    other devices and for types other than float32, torch makes the same numbers, more slowly. The
+    environment variable ``DUBIO_NATIVE`` chooses at import: 0 for torch; plain, avx2 or avx512 for
+    at most these instructions.
     """
     if LOADED is None:
         return Kernels(False, "", _WORD)

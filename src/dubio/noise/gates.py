@@ -35,7 +35,7 @@ logger = logging.getLogger("dubio")
 
 
 class GateError(RuntimeError):
-    """Noise cannot be reached without changing what else the network does."""
+    """Raised if noise cannot be reached without changing what else the network does."""
 
 
 @final

@@ -61,21 +61,21 @@ class Noise:
     """The noise of ``draws`` stochastic passes, as an immutable value.
 
     ``noise[k]`` is the noise of the k-th draw and ``noise[a:b]`` that of some draws. As a context,
-    the noise of one draw is what every stochastic site underneath sees, in train and in eval mode;
-    entering it twice gives the same numbers twice::
+    the noise of one draw is what every stochastic site sees, in train and in eval mode; entering it
+    twice gives the same numbers twice::
 
         noise = dubio.Noise(draws=3, shared=True, generator=0)
         with noise[0]:
             y = net(x)  # the first of three functions
 
     Args:
-        draws: How many draws.
+        draws: Number of draws.
         shared: Whether one draw uses one mask for all rows of a batch, so that a draw is one
             function of x, instead of a mask per row.
-        generator: Where the seed comes from. It advances by one number. An int n means
-            ``torch.Generator().manual_seed(n)``. Without one the global generator of torch is used.
-        batch_axis: With ``shared``, the axis of the batch at sites where it cannot be found out,
-            by patterns for their names; None where there is none. An error tells which.
+        generator: Source of the seed. It advances by one number. An int n means
+            ``torch.Generator().manual_seed(n)``. By default torch's global generator.
+        batch_axis: With ``shared``, the batch axis at sites where it cannot be found, by patterns
+            for their names; None for no batch axis. An error says where it is needed.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Noise:
 
     @property
     def draws(self) -> int:
-        """How many draws."""
+        """Number of draws."""
         return len(self._numbers.indices)
 
     @property
@@ -119,7 +119,7 @@ class Noise:
 
     @property
     def numbers(self) -> RandomNumbers:
-        """The random numbers behind it."""
+        """The random numbers of the noise."""
         return self._numbers
 
     def __len__(self) -> int:

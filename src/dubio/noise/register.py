@@ -18,10 +18,10 @@ _registered: dict[type[nn.Module], tuple[Callable[..., Tensor], _Rate]] = {}
 
 
 class SiteNoise:
-    """What a registered module draws its noise from.
+    """The source of noise for a registered module.
 
-    Shapes are those of one draw, with the row of the batch first. With shared noise the same
-    numbers serve every row.
+    Shapes are those of one draw, with the rows of the batch first. With shared noise the same
+    numbers are used for every row.
     """
 
     def __init__(self, running: Pass, site: Site, like: Tensor) -> None:
@@ -31,17 +31,17 @@ class SiteNoise:
         self._calls = 0
 
     def bernoulli(self, keep: float, *shape: int) -> Tensor:
-        """Zeros and ones with ``P(1) = keep``."""
+        """Return zeros and ones with ``P(1) = keep``."""
         if not 0.0 <= keep <= 1.0:
             raise ValueError(f"keep: expected a probability in [0, 1], got {keep}.")
         return self._draw("bernoulli", shape, keep)
 
     def uniform(self, *shape: int) -> Tensor:
-        """Uniform numbers in [0, 1)."""
+        """Return uniform numbers in [0, 1)."""
         return self._draw("uniform", shape)
 
     def normal(self, *shape: int) -> Tensor:
-        """Standard normal numbers."""
+        """Return standard normal numbers."""
         return self._draw("normal", shape)
 
     def _draw(
@@ -78,10 +78,10 @@ def register(
     *,
     rate: Callable[[ModuleT], float] | None = None,
 ) -> None:
-    """Make a user's own noise module a stochastic site.
+    """Register a user's own noise module as a stochastic site.
 
-    While dubio samples, ``sample(module, noise, *inputs)`` runs in place of the module's forward;
-    at all other times the module is what it was. Example, stochastic depth::
+    While dubio samples, ``sample(module, noise, *inputs)`` replaces the module's forward; at all
+    other times the module is unchanged. Example, stochastic depth::
 
         def drop_path(module, noise, x):
             keep = 1 - module.drop_prob
@@ -90,11 +90,11 @@ def register(
         dubio.register(DropPath, drop_path, rate=lambda module: module.drop_prob)
 
     Args:
-        module_type: The class. Its ``forward`` is wrapped, once; subclasses that define their own
+        module_type: The class. Its ``forward`` is wrapped once; subclasses that define their own
             are not covered.
         sample: Computes the output from the module, a `SiteNoise` and the inputs, the first of
             which is a tensor.
-        rate: Reads the dropout rate off a module, for the table of sites.
+        rate: Returns the dropout rate of a module, for the table of sites.
     """
     own_class = isinstance(module_type, type) and issubclass(module_type, nn.Module)
     if not own_class or module_type is nn.Module:

@@ -23,12 +23,12 @@ class Site:
 
     Attributes:
         index: Position in the order of execution; the noise of a site depends on it.
-        name: Path of the module, with the function's name behind it when a plain function was
-            called and ``#2``, ``#3``… when the same place is reached again.
-        kind: What is done there, e.g. ``dropout``, ``dropout2d``, ``lstm``, ``attention``.
-        rate: The probability of dropping, or None where there is no such number.
+        name: Path of the module, followed by the function's name if a plain function was called,
+            and by ``#2``, ``#3``… if the same place is reached again.
+        kind: The kind of noise, e.g. ``dropout``, ``dropout2d``, ``lstm``, ``attention``.
+        rate: The dropout rate, or None if there is none.
         shape: Shape of the tensor that the noise acts on, for one draw.
-        module: The innermost module at work, or None outside of any.
+        module: The innermost running module, or None outside of any.
     """
 
     index: int

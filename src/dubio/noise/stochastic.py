@@ -43,11 +43,11 @@ class Stochastic(Noisy, ABC):
 
     @property
     def kl_is_exact(self) -> bool:
-        """Whether the divergence is a function of the parameters alone, without any noise."""
+        """Whether the divergence depends on the parameters only, not on noise."""
         return True
 
     def named_parts(self) -> Iterable[tuple[str, nn.Module | nn.Parameter]]:
-        """What its distribution is about, and can be that of no other module."""
+        """Return the modules or parameters that have the distribution, by name."""
         return self.named_children()
 
     @classmethod
@@ -56,19 +56,19 @@ class Stochastic(Noisy, ABC):
 
     @abstractmethod
     def kl(self) -> Tensor:
-        """Divergence of its distribution from the prior, in nats, summed over parameters."""
+        """Return the divergence from the prior, in nats, summed over parameters."""
 
     @classmethod
     def kl_slopes(cls, modules: Sequence[Self]) -> list[KnownSlopes]:
-        """Divergences with their derivatives, of the modules where these are simply known.
+        """Return divergences with their derivatives, for the modules where these are known.
 
-        Asked for without gradients.
+        Called without gradients.
         """
         return []
 
 
 def kl(model: nn.Module) -> Tensor:
-    """The divergence of all stochastic modules of a network, each counted once."""
+    """Return the summed divergence of all stochastic modules of a network, each counted once."""
     check_apart(model.modules())
     parts = [module.kl() for module in model.modules() if isinstance(module, Stochastic)]
     if not parts:

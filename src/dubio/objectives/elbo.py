@@ -39,40 +39,39 @@ class ELBO(nn.Module):
 
         loss = −1/B Σ_b w_b log p(y_b | x_b, masks_b) + (kl_weight · KL − log p(τ)) / num_data
 
-    The weights w are 1 unless given. A row of weight 2 counts as if it were there twice, but B and
+    The weights w are 1 by default. A row of weight 2 counts as if it were there twice, but B and
     ``num_data`` count it once: they are numbers of rows, and N times the loss is the same. log p(τ)
-    is there if the likelihood has parameters τ with a prior of their own: MAP for them. Rows whose
-    targets do not count (``Categorical(void=…)``) are left out of B, so that ``num_data`` is the
-    number of rows with a label. Length scales belong to the layers, the noise
-    precision to the likelihood and ``num_data`` here; nothing is to be multiplied by hand.
-    ``loss.backward()`` gives gradients to weights and to learned rates alike, and
-    ``elbo.parameters()`` are all that there is to train: those of the network and of the
-    likelihood. Noise is on in train and in eval mode.
+    is added if the likelihood has parameters τ with a prior: MAP for them. Rows whose targets are
+    void (``Categorical(void=…)``) are not counted in B, so that ``num_data`` is the number of
+    labelled rows. Length scales belong to the layers, the noise precision to the likelihood and
+    ``num_data`` to the objective; nothing needs to be scaled by hand. ``loss.backward()`` gives
+    gradients to weights and to learned rates alike. ``elbo.parameters()`` are all parameters to
+    train: those of the network and of the likelihood. Noise is on in train and in eval mode.
 
     Args:
-        model: A network with stochastic modules. Without any there is no KL: the loss is that of
-            maximum likelihood, under the dropout that there is.
-        likelihood: What outputs say about targets.
+        model: A network with stochastic modules. Without any there is no KL: the loss is maximum
+            likelihood, under the network's dropout.
+        likelihood: The distribution of targets given outputs.
         num_data: Number of training examples; assign to it when there are more.
-        draws: Passes to average over.
-        estimator: The gradient for rates of `LearnableBernoulli` masks. ``trapezoid`` has the
-            lowest error for its cost, two passes that both train the weights; its bias is of third
-            order in the masks. ``trapezoid_once`` does with one pass. ``corrected`` is exactly
-            unbiased with an error near to it, in three passes. ``disarm_cv``, ``disarm``, ``arm``
-            and ``reinforce_loo`` are exactly unbiased and noisier.
+        draws: Number of passes to average over.
+        estimator: The gradient estimator for rates of `LearnableBernoulli` masks. ``trapezoid`` has
+            the lowest error for its cost, two passes that both train the weights; its bias is of
+            third order in the masks. ``trapezoid_once`` needs one pass. ``corrected`` is exactly
+            unbiased with a similar error, in three passes. ``disarm_cv``, ``disarm``, ``arm`` and
+            ``reinforce_loo`` are exactly unbiased and noisier.
         kl_weight: Weight of the KL, or a schedule from the number of the step to a weight.
         shared: Whether all rows of a batch share their masks.
-        generator: Source of the noise. Without one it is torch's global generator, from which every
-            process of `torch.distributed` draws noise of its own, even from the same seed.
-        select: Which part of the network's output is meant.
+        generator: Source of the noise. By default torch's global generator, from which every
+            process of `torch.distributed` draws its own noise, even from the same seed.
+        select: Which part of the network's output to use.
 
     Attributes:
-        estimator: The gradient for rates, as given.
-        select: Which part of the output is meant, as given.
+        estimator: The gradient estimator, as given.
+        select: Which part of the output to use, as given.
         generator: Source of the noise, as given.
-        step: How many losses have been computed: what a KL schedule looks at.
+        step: Number of losses computed so far: the argument of a KL schedule.
         nll: The first term of the last loss, detached.
-        kl: The last KL, detached, before any weight.
+        kl: The last KL, detached and unweighted.
         log_prior: The last log p(τ), detached; zero if there is none.
     """
 
@@ -143,26 +142,26 @@ class ELBO(nn.Module):
         return callable(self._kl_weight)
 
     def get_extra_state(self) -> Tensor:  # (3,)
-        """What a checkpoint keeps beside parameters: the step and the number of examples.
+        """Return what a checkpoint keeps besides parameters: the step and the number of examples.
 
         A tensor, since some formats, such as safetensors, keep nothing else.
         """
         return torch.tensor([self.step, self.num_data, self._trunk], dtype=torch.int64)
 
     def set_extra_state(self, state: Tensor | dict[str, int]) -> None:
-        """Go on from a checkpoint; older ones have a dict in it."""
+        """Continue from a checkpoint; older ones hold a dict."""
         names = ("step", "num_data", "trunk")
         values = state.tolist() if isinstance(state, Tensor) else [state[name] for name in names]
         self.step, self.num_data, trunk = values
         self._trunk = bool(trunk)
 
     def forward(self, x: Inputs, y: Tensor, weight: Tensor | None = None) -> Tensor:
-        """The loss of a batch.
+        """Return the loss of a batch.
 
         Args:
             x: Inputs.
             y: Targets.
-            weight: How much each row counts, `(B,)`, from 0.
+            weight: Weight of each row, `(B,)`, at least 0.
         """
         if torch.compiler.is_dynamo_compiling():  # noise is not to be part of a graph
             loss: Tensor = torch.compiler.disable(self._loss)(x, y, weight)

@@ -25,21 +25,20 @@ def m_step(
 ) -> None:
     """Set the noise precision to the exact maximum of ELBO + log p(τ) on the training data.
 
-    The network stays as it is, so nothing is left to iterate: this is what gradient steps on the
-    precision alone converge to. Call it in between epochs for EM, or once after training, as the
-    last M-step of Gal et al. 2017 (appendix D, ``CDropoutM``). Predictions made before keep the
-    precision they were made with.
+    The network does not change, so this is what gradient steps on the precision alone converge to.
+    Call it between epochs for EM, or once after training, as the last M-step of Gal et al. 2017
+    (appendix D, ``CDropoutM``). Earlier predictions keep the precision they were made with.
 
     Args:
         model: A network with noise in it, or a function that calls networks.
         likelihood: The likelihood whose precision is set: `LearnedGaussian`, or another with
             `statistics` and `maximise`.
-        data: All training data: a pair (inputs, targets), or a `DataLoader` of such pairs. They are
-            moved to where the network is.
-        draws: Number of stochastic passes that the expected error is averaged over.
+        data: All training data: a pair (inputs, targets), or a `DataLoader` of such pairs, which
+            are moved to the network's device.
+        draws: Number of stochastic passes for the expected error.
         generator: Source of the noise.
         chunk: Number of draws to compute at a time; by default as many as fit a memory budget.
-        select: Which part of the network's output is meant.
+        select: Which part of the network's output to use.
     """
     pairs = _Pairs(data, inputs.home_of(model))
     noise = Noise(draws, generator=generator)

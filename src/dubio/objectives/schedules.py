@@ -6,17 +6,17 @@ from typing import final
 
 
 def warm_up(steps: int) -> Callable[[int], float]:
-    """Rise in a straight line from 0 to 1 over the first steps."""
+    """Return a schedule that rises linearly from 0 to 1 over the first steps."""
     if steps < 1:
         raise ValueError(f"steps: expected a positive int, got {steps}.")
     return _WarmUp(steps)
 
 
 def minibatch_weights(batches: int) -> Callable[[int], float]:
-    """Blundell's weights, π_i = 2^{M−i}/(2^M − 1) for the i-th of M minibatches of an epoch.
+    """Return Blundell's schedule, π_i = 2^{M−i}/(2^M − 1) for minibatch i of M in an epoch.
 
-    They load the KL on the first batches; the π_i sum to one over an epoch (Clark et al. 2022,
-    section 2.3). They weigh the KL against the sum over a minibatch, while the objective has the
+    It puts the KL on the first batches; the π_i sum to one over an epoch (Clark et al. 2022,
+    section 2.3). They weight the KL against the sum over a minibatch, while the objective uses the
     mean and divides the KL by ``num_data``. So the weights here are M·π_i, whose mean is one.
     """
     if batches < 1:
