@@ -2,7 +2,7 @@
 
 A package adds a command by an entry point of the group ``dubio.commands``: a function that takes
 the words behind the command and returns an exit code. The first line of its docstring is its help.
-`dubio-studies` adds ``list``, ``run``, ``report`` and ``demo``.
+`dubio-studies` adds ``list``, ``run``, ``report``, ``ledger`` and ``demo``.
 
 Exit codes: 0 all is well, 1 something failed, 2 the command was wrong, 130 interrupted (Ctrl-C),
 143 terminated (SIGTERM).
@@ -39,6 +39,7 @@ STUDIES = {
     "list": "List every table and figure of the papers.",
     "run": "Run a study, or go on with it.",
     "report": "Write pages about all runs.",
+    "ledger": "Print every number of the papers' tables next to ours.",
     "demo": "Train two small networks and write a page about what they do not know.",
 }
 """What `dubio-studies` adds, for those who do not have it."""

@@ -76,7 +76,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 def test_pages_are_whole_and_need_nothing_else(site: Path) -> None:
     names = {path.name for path in site.iterdir()}
-    assert names == {"index.html", "boluki2020-figure-1.html", "gal2016-practice.html"}
+    pages = {"index.html", "ledger.html"}
+    assert names == {*pages, "boluki2020-figure-1.html", "gal2016-practice.html"}
     for path in site.iterdir():
         text = path.read_text(encoding="utf-8")
         page = Page(text)
@@ -165,7 +166,7 @@ def test_rows_that_do_not_fit_cost_their_own_page_alone(
     assert f"{practice.ID}: does not fit its code" in message
     assert "a method that is new" in message
     names = {path.name for path in (tmp_path / "report").iterdir()}
-    assert names == {"index.html", "boluki2020-figure-1.html"}
+    assert names == {"index.html", "ledger.html", "boluki2020-figure-1.html"}
 
 
 def test_a_report_of_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""The commands that studies add to ``dubio``: ``list``, ``run``, ``report``, ``demo``.
+"""The commands that studies add to ``dubio``: ``list``, ``run``, ``report``, ``ledger``, ``demo``.
 
 `dubio.cli` finds them by the entry points ``dubio.commands``.
 """
@@ -143,6 +143,37 @@ def write_report(words: Sequence[str]) -> int:
     for problem in site.problems:
         print(f"dubio: {problem}", file=sys.stderr)
     return 1 if site.problems else 0
+
+
+def show_ledger(words: Sequence[str]) -> int:
+    """Print every number of the papers' tables next to ours, the furthest behind first."""
+    parser = subparser(show_ledger, "ledger")
+    add = parser.add_argument
+    add("study", nargs="?", default="", metavar="STUDY", help="its numbers, or those of a paper")
+    add("--rows", type=Path, default=RESULTS, metavar="DIR", help=f"the runs [{RESULTS}]")
+    add("--json", action="store_true", help="as JSON, for scripts")
+    options = parser.parse_args(words)
+    if "/" in options.study:
+        found(options.study, parser)
+    elif options.study and options.study not in FAMILIES:
+        parser.error(f"expected a study, or one of {', '.join(FAMILIES)}, got {options.study!r}.")
+
+    from dubio_studies.report.ledger import as_text, ledger
+    from dubio_studies.report.results import collect
+
+    results, problems = collect(options.rows)
+    lines = [
+        line
+        for line in ledger(results, problems)
+        if options.study in ("", line.study, line.study.partition("/")[0])
+    ]
+    if options.json:
+        print_json([line.as_dict() for line in lines])
+    else:
+        print(as_text(lines, colours=sys.stdout.isatty()))
+    for problem in problems:
+        print(f"dubio: {problem}", file=sys.stderr)
+    return 1 if problems else 0
 
 
 def show_demo(words: Sequence[str]) -> int:

@@ -18,8 +18,7 @@ BEHIND = {
         "KL we have the authors'."
     ),
     "mixture": Behind(
-        "The KL of a mixture has no closed form. Estimated from the weights that are drawn, it "
-        "makes gradients noisy, and holds too many weights in the spike. With a tenth of it the "
-        "error is the authors'."
+        "The KL of a mixture, estimated from the weights that are drawn, makes gradients noisy "
+        "and holds too many weights in the spike. With a tenth of it the error is the authors'."
     ),
 }

@@ -6,6 +6,7 @@ from typing import Generic, Literal, TypeVar, final, get_args
 
 from dubio.report.exhibits import Plot, Table
 from dubio_studies.framework.claims import Claim
+from dubio_studies.framework.ledger import Cell, RowsOf, no_cells
 from dubio_studies.framework.rows import Rows, Scalar
 
 Scale = Literal["smoke", "small", "paper"]
@@ -97,11 +98,13 @@ class Page:
         exhibits: Tables and figures, from rows alone.
         examined: The run whose failures the claims explain, by scale and hash, such as
             ``small-1a2b3c4d``. To other runs the causes do not apply.
+        ledger: Every number that the paper prints in the tables of this study, with ours.
     """
 
     claims: Sequence[Claim]
     exhibits: Callable[[Rows], Sequence[Table | Plot]]
     examined: str = ""
+    ledger: Callable[[RowsOf], Sequence[Cell]] = no_cells
 
 
 @final

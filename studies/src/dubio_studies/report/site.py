@@ -7,6 +7,8 @@ from typing import Any, final
 
 from dubio_studies.catalogue import Entry
 from dubio_studies.framework.store import write_whole
+from dubio_studies.report.ledger import ledger
+from dubio_studies.report.ledger_page import NAME, ledger_page
 from dubio_studies.report.pages import overview, page_name, study_page
 from dubio_studies.report.results import Result, collect, look, misfit
 
@@ -43,6 +45,7 @@ def write_site(rows: Path, output: Path) -> Site:
             results[place] = Result(result.entry, None, result.started)
     index = output / "index.html"
     write_whole(index, overview(results))
+    write_whole(output / NAME, ledger_page(ledger(results, problems)))
     return Site(index, results, problems)
 
 

@@ -19,6 +19,7 @@ from dubio.report.ink import (
 )
 from dubio.report.rates import draw_rates
 from dubio_studies.boluki2020.table_1_camvid.claims import CLAIMS, CODE, METHODS, METRICS, PUBLISHED
+from dubio_studies.boluki2020.table_1_camvid.ledger import printed_numbers
 from dubio_studies.framework.mean_curve import draw_mean_curve
 from dubio_studies.framework.rows import Rows
 from dubio_studies.framework.standard_errors import standard_error, with_error
@@ -175,4 +176,4 @@ def draw_learned(rows: Rows, size: Size) -> Figure:
     return draw_rates(rates, [str(layer) for layer in layers], size, errors=errors)
 
 
-PAGE = Page(CLAIMS, exhibits, examined="small-316ec202")
+PAGE = Page(CLAIMS, exhibits, examined="small-316ec202", ledger=printed_numbers)

@@ -20,6 +20,7 @@ from dubio.report.ink import (
     house_style,
 )
 from dubio_studies.boluki2020.table_1_cifar10.claims import CLAIMS
+from dubio_studies.boluki2020.table_1_cifar10.ledger import printed_numbers
 from dubio_studies.boluki2020.table_1_cifar10.reading import (
     AUTHORS,
     CONCRETE,
@@ -278,4 +279,4 @@ def legend(figure: Figure, panel: Axes, size: Size) -> None:
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
 
 
-PAGE = Page(CLAIMS, exhibits, examined="small-5a3929b3")
+PAGE = Page(CLAIMS, exhibits, examined="small-5a3929b3", ledger=printed_numbers)

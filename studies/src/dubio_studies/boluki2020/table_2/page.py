@@ -10,6 +10,7 @@ from matplotlib.ticker import PercentFormatter
 from dubio.report.exhibits import Plot, Size, Table
 from dubio.report.ink import BLUE, GREEN, INK, NARROW, QUIET, RULE, VERMILION, house_style
 from dubio_studies.boluki2020.table_2.claims import CLAIMS
+from dubio_studies.boluki2020.table_2.ledger import printed_numbers
 from dubio_studies.boluki2020.table_2.published import (
     DATASETS,
     METHODS,
@@ -326,4 +327,4 @@ def choice_table(rows: Rows) -> Table:
     )
 
 
-PAGE = Page(CLAIMS, exhibits, examined="small-31f0efc7")
+PAGE = Page(CLAIMS, exhibits, examined="small-31f0efc7", ledger=printed_numbers)

@@ -26,6 +26,7 @@ from dubio_studies.clark2022.regression.drawings import (
     draw_curves,
     draw_training,
 )
+from dubio_studies.clark2022.regression.ledger import printed_numbers
 from dubio_studies.clark2022.regression.published import (
     DIFFERENCES,
     LPPD,
@@ -347,4 +348,4 @@ def sampler_table(rows: Rows) -> Table:
     )
 
 
-PAGE = Page(CLAIMS, exhibits, examined="small-176921a6")
+PAGE = Page(CLAIMS, exhibits, examined="small-176921a6", ledger=printed_numbers)

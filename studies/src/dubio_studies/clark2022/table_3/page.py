@@ -10,40 +10,18 @@ from dubio.report.exhibits import Plot, Size, Table
 from dubio.report.ink import BLUE, INK, RULE, VERMILION, house_style
 from dubio_studies.clark2022.causes import BEHIND, KL_IN_FULL
 from dubio_studies.clark2022.legend import NAMES, widths
+from dubio_studies.clark2022.table_3.ledger import printed_numbers
 from dubio_studies.clark2022.table_3.published import AUTHORS, BLUNDELL, by_width
+from dubio_studies.clark2022.table_3.reading import READING, errors, numbers, single_softmax
 from dubio_studies.framework.claims import Claim, Finding
 from dubio_studies.framework.rows import Rows
 from dubio_studies.framework.standard_errors import standard_error, with_error
 from dubio_studies.framework.study import Page
 
-READING = {
-    "gaussian": "draws",
-    "mixture": "draws",
-    "slow gaussian": "draws",
-    "cold gaussian": "draws",
-    "cold mixture": "draws",
-    "plain": "pass",
-    "dropout": "pass",
-}  # that of the paper
 METHODS = tuple(READING)
 TOLERATED = 0.1  # points: the standard error of 1.2 % from the choice of 10,000 test digits
 LOSSES = {"cross-entropy": "", "double softmax": ", double softmax"}
 READINGS = ("draws", "pass")
-
-
-def single_softmax(rows: Rows) -> Rows:
-    """Without the authors' variant."""
-    return rows.where(loss="cross-entropy")
-
-
-def numbers(rows: Rows, method: str, width: int, reading: str, metric: str) -> list[float]:
-    """A metric of each restart."""
-    return rows.where(method=method, width=width, reading=reading, metric=metric).values()
-
-
-def errors(rows: Rows, method: str, width: int) -> list[float]:
-    """Test error of each restart, in percent, predicted as in the paper."""
-    return [100 * v for v in numbers(rows, method, width, READING[method], "error")]
 
 
 def beats_plain(rows: Rows) -> Finding:
@@ -264,4 +242,4 @@ CLAIMS = (
     ),
 )
 
-PAGE = Page(CLAIMS, exhibits, examined="small-c1cf1b5e")
+PAGE = Page(CLAIMS, exhibits, examined="small-c1cf1b5e", ledger=printed_numbers)

@@ -12,6 +12,7 @@ from dubio.report.ink import BLUE, GREEN, QUIET, RULE, VERMILION, house_style
 from dubio_studies.framework.claims import Claim, Finding, Undecided
 from dubio_studies.framework.rows import Rows
 from dubio_studies.framework.study import Page
+from dubio_studies.gal2016.table_1.ledger import printed_numbers
 from dubio_studies.gal2016.table_1.published import LOG_LIKELIHOOD, PRECISIONS, RMSE, PublishedTable
 from dubio_studies.uci.tables import TABLES, TITLES, Value, as_printed
 
@@ -299,4 +300,4 @@ CLAIMS = (
     ),
 )
 
-PAGE = Page(CLAIMS, exhibits, examined="paper-feba0bdb")
+PAGE = Page(CLAIMS, exhibits, examined="paper-feba0bdb", ledger=printed_numbers)

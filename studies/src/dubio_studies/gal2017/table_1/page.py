@@ -13,6 +13,7 @@ from dubio_studies.framework.rows import Rows
 from dubio_studies.framework.standard_errors import with_error
 from dubio_studies.framework.study import Page
 from dubio_studies.gal2017.table_1.claims import CLAIMS, IOU, PUBLISHED
+from dubio_studies.gal2017.table_1.ledger import printed_numbers
 from dubio_studies.scenes.reading import CONCRETE, of, percent, values
 from dubio_studies.scenes.strips import read_strips
 
@@ -88,4 +89,4 @@ def by_class(rows: Rows) -> Table:
     return class_table(scores, classes)
 
 
-PAGE = Page(CLAIMS, exhibits, examined="small-d99e2afa")
+PAGE = Page(CLAIMS, exhibits, examined="small-d99e2afa", ledger=printed_numbers)

@@ -9,6 +9,7 @@ from dubio.report.ink import BLUE, GREEN, PURPLE, QUIET, RULE, VERMILION, house_
 from dubio_studies.framework.claims import Claim, Finding, Undecided
 from dubio_studies.framework.rows import Rows
 from dubio_studies.framework.study import Page
+from dubio_studies.gal2017.tables_3_4.ledger import printed_numbers
 from dubio_studies.gal2017.tables_3_4.published import LOG_LIKELIHOOD, RMSE, PublishedRow
 from dubio_studies.uci.tables import TITLES, Value, as_printed
 
@@ -285,4 +286,4 @@ CLAIMS = (
     ),
 )
 
-PAGE = Page(CLAIMS, exhibits, examined="small-4b06d4d2")
+PAGE = Page(CLAIMS, exhibits, examined="small-4b06d4d2", ledger=printed_numbers)

@@ -1,0 +1,60 @@
+"""Every number of CIFAR-10 in table 1, and one of the text, with ours."""
+
+from dubio_studies.boluki2020.table_1_cifar10.reading import NAMES, PUBLISHED, Variant, values
+from dubio_studies.framework.ledger import Cause, Cell, Number, RowsOf
+from dubio_studies.framework.rows import Rows
+
+STUDY = "boluki2020/table-1-cifar10"
+TRUNKS = ("vgg19", "vgg16", "efficientnet-lite0")  # the nearest to the paper's first
+PAVGPU = ("pavgpu, image", "pavgpu, batch")  # by photograph, and as the authors' code sums it
+FROZEN = Cause(
+    "Features of VGG16 are frozen and see 64 × 64 pixels; in the paper all of VGG19 learns, on "
+    "224 × 224. No head on them gets further, whatever its dropout.",
+    STUDY,
+)
+SUMMED = Cause(
+    "The paper's PAvgPU is of entropies summed over a batch, which say nothing of a photograph.",
+    STUDY,
+)
+
+
+def printed_numbers(rows_of: RowsOf) -> list[Cell]:
+    """In percent, of heads on the trunk that is nearest to the paper's."""
+    rows = rows_of(STUDY)
+    run = rows.distinct("trunk")
+    trunk = next((name for name in TRUNKS if name in run), "")
+    return [cell for variant in PUBLISHED for cell in of_variant(rows, trunk, variant)]
+
+
+def of_variant(rows: Rows, trunk: str, variant: Variant) -> list[Cell]:
+    """Accuracy, and mean PAvgPU if it is printed."""
+    published = PUBLISHED[variant]
+    name = f"CIFAR-10, {NAMES[variant]}"
+
+    def found(metric: str) -> Number | None:
+        return Number.of(values(rows, trunk, variant, metric), 100)
+
+    listed = [
+        Cell(
+            "table 1" if published.pavgpu is not None else "text",
+            f"{name}, accuracy",
+            Number(100 * published.accuracy),
+            higher=True,
+            ours=found("accuracy"),
+            cause=FROZEN,
+        )
+    ]
+    if published.pavgpu is not None:
+        by_photograph, by_batch = map(found, PAVGPU)
+        listed.append(
+            Cell(
+                "table 1",
+                f"{name}, mean PAvgPU",
+                Number(100 * published.pavgpu),
+                higher=True,
+                ours=by_photograph,
+                authors=by_batch,
+                cause=SUMMED,
+            )
+        )
+    return listed

@@ -1,0 +1,37 @@
+"""Every number of table 3, the authors' and those of Blundell et al., with ours."""
+
+from dubio_studies.clark2022.causes import BEHIND
+from dubio_studies.clark2022.legend import NAMES
+from dubio_studies.clark2022.table_3.published import AUTHORS, BLUNDELL
+from dubio_studies.clark2022.table_3.reading import errors, single_softmax
+from dubio_studies.framework.ledger import Cause, Cell, Number, RowsOf
+from dubio_studies.framework.standard_errors import share_error
+
+STUDY = "clark2022/table-3"
+TEST_DIGITS = 10_000
+NARROW = Cause("The scale small has 400 units only.")
+HEADS = {"authors": AUTHORS, "Blundell et al.": BLUNDELL}
+
+
+def printed_numbers(rows_of: RowsOf) -> list[Cell]:
+    """Errors in percent; a published one has the standard error of its test digits."""
+    rows = single_softmax(rows_of(STUDY))
+    return [
+        Cell(
+            "table 3",
+            f"{NAMES[method]}, {width} units, {head}",
+            Number(value, 100 * share_error(value / 100, TEST_DIGITS)),
+            higher=False,
+            ours=(ours := Number.of(errors(rows, method, width))),
+            cause=NARROW if ours is None else causes(method),
+        )
+        for head, table in HEADS.items()
+        for method, values in table.items()
+        for width, value in values.items()
+    ]
+
+
+def causes(method: str) -> Cause | None:
+    """What the claims say of a method that is behind, shown by a tenth of the KL."""
+    known = BEHIND.get(method)
+    return None if known is None else Cause(known.cause, STUDY)

@@ -1,0 +1,59 @@
+"""Every number of table 1, and of the authors' newer run, with ours."""
+
+from collections.abc import Iterator
+
+from dubio_studies.framework.ledger import Cause, Cell, Number, RowsOf
+from dubio_studies.framework.rows import Rows
+from dubio_studies.gal2016.table_1.published import LOG_LIKELIHOOD, RMSE, YEAR
+from dubio_studies.uci.tables import TABLES, TITLES
+
+STUDY = "gal2016/table-1"
+HEADS = {"rmse": "RMSE", "log-likelihood": "log-likelihood"}
+COLUMNS = {"vi": "VI", "pbp": "PBP", "dropout": "Dropout"}
+OTHERS = Cause("A method of others, which dubio does not have.")
+NO_YEAR = Cause("The table of Year Prediction MSD is not here.")
+SHORT = Cause("The authors trained for 4,000 epochs, protein for 2,000; our run has 400.")
+
+
+def printed_numbers(rows_of: RowsOf) -> list[Cell]:
+    """Table by table: the paper's three columns, then the grid of the authors' repository."""
+    rows = rows_of(STUDY)
+    return [cell for metric in HEADS for cell in of_metric(rows, metric)]
+
+
+def of_metric(rows: Rows, metric: str) -> Iterator[Cell]:
+    """The numbers of a metric."""
+    higher = metric == "log-likelihood"
+    published = LOG_LIKELIHOOD if higher else RMSE
+    for name in TABLES:
+        row = published[name]
+
+        def ours(protocol: str, name: str = name) -> Number | None:
+            return Number.of(rows.where(table=name, protocol=protocol, metric=metric).values())
+
+        for column, head in COLUMNS.items():
+            own = column == "dropout"
+            yield Cell(
+                "table 1",
+                f"{TITLES[name]}, {head}, {HEADS[metric]}",
+                Number(*getattr(row, column)),
+                higher,
+                ours=ours("clean") if own else None,
+                authors=ours("paper") if own else None,
+                cause=None if own else OTHERS,
+            )
+        yield Cell(
+            "authors' repository",
+            f"{TITLES[name]}, grid search, {HEADS[metric]}",
+            Number(*row.grid),
+            higher,
+            digits=5 if name == "naval" and not higher else 2,
+            ours=ours("clean"),
+            authors=ours("grid"),
+            cause=SHORT,
+        )
+    for column, head in COLUMNS.items():
+        cause = NO_YEAR if column == "dropout" else OTHERS
+        number = Number(YEAR[metric][column])
+        name = f"Year Prediction MSD, {head}, {HEADS[metric]}"
+        yield Cell("table 1", name, number, higher, digits=3, cause=cause)

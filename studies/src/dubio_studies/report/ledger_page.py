@@ -1,0 +1,41 @@
+"""The ledger as a page of the report."""
+
+from collections import Counter
+from collections.abc import Sequence
+from html import escape
+
+from dubio_studies.catalogue import find
+from dubio_studies.framework.ledger import OUTCOMES
+from dubio_studies.report.ledger import Line
+from dubio_studies.report.pages import chip, page, page_name, template
+
+NAME = "ledger.html"
+HEADS = (
+    "", "number", "published", "authors’ protocol", "ours", "gain", "scale", "why",
+)  # fmt: skip
+
+
+def ledger_page(lines: Sequence[Line]) -> str:
+    """All numbers, each with a link to its study's page."""
+    counts = Counter(line.cell.outcome for line in lines)
+    summary = "".join(f"<li><b>{counts[outcome]}</b>{chip(outcome)}</li>" for outcome in OUTCOMES)
+    body = template("ledger.html").substitute(
+        count=str(len(lines)),
+        summary=summary,
+        heads="".join(f"<th>{head}</th>" for head in HEADS),
+        lines="".join(map(line_html, lines)),
+    )
+    return page("dubio: the ledger", body)
+
+
+def line_html(line: Line) -> str:
+    """A row of the table."""
+    _, study, table, name, *numbers, scale, _ = line.texts()
+    label = f"<b>{escape(name)}</b><br><code>{study}</code>, {escape(table)}"
+    if line.scale:
+        label = f'<a href="{page_name(find(study))}">{label}</a>'
+    cells = "".join(f'<td class="number">{escape(text)}</td>' for text in numbers)
+    return (
+        f"<tr><td>{chip(line.cell.outcome)}</td><td>{label}</td>{cells}"
+        f"<td>{scale}</td><td>{escape(line.cause_text)}</td></tr>"
+    )
