@@ -5,6 +5,7 @@
 # network has four kinds of it, and is used as it is.
 
 # %%
+import matplotlib.pyplot  # noqa: F401  (shows figures below their cells)
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -69,13 +70,7 @@ print(dubio.sites(net, words[:4]))
 
 # %%
 p = dubio.predict(net, words, draws=50, likelihood=dubio.likelihoods.Categorical(), generator=0)
-figure = plots.draw_doubt(p, labels)
-figure.savefig("doubt.png")
-
-# %%
-from IPython.display import Image
-
-Image("doubt.png")
+plots.draw_doubt(p, labels)
 
 # %% [markdown]
 # The coin's share of the doubt is noise of the targets: no amount of data removes it.

@@ -23,7 +23,7 @@ EXTRAS = dict.fromkeys(("pilco.md", "reinforcement.md", "worlds.md"), "gymnasium
     "frameworks.md": "lightning",
     "lora.md": "peft",
 }
-BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(r"^```python(?: title=\S+)?\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
 def python_blocks(page: Path) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """Notebooks as pages: run, and shown with what they print and draw."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from nbconvert import MarkdownExporter
 from traitlets.config import Config
 
 QUIET = Config({"KernelManager": {"transport": "ipc"}})  # no sockets, no warning about them
+HINT = re.compile(r"  # (?:fmt: skip|noqa.*)$", re.MULTILINE)  # for other tools than readers
 NOTE = "*This page was run when the site was built. Its source is [`notebooks/{name}`]({link}).*"
 
 
@@ -17,6 +19,8 @@ def rendered(folder: Path) -> Iterator[tuple[str, str | bytes]]:
     for path in sorted(folder.glob("*.py")):
         notebook = jupytext.read(path, fmt="py:percent")
         NotebookClient(notebook, timeout=600, kernel_name="python3", config=QUIET).execute()
+        for cell in notebook.cells:
+            cell.source = HINT.sub("", cell.source)
         aside = {"unique_key": path.stem, "output_files_dir": path.stem}
         markdown, resources = MarkdownExporter().from_notebook_node(notebook, aside)
         note = NOTE.format(name=path.name, link=f"../../notebooks/{path.name}")
