@@ -129,10 +129,10 @@ def pgd(
     """
     _check(x, epsilon, bounds)
     if steps < 1:
-        raise ValueError(f"steps: expected a positive int, got {steps}.")
+        raise ValueError(f"steps: expected a positive int, got {steps}")
     size = 2.5 * epsilon / steps if step_size is None else step_size
     if step_size is not None and not (isinstance(size, Real) and 0 < size < math.inf):
-        raise ValueError(f"step_size: expected a positive number, got {step_size!r}.")
+        raise ValueError(f"step_size: expected a positive number, got {step_size!r}")
     noise = Noise(draws, generator=generator)
     found = x
     if random_start:
@@ -207,9 +207,9 @@ def robustness(
         Accuracy, entropy and mutual information for each size.
     """
     if not likelihood.discrete:
-        raise TypeError(f"likelihood: expected one for labels, got {likelihood!r}.")
+        raise TypeError(f"likelihood: expected one for labels, got {likelihood!r}")
     if not len(epsilons):
-        raise ValueError("epsilons: expected at least one size, got none; 0 is the batch itself.")
+        raise ValueError("epsilons: expected at least one size, got none; 0 is the batch itself")
     source_draws = draws if source_draws is None else source_draws
     own = torch.Generator()  # the labels are looked at before the noise of the generator is drawn
     predict(model, x, draws=1, likelihood=likelihood, generator=own, select=select).log_prob(y)
@@ -275,7 +275,7 @@ def _derivative(total: Tensor, x: Tensor) -> Tensor:
     if gradient is None:
         raise ValueError(
             "model: expected an output with a gradient for x, got one without; take torch.no_grad, "
-            "torch.inference_mode and detach() out of the network."
+            "torch.inference_mode and detach() out of the network"
         )
     return gradient
 
@@ -286,7 +286,7 @@ def _check_weights(roots: Sequence[nn.Module]) -> None:
             if tensor.is_inference():
                 raise ValueError(
                     f"model: expected weights that gradients can go through, got {name}, made in "
-                    f"torch.inference_mode; make or load the network outside of it."
+                    f"torch.inference_mode; make or load the network outside of it"
                 )
 
 
@@ -304,12 +304,12 @@ def _clamp(x: Tensor, bounds: Bounds | None) -> Tensor:
 
 def _check(x: Tensor, epsilon: float, bounds: Bounds | None) -> None:
     if not isinstance(x, Tensor) or not x.is_floating_point():
-        raise TypeError("x: expected a floating-point tensor; other inputs have no gradient.")
+        raise TypeError("x: expected a floating-point tensor; other inputs have no gradient")
     if not (isinstance(epsilon, Real) and 0 <= epsilon < math.inf):
-        raise ValueError(f"epsilon: expected a number >= 0, got {epsilon!r}.")
+        raise ValueError(f"epsilon: expected a number >= 0, got {epsilon!r}")
     if bounds is not None and bool((x < bounds[0]).any() or (x > bounds[1]).any()):
         low, high = float(x.min()), float(x.max())
         raise ValueError(
             f"bounds: expected entries of x within {bounds}, got {low:.3g} to {high:.3g}; pass the "
-            f"range of your inputs, or bounds=None."
+            f"range of your inputs, or bounds=None"
         )

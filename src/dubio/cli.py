@@ -116,7 +116,7 @@ def load_command(name: str) -> Command:
         return command
 
     def missing(words: Sequence[str]) -> int:
-        raise Failure(f"'dubio {name}' comes with the studies; pip install 'dubio[studies]'.")
+        raise Failure(f"'dubio {name}' comes with the studies; pip install 'dubio[studies]'")
 
     missing.__doc__ = f"{STUDIES[name]} [pip install 'dubio[studies]']"
     return missing

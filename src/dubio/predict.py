@@ -114,7 +114,7 @@ def predict(
     members = _members(cast(Sequence[Network], model))
     if not keep_draws:
         raise ValueError(
-            "keep_draws: expected True with an ensemble, got False; call predict for each member."
+            "keep_draws: expected True with an ensemble, got False; call predict for each member"
         )
     predictors = list(map(predictor, members, _of_members(likelihood, len(members))))
     if inputs.is_loader(x):
@@ -129,16 +129,16 @@ def predict(
 
 def _check_gradients(gradients: bool, keep_draws: bool) -> None:
     if not isinstance(gradients, bool):
-        raise TypeError(f"gradients: expected True or False, got {gradients!r}.")
+        raise TypeError(f"gradients: expected True or False, got {gradients!r}")
     if gradients and not keep_draws:
         raise ValueError(
             "gradients: expected keep_draws=True with gradients, got False; the graph keeps all "
-            "draws."
+            "draws"
         )
     if gradients and torch.is_inference_mode_enabled():
         raise RuntimeError(
             "gradients: expected a call outside of torch.inference_mode, got one inside, where "
-            "there are none; leave it, or leave gradients out."
+            "there are none; leave it, or leave gradients out"
         )
 
 
@@ -146,7 +146,7 @@ def _with_gradients(predictive: Predictive) -> Predictive:
     if not predictive.draws.requires_grad:
         raise ValueError(
             "gradients: expected parameters or inputs that require gradients, got none that the "
-            "output depends on; call x.requires_grad_() first, or leave gradients out."
+            "output depends on; call x.requires_grad_() first, or leave gradients out"
         )
     return predictive
 
@@ -156,7 +156,7 @@ def _members(networks: Sequence[Network]) -> list[Network]:
     members = list(networks) if not isinstance(networks, str) else []
     if not members:
         raise ValueError(
-            f"model: expected at least one network, got {networks!r}; pass [net_1, net_2, …]."
+            f"model: expected at least one network, got {networks!r}; pass [net_1, net_2, …]"
         )
     first: dict[int, int] = {}
     for number, member in enumerate(members):
@@ -180,7 +180,7 @@ def _of_members(
     if len(likelihood) != count:
         raise ValueError(
             f"likelihood: expected one, or one for each of {count} members, got "
-            f"{len(likelihood)}; pass [elbo.likelihood for elbo in elbos]."
+            f"{len(likelihood)}; pass [elbo.likelihood for elbo in elbos]"
         )
     return likelihood
 
@@ -233,15 +233,15 @@ class Predictor:
         elif not isinstance(likelihood, Likelihood):
             raise TypeError(
                 f"likelihood: expected an instance from dubio.likelihoods such as Categorical(), "
-                f"got {likelihood!r}."
+                f"got {likelihood!r}"
             )
         if chunk is not None:
             if isinstance(chunk, bool) or not isinstance(chunk, SupportsIndex) or index(chunk) < 1:
-                raise ValueError(f"chunk: expected a positive int or None, got {chunk!r}.")
+                raise ValueError(f"chunk: expected a positive int or None, got {chunk!r}")
             chunk = index(chunk)
         if not callable(model):
             raise TypeError(
-                f"model: expected an nn.Module or a function, got {type(model).__name__}."
+                f"model: expected an nn.Module or a function, got {type(model).__name__}"
             )
         self._model = uncompiled(model)
         self._draws = draws
@@ -277,13 +277,13 @@ class Predictor:
             if noise is not None:
                 raise TypeError(
                     "noise: expected None with an iterable of batches, got noise; call the "
-                    "predictor with one batch after the other."
+                    "predictor with one batch after the other"
                 )
             predictive = self.once(x, generator, gradients=gradients)
             return _with_gradients(predictive) if gradients else predictive
         batch = cast(Inputs, x)
         if noise is not None and generator is not None:
-            raise ValueError("noise: expected a generator or noise, got both; leave one out.")
+            raise ValueError("noise: expected a generator or noise, got both; leave one out")
         numbers = self._numbers(generator if noise is None else torch.Generator())
         if noise is not None:
             numbers = self._prepared.given(batch, noise, numbers, self._chunk)

@@ -154,7 +154,7 @@ class NetworkModel(Model):
         ):
             raise ValueError(
                 f"num_outputs: expected a positive int, got {num_outputs!r}; pass how many targets "
-                "the network predicts."
+                "the network predicts"
             )
         # In a list, so that they are no part of this module, whose mode may be changed.
         self._likelihoods = [Point() if likelihood is None else likelihood]
@@ -244,7 +244,7 @@ class NetworkModel(Model):
             raise ValueError(
                 f"network: expected values of {self._num_outputs} targets for each of {wanted[1]} "
                 f"points, {wanted}, got {tuple(values.shape)}; pass num_outputs=, a likelihood if "
-                "outputs are more than means, and let the network keep the axis of targets."
+                "outputs are more than means, and let the network keep the axis of targets"
             )
         return values.reshape(-1, *X.shape[:-1], self._num_outputs).movedim(0, -3).to(X)
 
@@ -253,17 +253,17 @@ class NetworkModel(Model):
             found = (X.dtype, tuple(X.shape)) if isinstance(X, Tensor) else type(X).__name__
             raise ValueError(
                 f"X: expected at least one point, a floating-point tensor (…, q, d), got {found}; "
-                "a single point is x[None, None], and points in rows are x[:, None]."
+                "a single point is x[None, None], and points in rows are x[:, None]"
             )
         if isinstance(observation_noise, Tensor):
             raise UnsupportedError(
                 "observation_noise: expected True or False, got a tensor; the likelihood of the "
-                "model says what noise observations have."
+                "model says what noise observations have"
             )
         if observation_noise and not self._likelihoods[0].noisy:
             raise UnsupportedError(
                 f"observation_noise: expected a likelihood with noise, got "
-                f"{self._likelihoods[0]!r}; pass likelihood=dubio.likelihoods.Gaussian(precision)."
+                f"{self._likelihoods[0]!r}; pass likelihood=dubio.likelihoods.Gaussian(precision)"
             )
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> Model:

@@ -131,7 +131,7 @@ class LogELBO(Callback):
         if not _objectives(pl_module) and not rates(pl_module):
             raise ValueError(
                 f"LogELBO: expected a LightningModule with a dubio.ELBO or learned masks, got "
-                f"{type(pl_module).__name__} with neither; keep the ELBO as an attribute."
+                f"{type(pl_module).__name__} with neither; keep the ELBO as an attribute"
             )
 
     def on_train_batch_end(

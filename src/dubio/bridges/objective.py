@@ -15,12 +15,12 @@ def check_objective(elbo: Any) -> None:
     if not isinstance(elbo, ELBO):
         raise TypeError(
             f"elbo: expected a dubio.ELBO, got {type(elbo).__name__}; make one with "
-            f"dubio.ELBO(network, likelihood, num_data=len(train_dataset))."
+            f"dubio.ELBO(network, likelihood, num_data=len(train_dataset))"
         )
     if elbo.generator is not None:
         raise ValueError(
             "elbo: expected an ELBO without a generator of its own, whose state the checkpoints of "
-            "this loop do not keep, got one; leave generator out, and seed torch instead."
+            "this loop do not keep, got one; leave generator out, and seed torch instead"
         )
 
 
@@ -34,7 +34,7 @@ def check_num_data(elbo: ELBO, rows: int) -> None:
         raise ValueError(
             f"elbo.num_data: expected {rows}, the rows of the training data, got {elbo.num_data}; "
             f"assign elbo.num_data = {rows}, and give the KL another weight on purpose by "
-            f"kl_weight."
+            f"kl_weight"
         )
 
 

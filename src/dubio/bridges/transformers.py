@@ -61,20 +61,20 @@ class ELBOTrainer(Trainer):
         if args is not None and args.gradient_checkpointing:
             raise ValueError(
                 "args: expected gradient_checkpointing=False, got True, which would draw other "
-                "noise for the gradient than for the loss; leave it out."
+                "noise for the gradient than for the loss; leave it out"
             )
         super().__init__(model=elbo, args=args, compute_metrics=self._score, **options)
         if self.args.n_gpu > 1:
             raise ValueError(
                 f"args: expected one device for each process, got {self.args.n_gpu}, for which "
-                f"Trainer would copy the objective; start a process for each with torchrun."
+                f"Trainer would copy the objective; start a process for each with torchrun"
             )
         self.elbo = elbo
         self.label_names = self.args.label_names or ["labels"]
         if len(self.label_names) > 1:
             raise ValueError(
                 f"args: expected one of label_names, got {self.label_names}; join the targets in "
-                f"one column, or write a likelihood for them."
+                f"one column, or write a likelihood for them"
             )
         self._draws = draws
         self._metrics = dict(metrics or {})
@@ -99,7 +99,7 @@ class ELBOTrainer(Trainer):
         if y is None:
             raise ValueError(
                 f"inputs: expected {self.label_names[0]!r} among them, got {sorted(inputs)}; name "
-                f"the column of the targets in TrainingArguments(label_names=[…])."
+                f"the column of the targets in TrainingArguments(label_names=[…])"
             )
         loss: Tensor = model(x, y)
         self._nlls.append(self.elbo.nll)
@@ -195,7 +195,7 @@ def _check_options(options: Mapping[str, Any]) -> None:
     }
     for name, advice in instead.items():
         if name in options:
-            raise TypeError(f"{name}: expected none with an ELBO, got one; {advice}.")
+            raise TypeError(f"{name}: expected none with an ELBO, got one; {advice}")
 
 
 def _apart(state: Mapping[str, Tensor]) -> dict[str, Tensor]:

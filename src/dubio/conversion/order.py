@@ -43,7 +43,7 @@ def by_order(
         raise ValueError(
             f"example: expected a batch, since the order of nn.Sequential does not tell which "
             f"layers are fed by {', '.join(unsettled)}; pass example= a tensor, a tuple of "
-            f"arguments or a dict of named arguments, to run the network on once."
+            f"arguments or a dict of named arguments, to run the network on once"
         )
     return Feeds(feeds)
 

@@ -80,7 +80,7 @@ def weight_layers(model: nn.Module) -> dict[nn.Module, str]:
         if any(is_lazy(parameter) for parameter in layer.parameters()):
             raise ValueError(
                 f"{name or 'model'}: expected a layer with weights, got an uninitialised "
-                f"{type(layer).__name__}; call the network on a batch first."
+                f"{type(layer).__name__}; call the network on a batch first"
             )
     return layers
 

@@ -94,7 +94,7 @@ class Plan:
         if not self.changes:
             return (
                 f"model: expected a network with weight layers, got {type(self.model).__name__} "
-                f"without any that is not stochastic already."
+                f"without any that is not stochastic already"
             )
         return (
             f"rule: expected one that fits a weight layer of the network, but {rule} replaces none "
@@ -130,7 +130,7 @@ def _replace(model: nn.Module, replacements: Mapping[nn.Module, nn.Module]) -> n
         if child is not None and child in replacements
     ]
     if set(replacements) - {child for _, _, child in uses} - {model}:
-        raise RuntimeError("the network has changed since the plan was made; make another plan.")
+        raise RuntimeError("the network has changed since the plan was made; make another plan")
     for old, new in replacements.items():
         for module in set(new.modules()) - set(old.modules()):
             module.training = old.training

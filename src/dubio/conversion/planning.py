@@ -154,7 +154,7 @@ def _answer(rule: Rule, place: Place) -> nn.Module | None:
     if replacement is not None and not isinstance(replacement, nn.Module):
         raise TypeError(
             f"rule: expected a function that returns a module or None, got "
-            f"{type(replacement).__name__} for {place.name!r}."
+            f"{type(replacement).__name__} for {place.name!r}"
         )
     return None if replacement is place.layer else replacement
 
@@ -177,21 +177,21 @@ def _inside_layers(layers: Mapping[nn.Module, str], feeds: Feeds) -> Iterator[Le
 
 def _check(model: nn.Module, rule: Rule) -> None:
     if not isinstance(model, nn.Module):
-        raise TypeError(f"model: expected an nn.Module, got {type(model).__name__}.")
+        raise TypeError(f"model: expected an nn.Module, got {type(model).__name__}")
     if not callable(rule) or isinstance(rule, type | nn.Module):
         raise TypeError(
             f"rule: expected a function of a place, such as dubio.rules.mask_inputs(mask), got "
-            f"{rule!r}."
+            f"{rule!r}"
         )
     compiler = sys.modules.get("torch._dynamo")  # not imported: nothing is compiled
     for name, module in model.named_modules():
         if isinstance(module, torch.jit.ScriptModule):
             raise TypeError(
                 f"model: expected a network of Python modules, but {name or 'the network'} is "
-                f"compiled by TorchScript; convert the module it was scripted from."
+                f"compiled by TorchScript; convert the module it was scripted from"
             )
         if compiler is not None and isinstance(module, compiler.OptimizedModule):
             raise TypeError(
                 f"model: expected a network that is not compiled yet, but {name or 'the network'} "
-                f"comes from torch.compile; convert what was compiled, and compile the result."
+                f"comes from torch.compile; convert what was compiled, and compile the result"
             )

@@ -152,7 +152,7 @@ class _Adapting:
 
     def __post_init__(self) -> None:
         if self.factor not in get_args(LoraFactor):
-            raise ValueError(f"factor: expected 'A', 'B' or 'both', got {self.factor!r}.")
+            raise ValueError(f"factor: expected 'A', 'B' or 'both', got {self.factor!r}")
         self._weighing(1)  # complains if it must
 
     def __call__(self, place: Place) -> nn.Module | None:
@@ -188,7 +188,7 @@ class _Weighing:
         if isinstance(self.prior, type) or not isinstance(self.prior, Prior | Callable):
             raise TypeError(
                 f"prior: expected one from dubio.priors or a function of a place, got "
-                f"{self.prior!r}."
+                f"{self.prior!r}"
             )
         chooser(self.where)  # complains about what cannot choose
 
@@ -218,7 +218,7 @@ class _Masking:
         if not callable(self.mask) or isinstance(self.mask, nn.Module):
             raise TypeError(
                 f"mask: expected a class from dubio.masks or a function of units and drop, got "
-                f"{self.mask!r}; every layer gets a mask of its own."
+                f"{self.mask!r}; every layer gets a mask of its own"
             )
         chooser(self.where)  # complains about what cannot choose
 
@@ -230,7 +230,7 @@ class _Masking:
         if not isinstance(mask, Mask):
             raise TypeError(
                 f"mask: expected a function that returns a mask from dubio.masks, got "
-                f"{type(mask).__name__}."
+                f"{type(mask).__name__}"
             )
         weight = next(place.layer.parameters())
         dtype = torch.promote_types(weight.dtype, torch.get_default_dtype())  # no rates in half

@@ -20,12 +20,12 @@ def no_sites(
         return NoSitesError(
             f"where= chose none of the {len(sites)} stochastic sites:\n{sites}\n"
             f"Pass a glob pattern that matches one of these names (wildcards: * ? [ ]), a module "
-            f"class, or a predicate."
+            f"class, or a predicate"
         )
     if sites:
         return NoSitesError(
             f"the selected output does not depend on any of the {len(sites)} stochastic sites:\n"
-            f"{sites}\nPass select= for an output behind one of them."
+            f"{sites}\nPass select= for an output behind one of them"
         )
     return NoSitesError(
         f"no stochastic site was reached, so all draws would be equal.\n"

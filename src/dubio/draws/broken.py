@@ -41,7 +41,7 @@ class Broken:
                 f"predict: expected finite outputs of the network, got NaN or infinite ones in "
                 f"{len(self._rows)} of {rows} rows, first in row {min(self._rows)}; these have no "
                 f"sensible prediction: look for overflow in half precision, logarithms of 0 and "
-                f"divisions by 0, or remove the rows.",
+                f"divisions by 0, or remove the rows",
                 RuntimeWarning,
                 stacklevel=calls + 1,
             )

@@ -341,7 +341,7 @@ class Engine:
         if len(self.first) != rows:
             raise ValueError(
                 f"shared=True: expected an output with the {rows} rows of x, got shape "
-                f"{tuple(self.first.shape)}; rows come first in x and in the output."
+                f"{tuple(self.first.shape)}; rows come first in x and in the output"
             )
         here, elsewhere = self.first.shape[1:], self._shape_of_row
         if here != elsewhere:
@@ -349,7 +349,7 @@ class Engine:
                 f"shared=True: expected outputs of one shape for each row, got {tuple(here)} in "
                 f"this batch and {tuple(elsewhere)} in a smaller one; tensors among the inputs "
                 f"that are as long as the batch but have no rows belong into a function around "
-                f"the network."
+                f"the network"
             )
         known = self._rows
         if rows == 1 or not isinstance(known, KnownRows):
@@ -376,7 +376,7 @@ class Engine:
                     f"shared=True: expected draws that are one function of each row, got other "
                     f"values for row {row} alone than for the batch, since noise moves with the "
                     f"rows that are there; pad sequences at their end, and to the same length in "
-                    f"all batches, or use shared=False."
+                    f"all batches, or use shared=False"
                 )
 
     def _without_noise(self, order: Tensor | None) -> Tensor:

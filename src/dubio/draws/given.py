@@ -94,7 +94,7 @@ class UngivableError(ValueError):
 def _refuse_own_randomness() -> NoReturn:
     raise UngivableError(
         "noise: expected a network whose noise comes from dropout or from dubio's own layers, got "
-        "one that draws random numbers itself; use a generator, or dubio.register the module."
+        "one that draws random numbers itself; use a generator, or dubio.register the module"
     )
 
 
@@ -107,7 +107,7 @@ def named(
         if len(noted[place]) != draws:
             raise UngivableError(
                 f"noise: expected the same noise in all {draws} draws, got {sites[place[0]].name} "
-                f"in {len(noted[place])} of them; use a generator."
+                f"in {len(noted[place])} of them; use a generator"
             )
         name = sites[place[0]].name
         repeat = sum(other[0] == place[0] for other in names.values())
@@ -122,19 +122,19 @@ def check_given(
     if set(given) != set(expected):
         raise ValueError(
             f"noise: expected tensors for {', '.join(map(repr, expected))}, got "
-            f"{', '.join(map(repr, given)) or 'none'}; take predictor.noise(x) and change that."
+            f"{', '.join(map(repr, given)) or 'none'}; take predictor.noise(x) and change that"
         )
     for name, like in expected.items():
         tensor = given[name]
         if not isinstance(tensor, Tensor):
             raise TypeError(
                 f"noise[{name!r}]: expected a tensor, got {type(tensor).__name__}; take "
-                f"predictor.noise(x) and change that."
+                f"predictor.noise(x) and change that"
             )
         if (tensor.shape, tensor.dtype, tensor.device) != (like.shape, like.dtype, like.device):
             raise ValueError(
                 f"noise[{name!r}]: expected shape {tuple(like.shape)}, {like.dtype}, on "
                 f"{like.device}, got {tuple(tensor.shape)}, {tensor.dtype}, on {tensor.device}; "
-                f"take predictor.noise(x) for this x and change that."
+                f"take predictor.noise(x) for this x and change that"
             )
     return {place: given[name] for name, place in names.items()}

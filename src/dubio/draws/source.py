@@ -57,7 +57,7 @@ class NetworkDraws:
     def num_rows(self) -> int:
         """B, the number of rows."""
         if self._first is None:
-            raise RuntimeError("the number of rows is known after all chunks have been computed.")
+            raise RuntimeError("the number of rows is known after all chunks have been computed")
         return sum(map(len, self._first))
 
     def chunks(self) -> Iterator[tuple[slice, Tensor]]:
@@ -85,7 +85,7 @@ class NetworkDraws:
                     progress.advance(len(outputs))
                 start += len(first[-1])
         if start == 0 and self._first is None:
-            raise ValueError("x: expected at least one batch, got an empty iterable.")
+            raise ValueError("x: expected at least one batch, got an empty iterable")
         self._compare_with_last_time(len(first), None)
         self._first = first
 
@@ -131,7 +131,7 @@ class NetworkDraws:
                 if self._broken is not None:
                     self._broken.see(blocks[-1], sum(block.shape[1] for block in blocks[:-1]))
         if not blocks:
-            raise ValueError("x: expected at least one batch, got an empty iterable.")
+            raise ValueError("x: expected at least one batch, got an empty iterable")
         with torch.enable_grad():
             return blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=1)
 
@@ -178,7 +178,7 @@ def _check_same_shape(first: list[Tensor], output: Tensor) -> None:
         raise ValueError(
             f"x: expected batches whose outputs have rows of one shape, got "
             f"{tuple(first[0].shape[1:])} and {tuple(output.shape[1:])}; pad all batches to the "
-            f"same length, or call predict for each batch by itself."
+            f"same length, or call predict for each batch by itself"
         )
 
 

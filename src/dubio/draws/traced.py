@@ -145,7 +145,7 @@ class Recorder(TorchDispatchMode):
             raise InsideTransformError(
                 f"expected dropout on the whole batch, got it inside of torch.vmap, on a part of "
                 f"shape {tuple(x.shape)}, where rows of the batch cannot be told apart; call the "
-                f"module on the batch, outside of torch.vmap."
+                f"module on the batch, outside of torch.vmap"
             )
         if x.layout != torch.strided or x.is_nested:
             self._refuse(f"dropout of a {x.layout} tensor")
@@ -157,7 +157,7 @@ class Recorder(TorchDispatchMode):
         if self._shared:
             raise UnshareableError(
                 f"shared=True: the network calls {name} itself, and such noise cannot be shared by "
-                f"the rows of a batch; use shared=False, or dubio.register the module."
+                f"the rows of a batch; use shared=False, or dubio.register the module"
             )
         self.tape.obstacle = f"the network calls {name} itself"
 

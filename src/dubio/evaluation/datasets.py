@@ -39,12 +39,12 @@ class Data:
     def __post_init__(self) -> None:
         if self.x.ndim == 0 or len(self.x) == 0:
             raise EvaluationError(
-                f"{self.name}: expected x with at least one row, got shape {tuple(self.x.shape)}."
+                f"{self.name}: expected x with at least one row, got shape {tuple(self.x.shape)}"
             )
         if self.y is not None and (self.y.ndim == 0 or len(self.y) != len(self.x)):
             raise EvaluationError(
                 f"{self.name}: expected a target for each of {len(self.x)} rows of x, got y of "
-                f"shape {tuple(self.y.shape)}; rows come first in both."
+                f"shape {tuple(self.y.shape)}; rows come first in both"
             )
 
     def __len__(self) -> int:
@@ -75,7 +75,7 @@ def read_data(name: str) -> Data:
         parts = (f"{known}:{part}" for known, parts in _NAMED.items() for part in parts)
         raise EvaluationError(
             f"data: expected a file ({', '.join(FILES)}) or one of {', '.join([*_NAMED, *parts])}; "
-            f"got {name!r}."
+            f"got {name!r}"
         )
     try:
         return _digits(name, part or "test") if known == "digits" else _images(known, part)
@@ -90,13 +90,13 @@ def _read_file(path: Path) -> Data:
     if not isinstance(x, Tensor) or not isinstance(y, Tensor | None):
         raise EvaluationError(
             f"data: expected tensors x and y in {path}, got {', '.join(map(str, tensors)) or found}"
-            "; name them so."
+            "; name them so"
         )
     for name, tensor in (("x", x), ("y", y)):
         if tensor is not None and (not dense(tensor) or tensor.is_complex()):
             raise EvaluationError(
                 f"data: expected {name} as a dense tensor of real numbers in {path}, got a nested, "
-                "sparse, quantized or complex one; save it as rows of equal shape."
+                "sparse, quantized or complex one; save it as rows of equal shape"
             )
     return Data(str(path), x.detach(), None if y is None else y.detach(), str(path))
 
@@ -104,7 +104,7 @@ def _read_file(path: Path) -> Data:
 def _read_npz(path: Path) -> dict[str, Tensor]:
     """Numbers alone: arrays of objects, which are pickles, are refused and not opened."""
     if not path.is_file():
-        raise EvaluationError(f"data: expected a file, got {path}, where there is none.")
+        raise EvaluationError(f"data: expected a file, got {path}, where there is none")
     try:
         if not zipfile.is_zipfile(path):
             raise ValueError("not a zip archive")
@@ -113,7 +113,7 @@ def _read_npz(path: Path) -> dict[str, Tensor]:
     except Exception as error:  # whatever bytes may bring about
         raise EvaluationError(
             f"data: expected arrays of numbers, got {path}, which was refused and not run "
-            f"({first_sentence(error)}); save with np.savez(path, x=x, y=y)."
+            f"({first_sentence(error)}); save with np.savez(path, x=x, y=y)"
         ) from error
 
 

@@ -27,7 +27,7 @@ def build_network(path: str) -> nn.Module:
     if not isinstance(network, nn.Module):
         raise EvaluationError(
             f"model: expected {path} to return an nn.Module, got {type(network).__name__}; let it "
-            "build the network whose state was saved, and return it."
+            "build the network whose state was saved, and return it"
         )
     return network
 
@@ -37,7 +37,7 @@ def _find_function(path: str) -> Callable[[], Any]:
     if not place or not name.isidentifier():
         raise EvaluationError(
             f"model: expected package.module:function or file.py:function, got {path!r}; name the "
-            "function that builds the network, behind a colon."
+            "function that builds the network, behind a colon"
         )
     module = _import_file(Path(place)) if place.endswith(".py") else _import_module(place)
     found = getattr(module, name, None)
@@ -46,7 +46,7 @@ def _find_function(path: str) -> Callable[[], Any]:
         raise EvaluationError(
             f"model: expected a function {name} in {place}, got "
             f"{'none' if found is None else type(found).__name__}; there are: "
-            f"{', '.join(names) or 'no functions'}."
+            f"{', '.join(names) or 'no functions'}"
         )
     return found  # type: ignore[no-any-return]
 
@@ -60,13 +60,13 @@ def _import_module(name: str) -> ModuleType:
             raise  # the module is there, and lacks another
         raise EvaluationError(
             f"model: expected a module {name}, got none ({error}); call from the folder that it "
-            "lies in, install it, or name a file.py."
+            "lies in, install it, or name a file.py"
         ) from error
 
 
 def _import_file(path: Path) -> ModuleType:
     if not path.is_file():
-        raise EvaluationError(f"model: expected a Python file, got {path}, where there is none.")
+        raise EvaluationError(f"model: expected a Python file, got {path}, where there is none")
     _search(path.resolve().parent)  # as Python does for a file that it runs
     spec = importlib.util.spec_from_file_location(f"_dubio_model_{path.stem}", path)
     assert spec is not None

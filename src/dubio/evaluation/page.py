@@ -112,5 +112,5 @@ def _explained(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise EvaluationError(
             f"output: expected a folder that can be written, got {folder} ({error.strerror}); "
-            "choose another by --output."
+            "choose another by --output"
         ) from error

@@ -113,7 +113,7 @@ class DatasetPredictor:
             raise EvaluationError(
                 f"{data.name}: expected inputs that the network takes, got x of shape "
                 f"{tuple(x.shape)} and {x.dtype}, with which it fails ({first_sentence(error)}); "
-                "check shape and type, or reshape x in the network."
+                "check shape and type, or reshape x in the network"
             ) from error
 
     def _check(self, p: Predictive) -> None:
@@ -144,5 +144,5 @@ def _entropy_range(p: Predictive) -> Bounds:
 def need_targets(y: Tensor | None, data: Data) -> Tensor:
     """Return the targets, or an error if there are none."""
     if y is None:
-        raise EvaluationError(f"{data.name}: expected targets y beside x, got none; add them.")
+        raise EvaluationError(f"{data.name}: expected targets y beside x, got none; add them")
     return y

@@ -28,7 +28,7 @@ def read_tensors(path: Path, what: str) -> Any:
         what: It is for, in messages.
     """
     if not path.is_file():
-        raise EvaluationError(f"{what}: expected a file, got {path}, where there is none.")
+        raise EvaluationError(f"{what}: expected a file, got {path}, where there is none")
     if path.suffix == ".safetensors":
         return _read_safetensors(path, what)
     try:
@@ -61,7 +61,7 @@ def read_state(path: Path) -> State:
     if not isinstance(state, Mapping):
         raise EvaluationError(
             f"state: expected tensors by name, got a {type(state).__name__} in {path}; save "
-            "network.state_dict()."
+            "network.state_dict()"
         )
     others = [
         f"{name} ({type(value).__name__})"
@@ -71,7 +71,7 @@ def read_state(path: Path) -> State:
     if others or not all(isinstance(name, str) for name in state):
         raise EvaluationError(
             f"state: expected dense tensors by name, got others in {path}: {_listed(others)}; if "
-            "it is a checkpoint of a training run, save network.state_dict() alone."
+            "it is a checkpoint of a training run, save network.state_dict() alone"
         )
     return dict(state)
 
@@ -84,7 +84,7 @@ def load_state(network: nn.Module, state: State) -> None:
         sizes = [line.strip() for line in str(error).splitlines() if "size mismatch" in line]
         raise EvaluationError(
             f"state: expected the shapes of the network, got others: "
-            f"{_listed(sizes or [first_sentence(error)])} Build the network that was saved."
+            f"{_listed(sizes or [first_sentence(error)])} Build the network that was saved"
         ) from error
     problems = [
         f"{kind}: {_listed(names)}"
@@ -104,14 +104,14 @@ def _read_safetensors(path: Path, what: str) -> State:
     except ImportError as error:
         raise EvaluationError(
             f"{what}: expected the package safetensors to read {path}, got none; pip install "
-            "'dubio[evaluate]'."
+            "'dubio[evaluate]'"
         ) from error
     try:
         return dict(load_file(path))
     except Exception as error:  # whatever bytes may bring about
         raise EvaluationError(
             f"{what}: expected safetensors, got {path}, which cannot be read as such "
-            f"({first_sentence(error)}); save with safetensors.torch.save_file."
+            f"({first_sentence(error)}); save with safetensors.torch.save_file"
         ) from error
 
 

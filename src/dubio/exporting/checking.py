@@ -58,7 +58,7 @@ class Comparison:
         if all(map(torch.equal, first, second)):
             raise ExportError(
                 "model: expected outputs that differ from draw to draw, got the same under two "
-                "noises; pass select= for an output behind a site, or a batch on which it differs."
+                "noises; pass select= for an output behind a site, or a batch on which it differs"
             )
 
     def _compare(self, rows: int, seed: int) -> list[Tensor]:
@@ -74,7 +74,7 @@ class Comparison:
                     f"model: expected a graph that gives what the network gives, got {name} with a "
                     f"difference of {far} over {rows} rows; a network must not keep anything "
                     f"from call to call, nor read what a graph does not have (files, clocks, "
-                    f"random numbers of numpy)."
+                    f"random numbers of numpy)"
                 )
         return expected
 
@@ -88,7 +88,7 @@ class Comparison:
                 raise ExportError(
                     f"model: expected a graph in which the noise of site "
                     f"{each.name.removeprefix('noise.')!r} ({each.kind}) enters, got one without "
-                    f"it; please report this network."
+                    f"it; please report this network"
                 )
 
     def _noise(self, rows: int, seed: int) -> list[Tensor]:

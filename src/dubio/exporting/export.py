@@ -108,17 +108,17 @@ def export(
     if path.suffix not in (".onnx", ".pt2"):
         raise ValueError(
             f"file: expected a name that ends in .onnx or .pt2, got {path.name!r}; the ending "
-            f"tells the format."
+            f"tells the format"
         )
     if noise not in ("input", "seed"):
-        raise ValueError(f"noise: expected 'input' or 'seed', got {noise!r}.")
+        raise ValueError(f"noise: expected 'input' or 'seed', got {noise!r}")
     if isinstance(draws, bool) or not isinstance(draws, SupportsIndex) or index(draws) < 1:
-        raise ValueError(f"draws: expected a positive int, got {draws!r}; try draws=20.")
+        raise ValueError(f"draws: expected a positive int, got {draws!r}; try draws=20")
     network = uncompiled(model)
     if not isinstance(network, nn.Module):
         raise TypeError(
             f"model: expected an nn.Module, got {type(model).__name__}; make the function the "
-            f"forward of a module."
+            f"forward of a module"
         )
     if path.suffix == ".onnx":
         files.check_packages()
@@ -178,10 +178,10 @@ def _check_types(network: nn.Module, tensors: list[Tensor]) -> None:
         if not tensor.is_cpu:
             raise ExportError(
                 f"model: expected a network and a batch on the CPU, got a tensor on "
-                f"{tensor.device}; move a copy there."
+                f"{tensor.device}; move a copy there"
             )
         if tensor.dtype == torch.bfloat16:
             raise ExportError(
                 "model: expected types that numpy has, got bfloat16; convert a copy of the network "
-                "with .float() or .half()."
+                "with .float() or .half()"
             )

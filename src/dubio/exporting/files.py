@@ -77,7 +77,7 @@ def onnx_runner(data: bytes) -> Runner:
     except Exception as error:
         raise ExportError(
             f"model: expected a graph that onnxruntime can run, but it says: {error}; export to a "
-            f".pt2 file, or convert the network with .float()."
+            f".pt2 file, or convert the network with .float()"
         ) from error
     names = [value.name for value in session.get_inputs()]
 
@@ -121,5 +121,5 @@ def _unknown_to_onnx(error: Exception) -> str:
     told = [line for line in lines if "No ONNX function" in line or "No decompositions" in line]
     return (
         f"model: expected operations that ONNX has, got others; export to a .pt2 file, or write "
-        f"them otherwise. Torch says: {(told or lines or [type(error).__name__])[0]}"
+        f"them otherwise; torch says: {(told or lines or [type(error).__name__])[0]}"
     )

@@ -126,7 +126,7 @@ def _explained(error: Exception) -> str:
         )
     else:
         why = "torch.export does not know how; a simpler forward may help"
-    return f"model: expected a network that torch.export can follow, but {why}. Torch says: {first}"
+    return f"model: expected a network that torch.export can follow, but {why}; torch says: {first}"
 
 
 @contextmanager

@@ -104,7 +104,7 @@ class ObservedNumbers(Numbers):
         raise ExportError(
             "model: expected noise from dropout or from dubio's own layers, got a network that "
             "draws random numbers itself (torch.rand, torch.bernoulli, …), which a graph would not "
-            "have as an input; dubio.register the module that does, or use dubio's masks."
+            "have as an input; dubio.register the module that does, or use dubio's masks"
         )
 
     def _note(
@@ -128,7 +128,7 @@ def noise_inputs(
             raise ExportError(
                 f"model: expected noise whose shape is the same for any batch or grows with its "
                 f"rows, got {shapes[0]} for {rows} rows and {shapes[1]} for {rows + 1} at site "
-                f"{site.name!r}; pad sequences to one length instead of packing them."
+                f"{site.name!r}; pad sequences to one length instead of packing them"
             )
         distribution, keep, numbers = seen
         found.append(

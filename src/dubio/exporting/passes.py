@@ -59,7 +59,7 @@ class ExportPasses:
             raise ExportError(
                 "model: expected noise from dropout or from dubio's own layers, got a network that "
                 "draws random numbers of Python, of numpy or of a generator of its own, which "
-                "would be constants in a graph; dubio.register the module, or use dubio's masks."
+                "would be constants in a graph; dubio.register the module, or use dubio's masks"
             )
         leaves, self._form = tree_flatten_with_path(inputs.opened(batch))
         self._leaves = [leaf for _, leaf in leaves]
@@ -115,7 +115,7 @@ class ExportPasses:
                 raise ExportError(
                     f"model: expected tensors as output, alone or in tuples, lists and dicts, got "
                     f"{type(leaf).__name__} among them; pass select= with a key, an index or a "
-                    f"function for the tensor that is meant."
+                    f"function for the tensor that is meant"
                 )
         self.output_names = [_name("y", path) for path, leaf in found if leaf is not None]
         return [leaf for _, leaf in found if leaf is not None]

@@ -163,7 +163,7 @@ class Bayesian(Wrapping):
         if count != rho.numel():
             raise RuntimeError(
                 f"layer: expected the {len(rho)} weights that it had when it became Bayesian, "
-                f"got {count}; change its shape first and wrap it then."
+                f"got {count}; change its shape first and wrap it then"
             )
         return Posterior(means, rho, self._buffers["kept"])
 
@@ -313,7 +313,7 @@ def bayesian_layers(model: nn.Module) -> dict[str, Bayesian]:
     if not found:
         raise ValueError(
             f"model: expected a network with Bayesian layers, got {type(model).__name__} without "
-            f"any; see dubio.rules.bayes."
+            f"any; see dubio.rules.bayes"
         )
     check_apart(found.values())
     return found
@@ -356,7 +356,7 @@ def _center(prior: Prior, weights: Mapping[str, Tensor], dtype: torch.dtype) -> 
     if got != expected:
         raise ValueError(
             f"prior: expected means for weights of shapes {expected}, got {got}; make it from a "
-            f"layer like this one."
+            f"layer like this one"
         )
     like = next(iter(weights.values()))
     return torch.cat([prior.mean[name].detach().flatten() for name in weights]).to(
@@ -366,51 +366,51 @@ def _center(prior: Prior, weights: Mapping[str, Tensor], dtype: torch.dtype) -> 
 
 def _check(layer: nn.Module, prior: Prior, sampler: str, deviation: float) -> None:
     if not isinstance(layer, nn.Module):
-        raise TypeError(f"layer: expected an nn.Module, got {type(layer).__name__}.")
+        raise TypeError(f"layer: expected an nn.Module, got {type(layer).__name__}")
     kind = type(layer).__name__
     if isinstance(layer, torch.jit.ScriptModule):
         raise TypeError(
             f"layer: expected a Python module, got {kind}, compiled by TorchScript; take the "
-            f"module that it was scripted from."
+            f"module that it was scripted from"
         )
     parameters = dict(layer.named_parameters(remove_duplicate=False))
     if any(isinstance(module, Stochastic) for module in layer.modules()):
-        raise TypeError(f"layer: expected a plain layer, got {kind}, which is stochastic already.")
+        raise TypeError(f"layer: expected a plain layer, got {kind}, which is stochastic already")
     if not parameters:
-        raise ValueError(f"layer: expected a module with weights, got {kind} without parameters.")
+        raise ValueError(f"layer: expected a module with weights, got {kind} without parameters")
     if any(is_lazy(parameter) for parameter in parameters.values()):
         raise ValueError(
             f"layer: expected a layer with weights, got an uninitialised {kind}; call it on a "
-            f"batch first."
+            f"batch first"
         )
     if len(set(map(id, parameters.values()))) < len(parameters):
         raise ValueError(
             f"layer: expected weights that are used under one name, got {kind}, which ties some; "
-            f"treat the layers inside it."
+            f"treat the layers inside it"
         )
     if not all(parameter.is_floating_point() for parameter in parameters.values()):
-        raise TypeError(f"layer: expected real weights, got {kind} with others.")
+        raise TypeError(f"layer: expected real weights, got {kind} with others")
     for module in layer.modules():
         if not isinstance(module, nn.Embedding | nn.EmbeddingBag):
             continue
         if module.max_norm is not None or module.sparse:
             raise ValueError(
                 "layer: expected an embedding without max_norm and sparse gradients, which "
-                "overwrite or skip weights; make it without."
+                "overwrite or skip weights; make it without"
             )
         padding, weight = module.padding_idx, module.weight
         if padding is not None and not weight.is_meta and weight[padding].count_nonzero():
             raise ValueError(
                 f"layer: expected zeros in row {padding} of the embedding, its padding, got other "
-                f"numbers; set them to zero, or padding_idx to None."
+                f"numbers; set them to zero, or padding_idx to None"
             )
     if not isinstance(prior, Prior):
-        raise TypeError(f"prior: expected one from dubio.priors, got {prior!r}.")
+        raise TypeError(f"prior: expected one from dubio.priors, got {prior!r}")
     check_noise(sampler, deviation)
     if sampler != "weights" and not is_linear(layer):
         raise ValueError(
             f"sampler: expected 'weights' for {kind}, got {sampler!r}, which is for Linear and "
-            f"Conv layers as torch has them: outputs W·x + b, without parametrizations and hooks."
+            f"Conv layers as torch has them: outputs W·x + b, without parametrizations and hooks"
         )
 
 
@@ -418,5 +418,5 @@ def check_noise(sampler: str, deviation: float) -> None:
     """Complain about what is no sampler, and no deviation to start from."""
     if sampler not in get_args(Sampler):
         names = ", ".join(get_args(Sampler))
-        raise ValueError(f"sampler: expected one of {names}, got {sampler!r}.")
+        raise ValueError(f"sampler: expected one of {names}, got {sampler!r}")
     positive("deviation", deviation)

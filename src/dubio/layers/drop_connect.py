@@ -32,14 +32,14 @@ class DropConnect(Wrapping):
         if not isinstance(layer, nn.Linear | _ConvNd | nn.RNNBase):
             raise TypeError(
                 f"layer: expected Linear, Conv, ConvTranspose, LSTM, GRU or RNN, got "
-                f"{type(layer).__name__}; treat the layers inside it."
+                f"{type(layer).__name__}; treat the layers inside it"
             )
         check_mask(mask)
         for name in _names(layer):
             if name not in layer._parameters:
                 raise TypeError(
                     f"layer: expected {name} as a parameter, got a {type(layer).__name__} that "
-                    f"computes it (weight_norm, spectral_norm, pruning); remove that first."
+                    f"computes it (weight_norm, spectral_norm, pruning); remove that first"
                 )
         self.layer = layer
         self.mask = mask
@@ -48,10 +48,10 @@ class DropConnect(Wrapping):
         if mask.units not in (1, count):
             raise ValueError(
                 f"mask: expected units=1 or units={count}, one for every weight, got "
-                f"units={mask.units}."
+                f"units={mask.units}"
             )
         if length_scale < 0:
-            raise ValueError(f"length_scale: expected a number >= 0, got {length_scale}.")
+            raise ValueError(f"length_scale: expected a number >= 0, got {length_scale}")
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Return the layer's output with masked weights; called like the layer."""

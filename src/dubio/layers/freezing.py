@@ -53,12 +53,12 @@ def freeze(
         A network without distributions on weights. Pruned weights are zero.
     """
     if mode not in ("mean", "sample"):
-        raise ValueError(f"mode: expected 'mean' or 'sample', got {mode!r}.")
+        raise ValueError(f"mode: expected 'mean' or 'sample', got {mode!r}")
     masks = {name: m for name, m in model.named_modules() if isinstance(m, Mask)}
     if masks and example is None:
         raise ValueError(
             f"example: expected a batch for a network with masks ({', '.join(masks)}), got none; "
-            f"what they act on decides whether nn.Dropout does the same."
+            f"what they act on decides whether nn.Dropout does the same"
         )
     frozen_model = copy.deepcopy(model)
     frozen: dict[nn.Module, nn.Module] = {}

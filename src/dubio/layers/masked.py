@@ -36,17 +36,17 @@ class Masked(Wrapping):
         if not isinstance(layer, nn.Linear | _ConvNd | nn.RNNBase | nn.MultiheadAttention):
             raise TypeError(
                 f"layer: expected Linear, Conv, ConvTranspose, LSTM, GRU, RNN or "
-                f"MultiheadAttention, got {type(layer).__name__}; mask the layers inside it."
+                f"MultiheadAttention, got {type(layer).__name__}; mask the layers inside it"
             )
         check_mask(mask)
         features = _by_unit(layer).shape[1]
         if mask.units not in (1, features):
             raise ValueError(
                 f"mask: expected units=1 or units={features} for this {type(layer).__name__}, "
-                f"got units={mask.units}."
+                f"got units={mask.units}"
             )
         if length_scale < 0:
-            raise ValueError(f"length_scale: expected a number >= 0, got {length_scale}.")
+            raise ValueError(f"length_scale: expected a number >= 0, got {length_scale}")
         self.layer = layer
         self.mask = mask
         self.length_scale = length_scale
@@ -62,7 +62,7 @@ class Masked(Wrapping):
         if not isinstance(input, Tensor):
             raise TypeError(
                 f"Masked({type(layer).__name__}): expected a tensor, got {type(input).__name__}; "
-                f"pad sequences instead of packing them."
+                f"pad sequences instead of packing them"
             )
         if isinstance(layer, nn.RNNBase):
             (masked,) = self._mask_sequences(layer.batch_first, input)
@@ -156,7 +156,7 @@ def check_mask(mask: object) -> None:
     if not isinstance(mask, Mask):
         got = f"the class {mask.__name__}" if isinstance(mask, type) else repr(mask)
         raise TypeError(
-            f"mask: expected a mask such as dubio.masks.Concrete(1, drop=0.1), got {got}."
+            f"mask: expected a mask such as dubio.masks.Concrete(1, drop=0.1), got {got}"
         )
 
 
@@ -170,7 +170,7 @@ def _input_weights(layer: nn.Module) -> list[Tensor]:
             return [layer.in_proj_weight]
         raise TypeError(
             "layer: expected a MultiheadAttention with kdim = vdim = embed_dim, whose query, key "
-            "and value have the same features; mask its projections by layers of their own."
+            "and value have the same features; mask its projections by layers of their own"
         )
     assert isinstance(layer, nn.Linear | _ConvNd)
     return [layer.weight]

@@ -133,7 +133,7 @@ class Posterior:
         if self.kept is not None and is_vectorised(self.rho):
             raise NotImplementedError(
                 "Bayesian: pruned weights and embeddings with padding have no place where many "
-                "networks are computed at once; treat them one by one."
+                "networks are computed at once; treat them one by one"
             )
         sigma = F.softplus(self.rho)
         mean = _in_a_row(self.means, sigma)

@@ -70,7 +70,7 @@ def prune(model: nn.Module, fraction: float, *, per_layer: bool = False) -> Prun
         The weights left in each tensor.
     """
     if not (isinstance(fraction, Real) and 0 <= fraction <= 1):
-        raise ValueError(f"fraction: expected a share between 0 and 1, got {fraction!r}.")
+        raise ValueError(f"fraction: expected a share between 0 and 1, got {fraction!r}")
     layers = bayesian_layers(model)
     for name, layer in layers.items():
         _check_own_weights(name, layer.layer)
@@ -155,7 +155,7 @@ def _check_own_weights(name: str, layer: nn.Module) -> None:
             raise ValueError(
                 f"{name or 'model'}: expected weights that can be zero one by one, got those of a "
                 f"{type(module).__name__}, which are computed from others (weight_norm or another "
-                f"parametrization); remove it before the layer becomes Bayesian."
+                f"parametrization); remove it before the layer becomes Bayesian"
             )
 
 

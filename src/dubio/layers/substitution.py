@@ -55,7 +55,7 @@ def _rebind(layer: nn.Module, twin: nn.Module) -> None:
             raise ValueError(
                 f"layer: expected a {type(layer).__name__} with the forward of its class, got one "
                 f"whose forward was replaced by a function that may use other weights; make a "
-                f"subclass with that forward, or set types.MethodType(forward, layer)."
+                f"subclass with that forward, or set types.MethodType(forward, layer)"
             )
 
 

@@ -146,7 +146,7 @@ class Categorical(Discrete):
             raise ValueError(
                 f"y: expected one label in place of {classes} classes, got shape {tuple(y.shape)}; "
                 f"pass y.argmax({self.dim}) of one-hot targets. ELBO and metrics.nll take soft "
-                "labels, probabilities as floats"
+                "labels, probabilities as floats."
             )
         wanted = means.shape[1:axis] + means.shape[axis + 1 :]
         if isinstance(y, Tensor) and y.shape != wanted:

@@ -28,7 +28,7 @@ class Concrete(Smooth):
         super().__init__(units, drop=drop)
         if not (isinstance(temperature, SupportsFloat) and temperature > 0):
             raise ValueError(
-                f"temperature: expected a positive number, got {temperature!r}; try 0.1."
+                f"temperature: expected a positive number, got {temperature!r}; try 0.1"
             )
         self.temperature = temperature
 

@@ -42,7 +42,7 @@ class Gaussian(_OfNormalNoise):
                 "masks.Gaussian(learn=True), as it was called before; states of both are the same"
             )
         if options:
-            raise TypeError(f"Gaussian: expected units and drop, got {', '.join(options)} as well.")
+            raise TypeError(f"Gaussian: expected units and drop, got {', '.join(options)} as well")
         super().__init__(units, drop=drop, learn=False)
 
     def kl(self, weights: Tensor, length_scale: float) -> Tensor:

@@ -72,9 +72,9 @@ class Mask(Noisy, ABC):
     def __init__(self, units: int, *, drop: float) -> None:
         super().__init__()
         if isinstance(units, bool) or not isinstance(units, int) or units < 1:
-            raise ValueError(f"units: expected a whole number from 1, got {units!r}.")
+            raise ValueError(f"units: expected a whole number from 1, got {units!r}")
         if not (isinstance(drop, SupportsFloat) and 0.0 < drop < 1.0):
-            raise ValueError(f"drop: expected a rate between 0 and 1, got {drop!r}; try drop=0.1.")
+            raise ValueError(f"drop: expected a rate between 0 and 1, got {drop!r}; try drop=0.1")
         self.units = units
 
     @property
@@ -156,12 +156,12 @@ class Mask(Noisy, ABC):
         if self.units not in (1, x.shape[axis]):
             raise ValueError(
                 f"{type(self).__name__}: expected {self.units} units on axis {axis}, got a tensor "
-                f"of shape {tuple(x.shape)}; make the mask with units={x.shape[axis]} or units=1."
+                f"of shape {tuple(x.shape)}; make the mask with units={x.shape[axis]} or units=1"
             )
         if axis == rows:
             raise ValueError(
                 f"{type(self).__name__}: expected a batch with rows on axis {rows} and units on "
-                f"another, got shape {tuple(x.shape)}; add an axis with x[None]."
+                f"another, got shape {tuple(x.shape)}; add an axis with x[None]"
             )
 
     def site_rate(self) -> float:

@@ -224,7 +224,7 @@ def _check_kind(prediction: Forecastable) -> None:
             f"prediction: expected a Predictive, a torch.distributions.Normal or a tensor, got "
             f"{type(prediction).__name__}; make a tensor with torch.as_tensor. Of a distribution "
             "in closed form, as that of BayesianDropoutRegression, rmse takes the mean and other "
-            "scores draws, its sample(1000); lppd is the mean of its own log_prob(y)"
+            "scores draws, its sample(1000); lppd is the mean of its own log_prob(y)."
         )
 
 

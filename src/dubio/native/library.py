@@ -103,7 +103,7 @@ def _check(status: int | None, function: Any, arguments: tuple[Any, ...]) -> Non
     if status:
         raise MemoryError(
             f"{function.__name__}: expected memory for a table of rates, got none; use fewer "
-            f"units at a time."
+            f"units at a time"
         )
 
 
@@ -116,7 +116,7 @@ def _start() -> tuple[ctypes.CDLL | None, str]:
     if wanted not in ("", "1", *LEVELS):
         raise ValueError(
             f"{VARIABLE}: expected 0, 1, {', '.join(LEVELS)} or nothing, got {wanted!r}; 0 "
-            f"switches the compiled kernels off."
+            f"switches the compiled kernels off"
         )
     try:
         word, *digests = (folder / REPORT).read_text(encoding="utf-8").splitlines() or [""]

@@ -55,7 +55,7 @@ def enter(noise: object, running: Pass, frame: FrameType) -> None:
             raise RuntimeError(
                 "expected a network that is called inside of `with noise`, got one that is called "
                 "by a thread or task that has only begun there; enter the noise where the network "
-                "is called."
+                "is called"
             )
         if mine.frame is not None:
             _check_turns(mine)
@@ -73,7 +73,7 @@ def leave(noise: object, exception: object) -> None:
     if position is None:
         raise RuntimeError(
             "expected a noise to be left by the thread or task that has entered it, got another; "
-            "let `with noise` begin and end in one function."
+            "let `with noise` begin and end in one function"
         )
     mine, later = entered[position], entered[position + 1 :]
     if later:
@@ -87,7 +87,7 @@ def leave(noise: object, exception: object) -> None:
     if later and exception is None:
         raise RuntimeError(
             "expected the noise that was entered last to be left first, got one that was entered "
-            f"before; {_ADVICE}."
+            f"before; {_ADVICE}"
         )
 
 
@@ -105,7 +105,7 @@ def _check_turns(mine: _Entered) -> None:
     for other in _entered.get():
         if other.frame in at_work and other.frame not in mine.around:
             raise RuntimeError(
-                f"expected one generator inside of noise, got two that take turns; {_ADVICE}."
+                f"expected one generator inside of noise, got two that take turns; {_ADVICE}"
             )
 
 

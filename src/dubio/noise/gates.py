@@ -239,7 +239,7 @@ def _check_modes(modules: Iterable[nn.Module]) -> None:
             kind = type(module).__name__
             raise ValueError(
                 f"model: expected a network in eval mode, since {kind}.train does more than set "
-                f"flags, got one in train mode; call .eval() before."
+                f"flags, got one in train mode; call .eval() before"
             )
 
 

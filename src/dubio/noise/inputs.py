@@ -19,7 +19,7 @@ Network: TypeAlias = Callable[..., Any]
 Inputs: TypeAlias = Tensor | Sequence[Any] | Mapping[str, Any]
 _NO_BATCH = (
     "x: expected a tensor, a tuple or dict of tensors, or a DataLoader or list of batches, got {}; "
-    "make tensors with torch.as_tensor."
+    "make tensors with torch.as_tensor"
 )
 Select: TypeAlias = str | int | Callable[[Any], Tensor] | None
 
@@ -31,7 +31,7 @@ def count_rows(inputs: Inputs) -> int:
         raise TypeError(_NO_BATCH.format(type(inputs).__name__))
     if found[0].dim() == 0 or len(found[0]) == 0:
         raise ValueError(
-            f"x: expected a batch with at least one row, got shape {tuple(found[0].shape)}."
+            f"x: expected a batch with at least one row, got shape {tuple(found[0].shape)}"
         )
     return len(found[0])
 
@@ -47,7 +47,7 @@ def check(model: Network, inputs: Inputs) -> None:
     if isinstance(model, nn.Module):
         _check_module(model, inputs)
     elif not callable(model):
-        raise TypeError(f"model: expected an nn.Module or a function, got {type(model).__name__}.")
+        raise TypeError(f"model: expected an nn.Module or a function, got {type(model).__name__}")
     for tensor in tensors(inputs):
         if tensor.is_floating_point() and not tensor.is_meta:
             bad = tensor.isnan()
@@ -55,7 +55,7 @@ def check(model: Network, inputs: Inputs) -> None:
                 row = int(bad.nonzero()[0, 0]) if tensor.dim() else 0
                 raise ValueError(
                     f"x: expected numbers, got NaN in {int(bad.sum())} of {bad.numel()} entries, "
-                    f"first in row {row}; drop or impute them."
+                    f"first in row {row}; drop or impute them"
                 )
 
 
@@ -66,7 +66,7 @@ def _check_module(model: nn.Module, inputs: Inputs) -> None:
             raise TypeError(
                 f"model: expected a network of Python modules, but {name or 'the network'} is "
                 f"compiled by TorchScript, which hides its dropout; pass the module it was "
-                f"scripted from."
+                f"scripted from"
             )
         for tensor in (*module._parameters.values(), *module._buffers.values()):
             if tensor is None:
@@ -74,7 +74,7 @@ def _check_module(model: nn.Module, inputs: Inputs) -> None:
             if is_lazy(tensor):
                 raise ValueError(
                     f"model: expected a network with weights, got {name or 'one'} "
-                    f"({type(module).__name__}), which has none yet; call it on a batch first."
+                    f"({type(module).__name__}), which has none yet; call it on a batch first"
                 )
             homes.add(tensor.device)
     for tensor in tensors(inputs, whole=False):
@@ -138,24 +138,24 @@ def choose(output: Any, select: Select) -> Tensor:
     if not isinstance(chosen, Tensor):
         raise TypeError(
             f"select: expected one tensor of the network's output, got "
-            f"{_describe(chosen)}; pass select= with a key, an index or a function."
+            f"{_describe(chosen)}; pass select= with a key, an index or a function"
         )
     if chosen.is_nested or chosen.layout != torch.strided:
         kind = "nested" if chosen.is_nested else str(chosen.layout).removeprefix("torch.")
         raise TypeError(
             f"expected a dense output, got a {kind} tensor; pass select= with a function that "
             f"makes it dense, such as lambda y: "
-            f"{'y.to_padded_tensor(0.0)' if chosen.is_nested else 'y.to_dense()'}."
+            f"{'y.to_padded_tensor(0.0)' if chosen.is_nested else 'y.to_dense()'}"
         )
     if not chosen.is_floating_point():
         raise TypeError(
             f"expected a floating-point output, got {chosen.dtype}; select the scores or values "
-            f"before they are rounded to labels."
+            f"before they are rounded to labels"
         )
     if chosen.dim() == 0:
         raise ValueError(
             "expected an output with one row per row of x, got a single number; "
-            "leave out the final reduction over the batch."
+            "leave out the final reduction over the batch"
         )
     return chosen
 
@@ -169,14 +169,14 @@ def _select(output: Any, select: Select) -> Any:
     if isinstance(output, Tensor):
         raise KeyError(
             f"select={select!r}: the network returned one tensor of shape {tuple(output.shape)}; "
-            f"leave select out, or pass a function of the output."
+            f"leave select out, or pass a function of the output"
         )
     try:
         if isinstance(select, str) and not isinstance(output, Mapping):
             return getattr(output, select)
         return output[select]
     except (KeyError, IndexError, AttributeError, TypeError):
-        raise KeyError(f"select={select!r}: the network returned {_describe(output)}.") from None
+        raise KeyError(f"select={select!r}: the network returned {_describe(output)}") from None
 
 
 def _describe(output: Any) -> str:
@@ -272,7 +272,7 @@ def batches(x: Inputs | Iterable[Any], home: torch.device | None = None) -> Iter
                 raise TypeError(
                     f"x: expected batches that are a tensor, a dict, (inputs,) or "
                     f"(inputs, targets), got a {type(batch).__name__} of {len(batch)}; yield "
-                    f"((input, input, …), targets) for a network with several inputs."
+                    f"((input, input, …), targets) for a network with several inputs"
                 )
             batch = batch[0]
         yield all_moved(batch, home)

@@ -91,7 +91,7 @@ class Interceptor(TorchFunctionMode):
             raise RuntimeError(
                 "expected noise to be at work until it is left, got none: another context of "
                 "torch, such as torch.device, was left by another task in between and took it "
-                "away; let no `await` stand inside of such a context."
+                "away; let no `await` stand inside of such a context"
             )
 
     def __torch_function__(

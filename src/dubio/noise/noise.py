@@ -52,7 +52,7 @@ def check_batch_axis(batch_axis: BatchAxes | None) -> BatchAxes:
     ):
         raise TypeError(
             f"batch_axis: expected a dict of ints or None by the names of sites, such as "
-            f"{{'drop': 0}}, got {batch_axis!r}; dubio.sites tells the names."
+            f"{{'drop': 0}}, got {batch_axis!r}; dubio.sites tells the names"
         )
     return axes
 
@@ -88,12 +88,12 @@ class Noise:
     ) -> None:
         if type(draws) is not int:  # a look at types that takes its time
             if isinstance(draws, bool) or not isinstance(draws, SupportsIndex):
-                raise ValueError(f"draws: expected a positive int, got {draws!r}; try draws=100.")
+                raise ValueError(f"draws: expected a positive int, got {draws!r}; try draws=100")
             draws = index(draws)
         if draws < 1:
-            raise ValueError(f"draws: expected a positive int, got {draws!r}; try draws=100.")
+            raise ValueError(f"draws: expected a positive int, got {draws!r}; try draws=100")
         if not isinstance(shared, bool):
-            raise TypeError(f"shared: expected True or False, got {shared!r}.")
+            raise TypeError(f"shared: expected True or False, got {shared!r}")
         generator = as_generator(generator)
         self._batch_axis = check_batch_axis(batch_axis)
         origin = _origin.get()
@@ -134,7 +134,7 @@ class Noise:
         else:
             chosen = range(0)
         if not chosen or chosen.step != 1:
-            raise IndexError(f"expected some consecutive draws out of {self.draws}, got {key}.")
+            raise IndexError(f"expected some consecutive draws out of {self.draws}, got {key}")
         part = object.__new__(type(self))
         part._numbers = self._numbers.part(chosen.start, chosen.stop)
         part._batch_axis = self._batch_axis
@@ -155,7 +155,7 @@ class Noise:
         if self.draws != 1:
             raise ValueError(
                 f"a context holds one draw, got a Noise with {self.draws}; enter "
-                f"`with noise[k]:`, or call dubio.predict for all draws at once."
+                f"`with noise[k]:`, or call dubio.predict for all draws at once"
             )
         entered.enter(self, Pass(self._numbers, batch_axis=self._batch_axis), sys._getframe(1))
         return self

@@ -33,7 +33,7 @@ class SiteNoise:
     def bernoulli(self, keep: float, *shape: int) -> Tensor:
         """Return zeros and ones with ``P(1) = keep``."""
         if not 0.0 <= keep <= 1.0:
-            raise ValueError(f"keep: expected a probability in [0, 1], got {keep}.")
+            raise ValueError(f"keep: expected a probability in [0, 1], got {keep}")
         return self._draw("bernoulli", shape, keep)
 
     def uniform(self, *shape: int) -> Tensor:
@@ -98,9 +98,9 @@ def register(
     """
     own_class = isinstance(module_type, type) and issubclass(module_type, nn.Module)
     if not own_class or module_type is nn.Module:
-        raise TypeError(f"module_type: expected a subclass of nn.Module, got {module_type!r}.")
+        raise TypeError(f"module_type: expected a subclass of nn.Module, got {module_type!r}")
     if not callable(sample):
-        raise TypeError(f"sample: expected a function of (module, noise, *inputs), got {sample!r}.")
+        raise TypeError(f"sample: expected a function of (module, noise, *inputs), got {sample!r}")
     known = module_type in _registered
     _registered[module_type] = (sample, rate)
     if known:
@@ -115,7 +115,7 @@ def register(
         if not inputs or not isinstance(inputs[0], Tensor):
             raise TypeError(
                 f"{module_type.__name__}: expected a tensor as first input of a registered module, "
-                f"got {type(inputs[0]).__name__ if inputs else 'none'}."
+                f"got {type(inputs[0]).__name__ if inputs else 'none'}"
             )
         own_sample, own_rate = _registered[module_type]
         shown = None if own_rate is None else own_rate(self)

@@ -277,7 +277,7 @@ class Pass:
                 f"shape {tuple(x.shape)} at site {site.name!r}, got one that does not come from "
                 f"the inputs, from all rows alike; say where they are with "
                 f"batch_axis={{{site.name!r}: 0}}, or None in place of 0 if they are nowhere; a "
-                f"network that takes rows one by one must take them at once."
+                f"network that takes rows one by one must take them at once"
             )
         return found.layout(shape, x.shape)
 
@@ -449,7 +449,7 @@ class Pass:
             raise NotImplementedError(
                 f"{kind}: noise inside of torch.utils.checkpoint would be drawn anew when the "
                 f"block is computed again for the gradient, outside of this noise; leave "
-                f"checkpointing out, or enter the noise without gradients."
+                f"checkpointing out, or enter the noise without gradients"
             )
 
     def _check_same_shape(self, known: OwnSite, requests: tuple[Request, ...]) -> None:
@@ -460,7 +460,7 @@ class Pass:
                 raise ValueError(
                     f"{known.name}: one mask is used for tensors of different shapes, "
                     f"{tuple(first)} and {tuple(shape)}; give each layer a mask of its own, with "
-                    f"mask.tied() if they are to share a rate."
+                    f"mask.tied() if they are to share a rate"
                 )
 
     def perturb(self, perturbation: Perturbation, x: Tensor) -> Tensor:
@@ -517,7 +517,7 @@ def _checked(site: Site, x: Tensor, axis: int | None, rows: int) -> int | None:
     if not -x.dim() <= axis < x.dim() or x.shape[axis] % rows:
         raise ValueError(
             f"batch_axis[{site.name!r}]: expected an axis whose length is {rows}, the number of "
-            f"rows, or a multiple of it, got axis {axis} of a tensor of shape {tuple(x.shape)}."
+            f"rows, or a multiple of it, got axis {axis} of a tensor of shape {tuple(x.shape)}"
         )
     return axis % x.dim()
 

@@ -22,9 +22,9 @@ def as_generator(seed: Seed, device: torch.device | None = None) -> torch.Genera
     if isinstance(seed, bool) or not isinstance(seed, Integral):
         raise TypeError(
             f"generator: expected a torch.Generator, an int or None, got {type(seed).__name__}; "
-            f"try generator=0, or torch.Generator().manual_seed(0)."
+            f"try generator=0, or torch.Generator().manual_seed(0)"
         )
     number = int(seed)
     if not -(2**63) <= number < 2**64:
-        raise ValueError(f"generator: expected an int of 64 bits, got {number}; try a smaller one.")
+        raise ValueError(f"generator: expected an int of 64 bits, got {number}; try a smaller one")
     return generators.on(device or "cpu").manual_seed(number)

@@ -97,7 +97,7 @@ def chooser(where: Where[LocatedT]) -> Callable[[LocatedT], bool]:
     if isinstance(where, type):
         if not issubclass(where, nn.Module):
             raise TypeError(
-                f"where: expected a module class such as nn.Dropout, got {where.__name__}."
+                f"where: expected a module class such as nn.Dropout, got {where.__name__}"
             )
         return partial(_is_of, where)
     if isinstance(where, nn.Module):
@@ -108,7 +108,7 @@ def chooser(where: Where[LocatedT]) -> Callable[[LocatedT], bool]:
         return partial(_is_chosen, [chooser(choice) for choice in where])
     raise TypeError(
         f"where: expected a glob pattern for names, a module or module class, a predicate or a "
-        f"list of those, got {type(where).__name__}."
+        f"list of those, got {type(where).__name__}"
     )
 
 

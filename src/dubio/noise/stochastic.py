@@ -74,7 +74,7 @@ def kl(model: nn.Module) -> Tensor:
     if not parts:
         raise ValueError(
             f"model: expected a network with stochastic modules such as dubio.Masked, got "
-            f"{type(model).__name__} without any; convert it, or leave out the KL."
+            f"{type(model).__name__} without any; convert it, or leave out the KL"
         )
     return torch.stack([part.to(parts[0].device) for part in parts]).sum()
 

@@ -50,7 +50,7 @@ class Lookout:
             raise NotImplementedError(
                 f"model: expected a network that computes in the thread that calls it, got one "
                 f"that calls {self.elsewhere}, a thread that the noise does not reach; call its "
-                f"parts one after the other."
+                f"parts one after the other"
             )
 
 

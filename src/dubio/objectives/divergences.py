@@ -89,7 +89,7 @@ class _Sum(Derivative):
         if ctx.versions != [_version(f[0]) for found in ctx.known for f in found.slopes]:
             raise RuntimeError(
                 "ELBO: expected weights as they were when the loss was computed, got others, which "
-                "were written over before backward(); call backward() before the optimizer's step."
+                "were written over before backward(); call backward() before the optimizer's step"
             )
         of_tensors = [scaled.to(device) for device in ctx.devices]
         slopes: list[Tensor] = []

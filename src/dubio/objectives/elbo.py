@@ -90,20 +90,20 @@ class ELBO(nn.Module):
     ) -> None:
         super().__init__()
         if not isinstance(model, nn.Module):
-            raise TypeError(f"model: expected an nn.Module, got {type(model).__name__}.")
+            raise TypeError(f"model: expected an nn.Module, got {type(model).__name__}")
         if not callable(kl_weight) and not (isinstance(kl_weight, float | int) and kl_weight >= 0):
             raise ValueError(
                 f"kl_weight: expected a number >= 0 or a schedule from dubio.schedules, got "
-                f"{kl_weight!r}."
+                f"{kl_weight!r}"
             )
         if draws < 1:
-            raise ValueError(f"draws: expected a positive int, got {draws}.")
+            raise ValueError(f"draws: expected a positive int, got {draws}")
         if estimator not in ESTIMATORS:
             names = ", ".join(ESTIMATORS)
-            raise ValueError(f"estimator: expected one of {names}, got {estimator!r}.")
+            raise ValueError(f"estimator: expected one of {names}, got {estimator!r}")
         if not isinstance(likelihood, Likelihood):
             raise TypeError(
-                f"likelihood: expected an instance from dubio.likelihoods, got {likelihood!r}."
+                f"likelihood: expected an instance from dubio.likelihoods, got {likelihood!r}"
             )
         self.model = model
         self.likelihood = likelihood
@@ -132,7 +132,7 @@ class ELBO(nn.Module):
     def num_data(self, value: int) -> None:
         if isinstance(value, bool) or not isinstance(value, SupportsIndex) or index(value) < 1:
             raise ValueError(
-                f"num_data: expected the number of training rows, got {value!r}; try len(x)."
+                f"num_data: expected the number of training rows, got {value!r}; try len(x)"
             )
         self._num_data = index(value)
 
@@ -171,7 +171,7 @@ class ELBO(nn.Module):
     def _loss(self, x: Inputs, y: Tensor, weight: Tensor | None) -> Tensor:
         if not isinstance(y, Tensor):
             raise TypeError(
-                f"y: expected a tensor, got {type(y).__name__}; make one with torch.as_tensor."
+                f"y: expected a tensor, got {type(y).__name__}; make one with torch.as_tensor"
             )
         if weight is not None:
             _check_weight(weight, y)
@@ -294,12 +294,12 @@ def _check_weight(weight: Tensor, y: Tensor) -> None:
             what = f"shape {tuple(weight.shape)} on {weight.device}"
         raise ValueError(
             f"weight: expected a tensor of shape {tuple(rows)} on {y.device}, one for each row, "
-            f"got {what}; classes have theirs by Categorical(class_weights=…)."
+            f"got {what}; classes have theirs by Categorical(class_weights=…)"
         )
     if not all_true((weight >= 0) & weight.isfinite()):
         raise ValueError(
             f"weight: expected finite numbers >= 0, got {float(weight.min()):.4g} to "
-            f"{float(weight.max()):.4g}; a weight of 0 leaves a row out."
+            f"{float(weight.max()):.4g}; a weight of 0 leaves a row out"
         )
 
 

@@ -8,7 +8,7 @@ from typing import final
 def warm_up(steps: int) -> Callable[[int], float]:
     """Return a schedule that rises linearly from 0 to 1 over the first steps."""
     if steps < 1:
-        raise ValueError(f"steps: expected a positive int, got {steps}.")
+        raise ValueError(f"steps: expected a positive int, got {steps}")
     return _WarmUp(steps)
 
 
@@ -20,7 +20,7 @@ def minibatch_weights(batches: int) -> Callable[[int], float]:
     mean and divides the KL by ``num_data``. So the weights here are M·π_i, whose mean is one.
     """
     if batches < 1:
-        raise ValueError(f"batches: expected a positive int, got {batches}.")
+        raise ValueError(f"batches: expected a positive int, got {batches}")
     return _MinibatchWeights(batches)
 
 

@@ -25,14 +25,14 @@ def rows_of_members(
     if len(rows) != members:
         raise ValueError(
             f"{name}: expected indices of rows for each of {members} members, got "
-            f"{len(rows)}; pass a tensor (members, rows), or a list of tensors."
+            f"{len(rows)}; pass a tensor (members, rows), or a list of tensors"
         )
     own = [np.asarray(torch.as_tensor(r).cpu()) for r in rows]
     for index, r in enumerate(own):
         if r.ndim != 1 or not len(r) or r.dtype.kind not in "iu" or r.min() < 0 or r.max() >= count:
             raise ValueError(
                 f"{name}: expected whole numbers from 0 to {count - 1} for each member, got "
-                f"shape {r.shape}, {r.dtype} for member {index}."
+                f"shape {r.shape}, {r.dtype} for member {index}"
             )
     return own
 
@@ -45,7 +45,7 @@ def budget_of_members(
 ) -> Tensor:  # (M,)
     """Return how many steps each member is to do, at most."""
     if (steps is None) == (epochs is None):
-        raise ValueError(f"steps, epochs: expected one of them, got {steps} and {epochs}.")
+        raise ValueError(f"steps, epochs: expected one of them, got {steps} and {epochs}")
     if steps is not None:
         return torch.full((len(rows),), counted("steps", steps))
     assert epochs is not None
@@ -59,7 +59,7 @@ def rates_of_members(learning_rate: float | Tensor | Sequence[float], members: i
     if rates.shape not in ((), (members,)) or not bool(((rates > 0) & rates.isfinite()).all()):
         raise ValueError(
             f"learning_rate: expected a positive number, or one for each of {members} members, "
-            f"got {learning_rate!r}."
+            f"got {learning_rate!r}"
         )
     return rates.expand(members).clone()
 
@@ -68,13 +68,13 @@ def check_optimizer(optimizer: str, weight_decay: float) -> None:
     """Complain about an optimiser that there is not, or a decay that it does not know."""
     if optimizer not in get_args(Optimizer):
         known = " or ".join(map(repr, get_args(Optimizer)))
-        raise ValueError(f"optimizer: expected {known}, got {optimizer!r}.")
+        raise ValueError(f"optimizer: expected {known}, got {optimizer!r}")
     if not 0 <= weight_decay < math.inf:
-        raise ValueError(f"weight_decay: expected a number >= 0, got {weight_decay!r}.")
+        raise ValueError(f"weight_decay: expected a number >= 0, got {weight_decay!r}")
     if weight_decay and optimizer != "sgd":
         raise ValueError(
             f"weight_decay: expected 0 with {optimizer!r}, got {weight_decay!r}; use "
-            "optimizer='sgd', or a length scale, which is the prior of dubio's layers."
+            "optimizer='sgd', or a length scale, which is the prior of dubio's layers"
         )
 
 
@@ -85,7 +85,7 @@ def num_data_of_members(num_data: int | Sequence[int] | Tensor, members: int) ->
     if not whole or counts.shape not in ((), (members,)) or not bool((counts >= 1).all()):
         raise ValueError(
             f"num_data: expected the number of training rows, or one for each of {members} "
-            f"members, got {num_data!r}."
+            f"members, got {num_data!r}"
         )
     return counts.long().expand(members).clone()
 
@@ -101,7 +101,7 @@ def check_estimators(members: Sequence[nn.Module]) -> None:
             raise ValueError(
                 f"members: expected the estimator 'trapezoid' or 'trapezoid_once', got "
                 f"{module.estimator!r}, which cannot be computed for many networks at once; "
-                f"choose one of those, or train them one by one with dubio.fit."
+                f"choose one of those, or train them one by one with dubio.fit"
             )
 
 
@@ -112,7 +112,7 @@ def check_steps(members: Sequence[nn.Module]) -> None:
     if len(steps) > 1:
         raise ValueError(
             f"members: expected all at the same step, as the weight of their KL has a schedule, "
-            f"got steps from {min(steps)} to {max(steps)}; assign to member.step."
+            f"got steps from {min(steps)} to {max(steps)}; assign to member.step"
         )
 
 
@@ -123,7 +123,7 @@ def check_num_data(members: Sequence[nn.Module], rows: list[np.ndarray[Any, Any]
             raise ValueError(
                 f"members[{index}].num_data: expected {len(own)}, the rows that it learns from, "
                 f"got {member.num_data}; assign to it, and weigh the KL on purpose by "
-                f"kl_weight."
+                f"kl_weight"
             )
 
 
@@ -142,7 +142,7 @@ def check_hooks(members: Sequence[nn.Module]) -> None:
             raise ValueError(
                 f"members[{number}]: expected no hooks on gradients, which are computed for all "
                 f"members at once, got one on {hooked[0]}; remove it, or train members one by one "
-                f"with dubio.fit."
+                f"with dubio.fit"
             )
 
 
@@ -152,19 +152,19 @@ def check_data(like: Tensor, **tensors: Tensor) -> None:
         if not isinstance(data, Tensor) or data.dim() == 0:
             raise TypeError(
                 f"{name}: expected a tensor with rows first, got {type(data).__name__}; make one "
-                f"with torch.as_tensor."
+                f"with torch.as_tensor"
             )
         if data.device != like.device:
             raise ValueError(
                 f"{name}: expected a tensor on {like.device}, where the members are, got one on "
-                f"{data.device}; move it with .to()."
+                f"{data.device}; move it with .to()"
             )
         if bool(data.isnan().any()):
-            raise ValueError(f"{name}: expected numbers, got NaN; drop or impute these rows.")
+            raise ValueError(f"{name}: expected numbers, got NaN; drop or impute these rows")
     (_, first), *others = tensors.items()
     for name, data in others:
         if len(data) != len(first):
-            raise ValueError(f"{name}: expected {len(first)} rows, as x has, got {len(data)}.")
+            raise ValueError(f"{name}: expected {len(first)} rows, as x has, got {len(data)}")
 
 
 def check_batches(axes: Sequence[str], members: int, **tensors: Tensor) -> None:
@@ -174,18 +174,18 @@ def check_batches(axes: Sequence[str], members: int, **tensors: Tensor) -> None:
         if not isinstance(data, Tensor):
             raise TypeError(
                 f"{name}: expected a tensor, got {type(data).__name__}; make one with "
-                f"torch.as_tensor."
+                f"torch.as_tensor"
             )
         shape = data.shape[: len(axes)]
         if len(shape) < len(axes) or shape[axes.index("members")] != members:
             raise ValueError(
                 f"{name}: expected axes ({', '.join(axes)}, …) with {members} members, got "
-                f"{tuple(data.shape)}; stack the rows of each member."
+                f"{tuple(data.shape)}; stack the rows of each member"
             )
         if shape != first.shape[: len(axes)] or 0 in shape:
             raise ValueError(
                 f"{name}: expected at least one of ({', '.join(axes)}), as many as x has, "
-                f"{tuple(first.shape[: len(axes)])}, got {tuple(shape)}."
+                f"{tuple(first.shape[: len(axes)])}, got {tuple(shape)}"
             )
 
 
@@ -194,7 +194,7 @@ def seeds_of_members(
 ) -> list[int]:
     """Return the seed of each member."""
     if len(seeds) != members:
-        raise ValueError(f"{name}: expected {members}, one a member, got {len(seeds)}.")
+        raise ValueError(f"{name}: expected {members}, one a member, got {len(seeds)}")
     return [counted(f"{name}[{m}]", seed, least=0) for m, seed in enumerate(seeds)]
 
 
@@ -202,5 +202,5 @@ def counted(name: str, value: SupportsIndex, least: int = 1) -> int:
     """Return a number that counts something, as an int."""
     whole = isinstance(value, SupportsIndex) and not isinstance(value, bool)
     if not whole or operator.index(value) < least:
-        raise ValueError(f"{name}: expected an int of at least {least}, got {value!r}.")
+        raise ValueError(f"{name}: expected an int of at least {least}, got {value!r}")
     return operator.index(value)

@@ -48,7 +48,7 @@ class SourcedNumbers(Numbers):
         raise NotImplementedError(
             "expected noise from dropout and from dubio's own layers and estimators 'trapezoid' "
             "and 'trapezoid_once', got something else that draws random numbers by itself; train "
-            "such networks one by one, with dubio.fit."
+            "such networks one by one, with dubio.fit"
         )
 
     def _ask(
@@ -132,7 +132,7 @@ def answers(given: dict[NoisePlace, Tensor]) -> NumberSource:
             raise RuntimeError(
                 f"noise: expected every pass to need the same numbers, got one of shape "
                 f"{tuple(shape)} where there is {got}; a network whose course depends on its data "
-                f"is to be trained by itself, with dubio.fit."
+                f"is to be trained by itself, with dubio.fit"
             )
         return found.to(like.dtype)
 

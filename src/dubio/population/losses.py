@@ -49,5 +49,5 @@ def _loss(member: nn.Module, x: Tensor, y: Tensor, source: NumberSource) -> Tens
             loss = run_pass(lambda: member(x, y), Pass(origin(range(1), False), roots=None))
     if not isinstance(loss, Tensor) or loss.dim() > 0:
         what = f"shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
-        raise TypeError(f"members: expected a loss of shape (), got {what}; return its mean.")
+        raise TypeError(f"members: expected a loss of shape (), got {what}; return its mean")
     return loss

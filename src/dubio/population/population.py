@@ -66,10 +66,10 @@ class Population:
         if not self.members or not all(isinstance(m, nn.Module) for m in self.members):
             raise TypeError(
                 f"members: expected at least one nn.Module that is called as objective(x, y), got "
-                f"{[type(m).__name__ for m in self.members][:3]}; try dubio.ELBO."
+                f"{[type(m).__name__ for m in self.members][:3]}; try dubio.ELBO"
             )
         if len(set(map(id, self.members))) < len(self.members):
-            raise ValueError("members: expected each once, got one twice; make a copy of it.")
+            raise ValueError("members: expected each once, got one twice; make a copy of it")
         if seeds is None:
             seeds = torch.randint(2**63 - 1, (len(self.members),)).tolist()
         self.seeds = seeds_of_members(seeds, len(self.members))
@@ -142,7 +142,7 @@ class Population:
         if validation_rows is not None:
             held_out = rows_of_members("validation_rows", validation_rows, len(self), len(x))
         elif patience is not None:
-            raise ValueError("patience: expected together with validation_rows, got it alone.")
+            raise ValueError("patience: expected together with validation_rows, got it alone")
         if validate_every is None:
             validate_every = -(-max(map(len, own)) // batch_size)
         validate_every = counted("validate_every", validate_every)
@@ -332,7 +332,7 @@ class Population:
         if len({len(r) for r in own}) > 1:
             raise ValueError(
                 "rows: expected as many for each member, got lists of different lengths; ask for "
-                "them one population at a time, or score them with evaluate."
+                "them one population at a time, or score them with evaluate"
             )
         chosen = torch.from_numpy(np.stack(own)).to(x.device)
         member_draws = MemberDraws(Stack.of(self.members), shared=shared)
@@ -371,6 +371,6 @@ def _elbo(member: nn.Module) -> ELBO:
     if not isinstance(member, ELBO):
         raise TypeError(
             f"members: expected dubio.ELBO objectives, which know the network and the likelihood, "
-            f"got {type(member).__name__}; predict with each network."
+            f"got {type(member).__name__}; predict with each network"
         )
     return member

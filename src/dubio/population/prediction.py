@@ -55,7 +55,7 @@ class MemberDraws:
         if not isinstance(stack.skeleton, ELBO):
             raise TypeError(
                 f"members: expected dubio.ELBO objectives, which know the network and the "
-                f"likelihood, got {type(stack.skeleton).__name__}; predict with each network."
+                f"likelihood, got {type(stack.skeleton).__name__}; predict with each network"
             )
         self._stack = stack.with_own_skeleton()
         self._stack.skeleton.eval()

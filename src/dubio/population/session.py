@@ -228,7 +228,7 @@ class Session:
             name = next(n for n in (*here, *there) if here.get(n) != there.get(n))
             raise ValueError(
                 f"state: expected that of members like these, got another {name}: "
-                f"{there.get(name)} there and {here.get(name)} here; build the same members first."
+                f"{there.get(name)} there and {here.get(name)} here; build the same members first"
             )
         state = copy.deepcopy(state)
         old = self._learning.stack
@@ -271,7 +271,7 @@ class Session:
         if not self._is_elbo:
             raise TypeError(
                 f"num_data: expected members that are dubio.ELBO objectives, got "
-                f"{type(self._members[0]).__name__}; leave it out."
+                f"{type(self._members[0]).__name__}; leave it out"
             )
         return num_data_of_members(num_data, len(self))
 

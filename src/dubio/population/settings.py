@@ -131,6 +131,6 @@ def differ(path: str, values: Sequence[Any], same: Sequence[Sameness]) -> bool:
             raise ValueError(
                 f"members: expected settings that are the same but for numbers, got "
                 f"{shown(path)} as {first!r} in member 0 and {value!r} in member {index}; put them "
-                f"into populations of their own."
+                f"into populations of their own"
             )
     return False

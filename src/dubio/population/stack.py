@@ -186,12 +186,12 @@ def _check_same(expected: dict[str, Any], got: dict[str, Any], index: int) -> No
         name, other = next((a, b) for a, b in zip(expected, got, strict=True) if a != b)
         raise ValueError(
             f"members: expected modules in one order, got {name} in member 0 where {other} is in "
-            f"member {index}; put each order into a population of its own."
+            f"member {index}; put each order into a population of its own"
         )
     name = next(n for n in (*expected, *got) if expected.get(n) != got.get(n))
     raise ValueError(
         f"members: expected modules of one structure, got {name} as {expected.get(name)} in member "
-        f"0 and {got.get(name)} in member {index}; put each structure into a population of its own."
+        f"0 and {got.get(name)} in member {index}; put each structure into a population of its own"
     )
 
 
@@ -204,7 +204,7 @@ def _check_apart(members: Sequence[Tensors]) -> None:
             if other != index and tensor.numel():
                 raise ValueError(
                     f"members: expected parameters of their own, got {name} of member {index} in "
-                    f"member {other} too; make a copy of it with copy.deepcopy."
+                    f"member {other} too; make a copy of it with copy.deepcopy"
                 )
 
 
@@ -224,7 +224,7 @@ def _check_functions(
                         f"members: expected functions that are given what they compute with, got "
                         f"{shown(path)} in member {index}, which refers to "
                         f"{names[id(thing)] or 'the member'} by itself and would go on to do so in "
-                        f"a copy; make it a method, or use the module that a hook is given."
+                        f"a copy; make it a method, or use the module that a hook is given"
                     )
 
 
@@ -234,16 +234,16 @@ def _check_supported(member: nn.Module) -> None:
             raise ValueError(
                 f"members: expected layers that torch.vmap can compute at once, got {name} "
                 f"({type(module).__name__}); train networks with recurrent layers one by one with "
-                f"dubio.fit."
+                f"dubio.fit"
             )
         if isinstance(module, _NormBase) and module.track_running_stats:
             raise ValueError(
                 f"members: expected layers without running statistics, got {name}, a "
                 f"{type(module).__name__}; use LayerNorm or GroupNorm, or "
-                f"track_running_stats=False."
+                f"track_running_stats=False"
             )
     if not any(parameter.requires_grad for parameter in member.parameters()):
         raise ValueError(
             f"members: expected parameters that require a gradient, got a "
-            f"{type(member).__name__} without any; make the network an attribute of it."
+            f"{type(member).__name__} without any; make the network an attribute of it"
         )

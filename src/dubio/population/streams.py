@@ -90,7 +90,7 @@ class MemberStream:
         if "taken" not in state:
             raise ValueError(
                 "state: expected how many random numbers every member has taken, got the "
-                "generators of an earlier version of dubio; train again from the start."
+                "generators of an earlier version of dubio; train again from the start"
             )
         *numbers, half, has_half = state["order"].numpy().view(np.uint64).tolist()
         self._order.bit_generator.state = {

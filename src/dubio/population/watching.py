@@ -62,14 +62,14 @@ def _call_alone(member: nn.Module, x: Tensor, one_pass: MemberPass) -> None:
         if x.is_floating_point() and x.dtype != like.dtype:
             raise TypeError(
                 f"x: expected {like.dtype}, as members have, got {x.dtype}; convert it with "
-                f"x.to({like.dtype})."
+                f"x.to({like.dtype})"
             ) from error
         raise
     changed = [name for name, b in member.named_buffers() if before.get(name) != checksum(b)]
     if member.training and changed:
         raise ValueError(
             f"members: expected buffers that stay as they are in training, got {changed[0]}, which "
-            f"a pass has changed; leave it out, or train members one by one with dubio.fit."
+            f"a pass has changed; leave it out, or train members one by one with dubio.fit"
         )
 
 
@@ -103,7 +103,7 @@ def _check_state(stack: Stack, one_pass: MemberPass) -> None:
             f"members: expected networks whose passes depend on no tensor, list or object that an "
             f"earlier one has left, got another loss in a second pass, which has changed "
             f"{', '.join(sorted(found)) or 'something inside of an attribute'}; train such "
-            f"networks one by one with dubio.fit."
+            f"networks one by one with dubio.fit"
         )
 
 

@@ -22,7 +22,7 @@ def mixture(parts: Sequence[Predictive]) -> Predictive:
         if not all(is_same_likelihood(joint[0], other) for other in joint):
             raise ValueError(
                 f"likelihood: expected one for all members, or Gaussians that differ in their "
-                f"precisions only, got {likelihoods}; give all members the same kind."
+                f"precisions only, got {likelihoods}; give all members the same kind"
             )
         likelihoods, draws = joint, [each for _, each in pairs]
     shapes = [tuple(each.shape[1:]) for each in draws]
@@ -31,7 +31,7 @@ def mixture(parts: Sequence[Predictive]) -> Predictive:
             raise ValueError(
                 f"model: expected members with outputs of one shape, got {shapes[0]} of member 0 "
                 f"and {shape} of member {member}; pass select= with a function that picks what "
-                f"they have in common."
+                f"they have in common"
             )
     most = max(map(len, draws))
     joined = torch.cat([each.expand(most, *each.shape[1:]) for each in draws])  # (M·S, B, …)

@@ -132,7 +132,7 @@ class Predictive:
         if broken:
             warnings.warn(
                 f"draws: expected finite outputs, got NaN or infinite ones in {broken} of "
-                f"{draws.shape[1]} rows; these have no sensible prediction: remove them.",
+                f"{draws.shape[1]} rows; these have no sensible prediction: remove them",
                 RuntimeWarning,
                 stacklevel=2,
             )

@@ -49,7 +49,7 @@ class Prior(ABC):
 def positive(name: str, value: float) -> None:
     """Raise an error unless this is a positive number; a tensor would not be learned."""
     if not (isinstance(value, Real) and 0 < value < math.inf):
-        raise ValueError(f"{name}: expected a positive number, got {value!r}.")
+        raise ValueError(f"{name}: expected a positive number, got {value!r}")
 
 
 def finite(mean: Mean) -> None:
@@ -60,7 +60,7 @@ def finite(mean: Mean) -> None:
         fine = isinstance(mean, Real) and math.isfinite(mean)
     if not fine:
         raise ValueError(
-            f"mean: expected a number, or a tensor for each weight by its name, got {mean!r}."
+            f"mean: expected a number, or a tensor for each weight by its name, got {mean!r}"
         )
 
 

@@ -41,7 +41,7 @@ class ScaleMixture(Prior):
         if not (isinstance(self.pi, Real) and 0 < self.pi < 1):
             raise ValueError(
                 f"pi: expected a share between 0 and 1, got {self.pi!r}; with one component use "
-                f"Gaussian(sigma)."
+                f"Gaussian(sigma)"
             )
         positive("sigma1", self.sigma1)
         positive("sigma2", self.sigma2)

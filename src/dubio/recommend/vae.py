@@ -114,15 +114,15 @@ class VAE(Autoencoder):
         if self.decodings > self.mixture:
             raise ValueError(
                 f"decodings: expected at most mixture, {self.mixture}, since every mask is decoded "
-                f"once, got {self.decodings}."
+                f"once, got {self.decodings}"
             )
         if self.mask is None and self.mixture > 1:
             raise ValueError(
                 f"mixture: expected 1 without a mask, since all components would be the same, got "
-                f"{self.mixture}; give a mask, such as masks.Bernoulli."
+                f"{self.mixture}; give a mask, such as masks.Bernoulli"
             )
         if self.prior == "vamp" and self.posterior == "iaf":
             raise ValueError(
                 "posterior: expected 'gaussian' with prior='vamp', got 'iaf'; the flow would bend "
-                "both alike and be a part of the decoder only."
+                "both alike and be a part of the decoder only"
             )

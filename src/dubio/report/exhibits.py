@@ -33,7 +33,7 @@ class Table:
             if len(row) != len(self.columns):
                 raise ValueError(
                     f"rows: expected {len(self.columns)} cells, as there are columns, got "
-                    f"{len(row)} in {list(row)!r}."
+                    f"{len(row)} in {list(row)!r}"
                 )
 
 

@@ -89,12 +89,12 @@ class TensorBatches(Batches):
                 raise ValueError(
                     f"data: expected tensors with the same number of rows, got {self.num_data} "
                     f"and {len(tensor)}; rows come first, and each row of x has one of y, and one "
-                    f"of the weights if there are."
+                    f"of the weights if there are"
                 )
         if len(targets) == 2 and not bool((targets[1] > 0).any()):
             raise ValueError(
                 "data: expected weights of rows of which some are > 0, got none; there is nothing "
-                "to learn from rows of weight 0."
+                "to learn from rows of weight 0"
             )
         self.steps = -(-self.num_data // batch_size)
         self._x, self._targets = x, targets
@@ -162,7 +162,7 @@ class LoaderBatches(Batches):
         if number < skip:
             raise ValueError(
                 f"data: expected more than {skip} batches, as when the checkpoint was saved; pass "
-                f"the same data, or another checkpoint path."
+                f"the same data, or another checkpoint path"
             )
         return map(self._take, iterator)
 
@@ -183,7 +183,7 @@ class LoaderBatches(Batches):
             raise TypeError(
                 f"data: expected batches that are pairs (inputs, targets), got {what}; yield "
                 f"((input, input, …), targets) for a network with several inputs, weights of rows "
-                f"as a third part, and pass tensors as a tuple (x, y)."
+                f"as a third part, and pass tensors as a tuple (x, y)"
             )
         arguments = tree_map(self._move, tuple(map(inputs.opened, batch)))
         return Batch(arguments, inputs.count_rows(arguments[0]), None)
@@ -234,17 +234,17 @@ def as_batches(
     if isinstance(data, Iterator):
         raise TypeError(
             f"data: expected something that can be gone through once per epoch, got an iterator "
-            f"({type(data).__name__}), which is empty after the first; pass a list or a DataLoader."
+            f"({type(data).__name__}), which is empty after the first; pass a list or a DataLoader"
         )
     if not isinstance(data, Iterable) or isinstance(data, Tensor | str | dict | tuple):
         raise TypeError(
             f"data: expected tensors (x, y) or (x, y, weight), or a DataLoader or list of such "
             f"batches, got a {type(data).__name__}; make tensors with torch.as_tensor, and wrap a "
-            f"data set in a DataLoader."
+            f"data set in a DataLoader"
         )
     if batch_size is not None or generator is not None:
         raise ValueError(
             "batch_size, generator: expected with tensors only, got them with an iterable of "
-            "batches, which has its own; give them to the DataLoader."
+            "batches, which has its own; give them to the DataLoader"
         )
     return LoaderBatches(data, device, resumable)

@@ -56,7 +56,7 @@ class Checkpoint:
         if not self._lock.take():
             raise CheckpointError(
                 f"checkpoint: expected a file that no other run saves to, got {self._path}, to "
-                f"which one does at this moment; wait for its end, or pass another path."
+                f"which one does at this moment; wait for its end, or pass another path"
             )
         self._known = _state_of(self._path)
         for old in self._path.parent.glob(f"{glob.escape(self._path.name)}.*.tmp"):
@@ -83,7 +83,7 @@ class Checkpoint:
         if _state_of(self._path) != self._known:
             raise CheckpointError(
                 f"checkpoint: expected a file that no other run saves to, got {self._path}, which "
-                f"has changed since this run has last saved it; pass another path."
+                f"has changed since this run has last saved it; pass another path"
             )
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -91,7 +91,7 @@ class Checkpoint:
         except OSError as error:
             raise CheckpointError(
                 f"checkpoint: expected a file that can be written, got {self._path} "
-                f"({error.strerror}); pass a path in a folder with room that you may write to."
+                f"({error.strerror}); pass a path in a folder with room that you may write to"
             ) from error
         self._saved = time.monotonic()
         self._known = _state_of(self._path)
@@ -124,7 +124,7 @@ class Checkpoint:
         except Exception as error:  # whatever may be in a file
             raise DamagedCheckpointError(
                 f"checkpoint: expected a file of dubio.fit, got {self._path} with other content "
-                f"({_reason(error)}); restore a copy, or delete the file to start anew."
+                f"({_reason(error)}); restore a copy, or delete the file to start anew"
             ) from error
 
     def load(self) -> State | None:
@@ -136,13 +136,13 @@ class Checkpoint:
         except OSError as error:
             raise CheckpointError(
                 f"checkpoint: expected a file that can be read, got {self._path} "
-                f"({error.strerror}); change who may read it, or pass another path."
+                f"({error.strerror}); change who may read it, or pass another path"
             ) from error
         found = state.get("run")
         if not isinstance(found, dict):
             raise CheckpointError(
                 f"checkpoint: expected a file of dubio.fit, got {self._path} with something else "
-                f"in it; pass another path."
+                f"in it; pass another path"
             )
         differences = [
             f"{name} {found.get(name)} there and {self._identity.get(name)} here"
@@ -154,7 +154,7 @@ class Checkpoint:
             raise CheckpointError(
                 f"checkpoint: expected the run that was called for, got another in {self._path}: "
                 f"{', '.join(differences[:4])}{more}; pass another path, or delete the file to "
-                f"start anew."
+                f"start anew"
             )
         self._saved = time.monotonic()
         return state
@@ -169,7 +169,7 @@ def _check_plain(content: BytesIO) -> None:
         raise CheckpointError(
             f"checkpoint: expected state_dicts of tensors, numbers, strings, lists and dicts, got "
             f"an object of another class in that of the objective, the optimizer or the schedule "
-            f"({_reason(error)}); leave it out of get_extra_state and of the optimizer's state."
+            f"({_reason(error)}); leave it out of get_extra_state and of the optimizer's state"
         ) from error
 
 
@@ -192,14 +192,14 @@ def _destination(path: Path) -> Path:
         kind = place.lstat().st_mode
     except ValueError as error:
         raise CheckpointError(
-            f"checkpoint: expected a path, got {str(path)!r} ({error}); pass another path."
+            f"checkpoint: expected a path, got {str(path)!r} ({error}); pass another path"
         ) from error
     except OSError:  # none yet, or none that can be reached, which saving will tell
         return place
     if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
         raise CheckpointError(
             f"checkpoint: expected a file, got {path}, which is a device, a pipe or a socket; pass "
-            f"a path that is free."
+            f"a path that is free"
         )
     return place
 
@@ -222,7 +222,7 @@ def _load(path: Path) -> State:
     except Exception as error:  # whatever bytes may bring about
         raise DamagedCheckpointError(
             f"checkpoint: expected a whole file of dubio.fit, got {path}, which cannot be read "
-            f"({_reason(error)}); restore a copy, or delete the file to start anew."
+            f"({_reason(error)}); restore a copy, or delete the file to start anew"
         ) from error
     return state if isinstance(state, dict) else {}
 

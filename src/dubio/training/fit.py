@@ -92,7 +92,7 @@ def fit(
     """
     _check_numbers(epochs, batch_size, clip_norm, patience, save_every)
     if patience is not None and validate is None:
-        raise ValueError("patience: expected together with validate, got it alone; pass both.")
+        raise ValueError("patience: expected together with validate, got it alone; pass both")
     weighted = isinstance(data, tuple) and len(data) == 3
     if isinstance(behind := uncompiled(objective), ELBO):  # which runs uncompiled in any case
         objective = behind
@@ -174,7 +174,7 @@ def _loss(objective: nn.Module, batch: Batch, run: Run) -> Tensor:
         what = f"shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
         raise TypeError(
             f"objective: expected a loss of shape (), got {what}; return its mean, and put a "
-            f"network without a loss into an objective such as dubio.ELBO."
+            f"network without a loss into an objective such as dubio.ELBO"
         )
     return loss
 
@@ -191,7 +191,7 @@ def _validate(
         found = validate()
         if not isinstance(found, float | int | Tensor):
             raise TypeError(
-                f"validate: expected a function that returns a number, got {found!r} from it."
+                f"validate: expected a function that returns a number, got {found!r} from it"
             )
         value = float(found)
     if not value > -math.inf:  # no epoch is better or worse than NaN, and none better than -inf
@@ -229,13 +229,13 @@ def _trainable(objective: nn.Module, names: tuple[str, ...]) -> list[nn.Paramete
     if not isinstance(objective, nn.Module):
         raise TypeError(
             f"objective: expected an nn.Module that is called as objective(x, y), got "
-            f"{objective!r}; put the network and its loss function into one."
+            f"{objective!r}; put the network and its loss function into one"
         )
     parameters = [p for p in objective.parameters() if p.requires_grad]
     if not parameters:
         raise ValueError(
             f"objective: expected parameters that require a gradient, got a "
-            f"{type(objective).__name__} without any; make the network an attribute of it."
+            f"{type(objective).__name__} without any; make the network an attribute of it"
         )
     _check_call(objective, names)
     return parameters
@@ -253,7 +253,7 @@ def _check_call(objective: nn.Module, names: tuple[str, ...]) -> None:
         raise TypeError(
             f"objective: expected an nn.Module that is called as objective({', '.join(names)}), "
             f"got a {type(objective).__name__}, whose forward takes {arguments}; put a network "
-            f"into an objective such as dubio.ELBO(network, likelihood, num_data=len(x))."
+            f"into an objective such as dubio.ELBO(network, likelihood, num_data=len(x))"
         ) from None
 
 
@@ -268,7 +268,7 @@ def _check_num_data(objective: nn.Module, data: Any, rows: int | None) -> None:
             if rows == 0:
                 raise ValueError(
                     f"y: expected labels that count, got none; {objective.likelihood!r} leaves all "
-                    "out: check its void label."
+                    "out: check its void label"
                 )
     elif known(torch.zeros(1, dtype=torch.long)) is not None and objective.num_data < rows:
         return  # some rows of a loader may have no target
@@ -276,7 +276,7 @@ def _check_num_data(objective: nn.Module, data: Any, rows: int | None) -> None:
         raise ValueError(
             f"objective.num_data: expected {rows}, the rows of the data, got "
             f"{objective.num_data}; assign objective.num_data = {rows}, and give the KL another "
-            f"weight on purpose by kl_weight."
+            f"weight on purpose by kl_weight"
         )
 
 
@@ -293,13 +293,13 @@ def _make_optimizer(
     if not isinstance(optimizer, Optimizer):
         raise TypeError(
             f"optimizer: expected an optimizer of torch or a function that makes one, got "
-            f"{optimizer!r}; pass partial(torch.optim.Adam, lr=1e-3), for example."
+            f"{optimizer!r}; pass partial(torch.optim.Adam, lr=1e-3), for example"
         )
     if _needs_closure(optimizer):
         raise TypeError(
             f"optimizer: expected one whose step needs no function that computes the loss anew, "
             f"got {type(optimizer).__name__}; pass partial(torch.optim.Adam, lr=1e-3), for "
-            f"example, or write a loop of your own."
+            f"example, or write a loop of your own"
         )
     known = set(objective.parameters())
     strangers = [p for g in optimizer.param_groups for p in g["params"] if p not in known]
@@ -307,7 +307,7 @@ def _make_optimizer(
         raise ValueError(
             f"optimizer: expected parameters of the objective, got {len(strangers)} of another "
             f"module, first one of shape {tuple(strangers[0].shape)}; build it from "
-            f"objective.parameters()."
+            f"objective.parameters()"
         )
     return optimizer
 
@@ -326,7 +326,7 @@ def _make_schedule(
     every: str,
 ) -> LRScheduler | None:
     if every not in ("epoch", "step"):
-        raise ValueError(f"schedule_every: expected 'epoch' or 'step', got {every!r}.")
+        raise ValueError(f"schedule_every: expected 'epoch' or 'step', got {every!r}")
     if schedule is None:
         return None
     if callable(schedule):
@@ -335,15 +335,15 @@ def _make_schedule(
         raise TypeError(
             f"schedule: expected a scheduler of torch or a function that makes one, got "
             f"{schedule!r}; pass partial(torch.optim.lr_scheduler.StepLR, step_size=10), for "
-            f"example."
+            f"example"
         )
     if schedule.optimizer is not optimizer:
         raise ValueError(
             "schedule: expected a schedule of the optimizer of this run, got one of another; pass "
-            "its optimizer too, or a function of the optimizer."
+            "its optimizer too, or a function of the optimizer"
         )
     if isinstance(schedule, ReduceLROnPlateau) and every == "step":
-        raise ValueError("schedule_every: expected 'epoch' for ReduceLROnPlateau, got 'step'.")
+        raise ValueError("schedule_every: expected 'epoch' for ReduceLROnPlateau, got 'step'")
     return schedule
 
 
@@ -357,8 +357,8 @@ def _check_numbers(
     counts = {"epochs": epochs, "batch_size": batch_size, "patience": patience}
     for name, count in counts.items():
         if count is not None and (type(count) is not int or count < 1):
-            raise ValueError(f"{name}: expected a positive int, got {count!r}.")
+            raise ValueError(f"{name}: expected a positive int, got {count!r}")
     if clip_norm is not None and not clip_norm > 0:
-        raise ValueError(f"clip_norm: expected a positive number, got {clip_norm!r}.")
+        raise ValueError(f"clip_norm: expected a positive number, got {clip_norm!r}")
     if not save_every >= 0:
-        raise ValueError(f"save_every: expected seconds >= 0, got {save_every!r}.")
+        raise ValueError(f"save_every: expected seconds >= 0, got {save_every!r}")

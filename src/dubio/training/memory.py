@@ -95,7 +95,7 @@ class Memory:
         if unknown:
             raise CheckpointError(
                 f"checkpoint: expected an objective with the same parts as before, got none that "
-                f"is {', '.join(sorted(unknown))}; pass the same objective, or another path."
+                f"is {', '.join(sorted(unknown))}; pass the same objective, or another path"
             )
         for path, thing in self._parts.items():
             places = self._places(thing)
@@ -124,7 +124,7 @@ class Memory:
         if not self._is_told:
             self._is_told = True
             warnings.warn(
-                f"checkpoint: expected state that can be saved, got {what}, {_ADVICE}.",
+                f"checkpoint: expected state that can be saved, got {what}, {_ADVICE}",
                 RuntimeWarning,
                 stacklevel=4,
             )

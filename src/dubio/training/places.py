@@ -61,7 +61,7 @@ class Places:
         if unknown:
             raise CheckpointError(
                 f"checkpoint: expected data with the same parts as before, got none that is "
-                f"{', '.join(sorted(unknown))}; pass the same data, or another path."
+                f"{', '.join(sorted(unknown))}; pass the same data, or another path"
             )
         for name, thing in things.items():
             for attribute, value in (self._at_first[name] | changes.get(name, {})).items():

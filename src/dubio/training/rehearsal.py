@@ -19,7 +19,7 @@ def rehearse(data: Any, batches: Batches, random: RandomState) -> None:
         warnings.warn(
             "checkpoint: expected generators in lists, dicts or attributes, got several in a set, "
             "so that a run that is interrupted cannot go on to the same numbers: nobody can tell "
-            "later which was which.",
+            "later which was which",
             RuntimeWarning,
             stacklevel=3,
         )
@@ -40,7 +40,7 @@ def rehearse(data: Any, batches: Batches, random: RandomState) -> None:
         warnings.warn(
             f"checkpoint: expected data that give the same batches for the same random numbers, "
             f"got others the second time, so that a run that is interrupted cannot go on to the "
-            f"same numbers: {UNSEEN}.",
+            f"same numbers: {UNSEEN}",
             RuntimeWarning,
             stacklevel=3,
         )
@@ -52,7 +52,7 @@ def _check_workers(loader: DataLoader[Any]) -> None:
             warnings.warn(
                 f"checkpoint: expected {name}={wanted}, got {not wanted}; if the data set draws "
                 f"random numbers, a run that is interrupted cannot go on to the same numbers, as "
-                f"what such workers draw depends on their past.",
+                f"what such workers draw depends on their past",
                 RuntimeWarning,
                 stacklevel=4,
             )

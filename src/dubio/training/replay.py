@@ -43,7 +43,7 @@ class Replay:
         if expected is not None and checksum_of(batch.arguments) != expected:
             warnings.warn(
                 f"checkpoint: expected the same batches as before, got others; the run goes on, "
-                f"but not to the same numbers: {UNSEEN}.",
+                f"but not to the same numbers: {UNSEEN}",
                 RuntimeWarning,
                 stacklevel=5,
             )

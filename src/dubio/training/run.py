@@ -119,7 +119,7 @@ class Run:
     def end_epoch(self, validation: float | None) -> Epoch:
         """Enter the epoch into the history, keep its weights if they are the best, begin anew."""
         if self.step == 0:
-            raise ValueError("data: expected at least one batch in every epoch, got none.")
+            raise ValueError("data: expected at least one batch in every epoch, got none")
         means = [total / self._rows for total in self._sums]
         loss, *parts = means
         nll, kl = parts or (None, None)

@@ -65,7 +65,7 @@ def _dropout(
         if rate == 0.0:
             return x
         if not 0.0 < rate <= 1.0:
-            raise ValueError(f"{kind}: expected a dropout probability in [0, 1], got {rate}.")
+            raise ValueError(f"{kind}: expected a dropout probability in [0, 1], got {rate}")
     span = spanned(x.dim())
     shape = torch.Size([*x.shape[: x.dim() - span], *(1,) * span])
     site = running.reach(kind, x, rate)

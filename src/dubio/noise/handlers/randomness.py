@@ -46,7 +46,7 @@ def _seeded(
     if running.reach(function.__name__, out, None) is None and not running.watching:
         raise ValueError(
             f"where: the network calls torch's {function.__name__} itself, which cannot be left "
-            f"out; choose {running.sites[-1].name!r} as well, or dubio.register the module."
+            f"out; choose {running.sites[-1].name!r} as well, or dubio.register the module"
         )
     return out
 
