@@ -5,7 +5,7 @@
 # network has four kinds of it, and is used as it is.
 
 # %%
-import matplotlib.pyplot  # noqa: F401  (shows figures below their cells)
+# %matplotlib inline
 import torch
 import torch.nn.functional as F
 from torch import nn

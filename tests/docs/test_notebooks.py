@@ -12,6 +12,7 @@ NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.py"))
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("matplotlib.pyplot.show", lambda: None)
     with matplotlib.rc_context({"backend": "agg"}):
         runpy.run_path(str(path))
 

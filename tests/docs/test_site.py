@@ -87,7 +87,7 @@ def test_pages_open_without_messages(browser: Any, width: int) -> None:
     [
         ("conformal", "calibrat"),
         ("LSTM", "guide-time-series"),
-        ("prune", "method-bayes-by-backprop"),
+        ("prune", "reference/layers.html"),
         ("spread zero", "questions"),
         ("resume killed run", "questions"),
         ("cite", "cite"),

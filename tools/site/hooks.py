@@ -16,10 +16,10 @@ ROOT = Path(__file__).parents[2]
 HOME = "docs/start.md"
 ASIDE = "repository/"
 BUILT = {"studies-pages": ROOT / "build/report", "play": ROOT / "web/dist"}
-LEDGER = (
-    "**[The ledger: every stored run, its tables, figures and verdicts](studies-pages/index.html)**"
-    ", built from the rows in `results/`."
-)
+STUDIES = {
+    "studies-pages/index.html": "All stored runs: tables, figures and verdicts",
+    "studies-pages/ledger.html": "The ledger: every number of the papers next to ours",
+}
 LINK = re.compile(r"(!?\[(?:[^\[\]]|\[[^\[\]]*\])*\])\(([^)#:\s]+)(#[^)\s]*)?\)")
 FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 
@@ -54,9 +54,10 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     here, origin = page.file.src_uri, _origin(page.file.src_uri)
     if page.parent is None:  # a tab of its own: nothing beside it
         page.meta["hide"] = ["navigation"]
-    if here == "studies.md" and files.get_file_from_path("studies-pages/index.html"):
+    if here == "studies.md":
+        built = [f"- **[{text}]({uri})**" for uri, text in STUDIES.items() if uri in files.src_uris]
         title, _, rest = markdown.partition("\n")
-        markdown = f"{title}\n\n{LEDGER}\n{rest}"
+        markdown = "\n".join([title, "", *built, rest])
     return _outside_fences(markdown, lambda text: _indented(_relinked(text, here, origin)))
 
 

@@ -18,7 +18,7 @@ def rendered(folder: Path) -> Iterator[tuple[str, str | bytes]]:
     """Name and content of every page, followed by its pictures."""
     for path in sorted(folder.glob("*.py")):
         notebook = jupytext.read(path, fmt="py:percent")
-        NotebookClient(notebook, timeout=600, kernel_name="python3", config=QUIET).execute()
+        NotebookClient(notebook, timeout=600, coalesce_streams=True, config=QUIET).execute()
         for cell in notebook.cells:
             cell.source = HINT.sub("", cell.source)
         aside = {"unique_key": path.stem, "output_files_dir": path.stem}
