@@ -262,7 +262,9 @@ class TestMistakes:
     def test_distributions_in_closed_form(self, metric: Callable[..., Any]) -> None:
         x, y = TARGET.numpy(), TARGET[:, 0]
         p = dubio.BayesianDropoutRegression().fit(x, y.numpy()).predictive(x)
-        with pytest.raises(TypeError, match=r"Normal or a tensor, got StudentT; .*sample\(1000\)"):
+        with pytest.raises(
+            TypeError, match=r"Normal or a tensor, got StudentTMixture; .*sample\(1000\)"
+        ):
             metric(p, y)
         metrics.rmse(torch.as_tensor(p.mean), y)
         metrics.crps(torch.as_tensor(p.sample(1000)), y)
