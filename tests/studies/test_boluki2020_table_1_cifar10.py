@@ -21,7 +21,6 @@ from dubio_studies.boluki2020.table_1_cifar10.computation import (
     probabilities,
     rates,
 )
-from dubio_studies.boluki2020.table_1_cifar10.methods import Method, masked_head
 from dubio_studies.boluki2020.table_1_cifar10.reading import (
     LBD_UNIT,
     MC,
@@ -38,6 +37,7 @@ from dubio_studies.boluki2020.table_1_cifar10.scores import (
 )
 from dubio_studies.framework.claims import Claim
 from dubio_studies.framework.rows import Rows
+from dubio_studies.photographs.heads import Method, masked_head
 
 TRUNKS = ("efficientnet-lite0", "vgg16")
 

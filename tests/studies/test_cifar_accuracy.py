@@ -9,12 +9,19 @@ from torch import nn
 
 from dubio_studies.framework.rows import Rows
 from dubio_studies.networks.airbench import Airbench
+from dubio_studies.photographs.images import WatchedImages
 from dubio_studies.uncertainty.cifar_accuracy.computation import (
     COMPUTATION,
     Config,
+    averaged,
     photographs,
     pieces,
-    probabilities,
+    views_of,
+)
+from dubio_studies.uncertainty.cifar_accuracy.heads import (
+    AirbenchTrunk,
+    learned_head,
+    training_views,
 )
 from dubio_studies.uncertainty.cifar_accuracy.learning import (
     AugmentedLoss,
@@ -128,7 +135,7 @@ def test_it_learns_and_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
     net = Airbench(2, (4, 8, 8))
     training = CifarTraining(epochs=5, batch_size=20, learning_rate=0.3)
     learn(net, images, labels, training, tmp_path / "net.pt")
-    found = probabilities(net.eval(), images, 1, 0)
+    found = averaged(net.eval(), [standardised(images)], 0)
     assert float((found.argmax(-1) == labels).double().mean()) > 0.95
     again = Airbench(2, (4, 8, 8))
     learn(again, images, labels, training, tmp_path / "net.pt")
@@ -140,6 +147,10 @@ def test_views_are_averaged() -> None:
     class Corner(nn.Module):
         """Scores from the two upper corners."""
 
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_parameter("nothing", nn.Parameter(torch.zeros(())))
+
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return torch.stack([x[:, 0, 0, 0], x[:, 0, 0, -1]], -1)
 
@@ -150,10 +161,30 @@ def test_views_are_averaged() -> None:
     for shift in (0, -1, 1):
         left, right = wide[:, 1 - shift, 1 - shift], wide[:, 1 - shift, 32 - shift]
         views += [torch.stack(pair, -1).softmax(-1) for pair in ((left, right), (right, left))]
-    found = probabilities(Corner(), images, 6, 0)
+    seen = [*views_of(images)]
+    torch.testing.assert_close(seen[0], standardised(images))
+    found = averaged(Corner(), seen, 0)
     torch.testing.assert_close(found.float(), torch.stack(views).mean(0))
-    one = probabilities(Corner(), images, 1, 0)
-    torch.testing.assert_close(one.float(), views[0])
+
+
+def test_heads_learn_from_what_the_network_sees(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dark or bright photographs: features, views both ways, and a head that tells them apart."""
+    monkeypatch.setenv("DUBIO_CACHE", str(tmp_path))
+    torch.manual_seed(0)
+    labels = torch.arange(60) % 2
+    images = torch.randint(100, (60, 3, 32, 32), dtype=torch.uint8)
+    images[labels == 1] += 150
+    net = Airbench(10, (4, 8, 8)).eval()
+    with torch.no_grad():
+        last = net.last(AirbenchTrunk(net)(standardised(images)).float()) * net.SCALE
+        torch.testing.assert_close(last, net(standardised(images)), atol=0.05, rtol=0.05)
+    seen = [AirbenchTrunk(net)(view) for view in training_views(images)]
+    examples = WatchedImages(torch.cat(seen), labels.repeat(len(seen)), seen[0], labels)
+    head = learned_head("lbd-layer", "net, 1", 20, examples)
+    found = averaged(head, seen, 3)
+    assert float((found.argmax(-1) == labels).double().mean()) > 0.95
 
 
 def test_pieces_and_settings() -> None:
@@ -164,7 +195,7 @@ def test_pieces_and_settings() -> None:
         Config(images=60_000)
 
 
-def rows_with(**changes: float) -> Rows:
+def rows_with(changes: dict[str, float]) -> Rows:
     """A network that agrees with all claims, but for what is changed."""
     levels = {
         "accuracy, 1, no noise": 0.93,
@@ -172,13 +203,14 @@ def rows_with(**changes: float) -> Rows:
         "nll, 1, no noise": 0.3,
         "nll, 6, no noise": 0.25,
         "nll, 1, draws": 0.29,
-    } | {name.replace("_", ", ", 2).replace("_", " "): value for name, value in changes.items()}
+        "accuracy, 6, draws, lbd-layer": 0.935,
+    } | changes
     rows: list[dict[str, Any]] = []
     for name, value in levels.items():
-        metric, views, noise = name.split(", ")
+        metric, views, noise, *head = name.split(", ")
         rows.append(
             {"metric": metric, "views": int(views), "noise": noise, "drop": 0.1, "value": value,
-             "cases": 10_000}
+             "cases": 10_000, "head": head[0] if head else "its own"}
         )  # fmt: skip
     return Rows(rows)
 
@@ -186,15 +218,16 @@ def rows_with(**changes: float) -> Rows:
 @pytest.mark.parametrize(
     ("changes", "agree"),
     [
-        ({}, [True, True, True]),
-        ({"accuracy_6_no_noise": 0.934}, [False, True, True]),
-        ({"accuracy_1_no_noise": 0.95}, [True, False, True]),
-        ({"nll_6_no_noise": 0.31}, [True, False, True]),
-        ({"nll_1_draws": 0.31}, [True, True, False]),
+        ({}, [True, True, True, True]),
+        ({"accuracy, 6, no noise": 0.934}, [False, True, True, True]),
+        ({"accuracy, 1, no noise": 0.95}, [True, False, True, True]),
+        ({"nll, 6, no noise": 0.31}, [True, False, True, True]),
+        ({"nll, 1, draws": 0.31}, [True, True, False, True]),
+        ({"accuracy, 6, draws, lbd-layer": 0.929}, [True, True, True, False]),
     ],
 )
 def test_rules(changes: dict[str, float], agree: list[bool]) -> None:
-    rows = rows_with(**changes)
+    rows = rows_with(changes)
     assert [claim.judge(rows).agrees for claim in CLAIMS] == agree
 
 

@@ -63,12 +63,19 @@ class Airbench(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:  # (B, 3, 32, 32) -> (B, K)
         """Logits."""
+        logits: Tensor = self.last(self.features(images))
+        return logits * self.SCALE
+
+    def features(self, images: Tensor) -> Tensor:  # (B, 3, 32, 32) -> (B, widths[-1])
+        """What the last layer sees."""
         if images.dim() != 4 or images.shape[1:] != (3, 32, 32):
             raise ValueError(
                 f"images: expected shape (B, 3, 32, 32), got {tuple(images.shape)}; resize them."
             )
-        logits: Tensor = self.last(self.blocks(self.whiten(images)))
-        return logits * self.SCALE
+        with torch.autocast(images.device.type, enabled=False):  # 8 bits are too few to whiten
+            patches = self.whiten(images)
+        found: Tensor = self.blocks(patches)
+        return found
 
     def whiten_like(self, images: Tensor, least: float = 5e-4) -> None:
         """Set the first layer so that its outputs are uncorrelated and of variance one.

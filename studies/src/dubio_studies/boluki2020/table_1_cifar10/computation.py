@@ -3,20 +3,19 @@
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import cast
+from typing import Literal, cast
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 import dubio
 from dubio.likelihoods import Categorical
-from dubio.masks import Mask
 from dubio.objectives.estimators import Estimator
-from dubio_studies.boluki2020.table_1_cifar10.methods import LEARNED, Loss, Method, masked_head
 from dubio_studies.boluki2020.table_1_cifar10.scores import scores
 from dubio_studies.framework.study import Computation, Measurement, Piece, Seed
 from dubio_studies.mnist import checks
 from dubio_studies.mnist.training import DigitTraining, trained
+from dubio_studies.photographs.heads import LEARNED, Method, masked_head, probabilities, rates
 from dubio_studies.photographs.images import (
     CLASSES,
     LARGEST,
@@ -31,8 +30,9 @@ from dubio_studies.photographs.trunks import TrunkName, trunk
 METHODS: tuple[Method, ...] = ("dropout", *LEARNED)
 TWICE: tuple[Method, ...] = ("dropout", "lbd-layer")  # also trained with the authors' loss
 SIZES: dict[TrunkName, int] = {"efficientnet-lite0": 128, "vgg16": 64, "vgg19": 224}
-BATCH = 500  # photographs that are predicted at a time
-QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)  # of the rates of units
+
+Loss = Literal["cross-entropy", "double softmax"]
+"""double softmax is the authors': a softmax in the network, and another in loss and test."""
 
 
 @dataclass(frozen=True)
@@ -200,34 +200,6 @@ def watched(photographs: Photographs) -> WatchedImages:
         photographs.validation,
         photographs.validation_labels,
     )
-
-
-def rates(network: nn.Module) -> Iterator[Measurement]:
-    """Dropout rates of both layers: the mean, and quantiles where units have their own."""
-    masks = [module for module in network.modules() if isinstance(module, Mask)]
-    for layer, mask in enumerate(masks, start=1):
-        yield {"metric": "drop", "layer": layer, "value": float(mask.drop.mean())}
-        if mask.units > 1:
-            for level in QUANTILES:
-                value = float(mask.drop.quantile(level))
-                yield {"metric": "drop quantile", "layer": layer, "level": level, "value": value}
-
-
-def probabilities(network: nn.Module, seen: Tensor, draws: int) -> Tensor:  # -> (N, K)
-    """Class probabilities: by so many draws, or by one pass without noise."""
-    found = []
-    device = next(network.parameters()).device
-    for rows in seen.split(BATCH):
-        batch = rows.to(device)
-        if draws:
-            made = dubio.predict(
-                network, batch, draws=draws, likelihood=Categorical(), keep_draws=False
-            )
-            found.append(made.mean)
-        else:
-            with torch.inference_mode():
-                found.append(network(batch).softmax(-1))
-    return torch.cat(found).double().cpu()
 
 
 COMPUTATION = Computation(

@@ -13,6 +13,7 @@ from torch.optim import SGD
 from torch.optim.lr_scheduler import LambdaLR
 
 import dubio
+from dubio.training.history import History
 from dubio_studies.networks.airbench import Airbench
 
 MEAN = (125.31, 122.95, 113.87)
@@ -108,13 +109,13 @@ def shifted(images: Tensor) -> Tensor:  # (B, C, H, W)
 
 def learn(
     network: Airbench, images: Tensor, labels: Tensor, training: CifarTraining, checkpoint: Path
-) -> None:
+) -> History:
     """Train a network on bytes (N, 3, 32, 32), in place; one that was stopped goes on."""
     network.whiten_like(standardised(images[:WHITENED]))
     steps = -(-len(images) // training.batch_size)
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     objective = AugmentedLoss(network, len(images), steps)
-    dubio.fit(
+    return dubio.fit(
         objective,
         ((images, torch.arange(len(images))), labels),
         epochs=training.epochs,

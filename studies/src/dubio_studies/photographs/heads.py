@@ -1,14 +1,20 @@
-"""The kinds of dropout that are compared, in the paper's head: two hidden layers, each masked."""
+"""Heads with one kind of dropout each: two hidden layers, both masked (Boluki et al. 2020)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Literal, final
 
+import torch
 from torch import Tensor, nn
 
 import dubio
+from dubio.likelihoods import Categorical
 from dubio.masks import Bernoulli, Concrete, LearnableBernoulli, LearnableGaussian, Mask
+from dubio_studies.framework.study import Measurement
 from dubio_studies.networks.vgg import head
+
+BATCH = 500  # rows that are predicted at a time
+QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)  # of the rates of units
 
 Method = Literal["dropout", "gaussian", "concrete", "lbd-layer", "lbd-unit", "lbd-shared"]
 """Fixed rates; Gaussian noise of a learned variance (Kingma et al. 2015) and Concrete dropout, one
@@ -16,9 +22,6 @@ for each layer; learnable Bernoulli dropout with a rate for each layer, each uni
 """
 
 LEARNED: tuple[Method, ...] = ("gaussian", "concrete", "lbd-layer", "lbd-unit", "lbd-shared")
-
-Loss = Literal["cross-entropy", "double softmax"]
-"""double softmax is the authors': a softmax in the network, and another in loss and test."""
 
 
 @final
@@ -48,6 +51,34 @@ def masked_head(
         _maker(method), per_unit=method == "lbd-unit", length_scale=length_scale
     )
     return nn.Sequential(Widened(), dubio.convert(plain, rule))
+
+
+def rates(network: nn.Module) -> Iterator[Measurement]:
+    """Dropout rates of both layers: the mean, and quantiles where units have their own."""
+    masks = [module for module in network.modules() if isinstance(module, Mask)]
+    for layer, mask in enumerate(masks, start=1):
+        yield {"metric": "drop", "layer": layer, "value": float(mask.drop.mean())}
+        if mask.units > 1:
+            for level in QUANTILES:
+                value = float(mask.drop.quantile(level))
+                yield {"metric": "drop quantile", "layer": layer, "level": level, "value": value}
+
+
+def probabilities(network: nn.Module, seen: Tensor, draws: int) -> Tensor:  # -> (N, K)
+    """Class probabilities: by so many draws, or by one pass without noise."""
+    found = []
+    device = next(network.parameters()).device
+    for rows in seen.split(BATCH):
+        batch = rows.to(device)
+        if draws:
+            made = dubio.predict(
+                network, batch, draws=draws, likelihood=Categorical(), keep_draws=False
+            )
+            found.append(made.mean)
+        else:
+            with torch.inference_mode():
+                found.append(network(batch).softmax(-1))
+    return torch.cat(found).double().cpu()
 
 
 def _maker(method: Method) -> Callable[..., Mask]:
