@@ -1,11 +1,11 @@
-"""A network for CIFAR-10 that learns on two cores, and what averaging does for it."""
+"""A network for CIFAR-10 that learns on one core, what averaging does for it, and other heads."""
 
 from dubio_studies.framework.study import Card
 
 CARD = Card(
     title="Photographs from scratch",
-    about="CIFAR-10 on two cores in minutes: a small network; flips, shifts and dropout averaged.",
+    about="CIFAR-10 at 94 % in half an hour of a core; averages of views and draws; six heads.",
     covers=("a comparison of our own",),
-    cost={"smoke": "10 s", "small": "40 min", "paper": "10 h"},
+    cost={"smoke": "10 s", "small": "45 min", "paper": "10 h"},
     data=("cifar10",),
 )

@@ -195,4 +195,4 @@ def shown_rates(rows: Rows, drop: float, head: str) -> str:
     return ", ".join(f"{fmean(own.where(layer=k).values()):.2f}" for k in own.distinct("layer"))
 
 
-PAGE = Page(CLAIMS, exhibits, examined="small-51bb0862")
+PAGE = Page(CLAIMS, exhibits, examined="small-c0adc355")
