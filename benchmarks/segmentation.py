@@ -9,6 +9,7 @@ how much draws raise the peak memory of a process. See README.md in this folder.
 import argparse
 import copy
 import multiprocessing
+import os
 import random
 import resource
 import statistics
@@ -197,32 +198,39 @@ def measure(cell: Cell, draws: int, rounds: int, threads: int) -> tuple[dict[str
 
 
 def peak_rise(draws: int, chunk: int | None) -> float:
-    """Megabytes by which mean and entropy of FC-DenseNet-103's draws raise a process's peak.
+    """Megabytes by which FC-DenseNet-103's draws raise the peak memory of a process of their own.
 
-    What counts is above the peak of plain passes; to be called in a process of its own.
+    With no draws: by which plain passes do.
     """
     torch.set_grad_enabled(False)
     torch.set_num_threads(1)
     network = tiramisu103(11, dropout="middle").eval()
     x = torch.randn(_CAMVID)
-    for _ in range(3):
-        network(x)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    likelihood = Categorical(dim=1)
-    dubio.predict(network, x, draws=draws, chunk=chunk, likelihood=likelihood, keep_draws=False)
+    if draws:
+        likelihood = Categorical(dim=1)
+        dubio.predict(network, x, draws=draws, chunk=chunk, likelihood=likelihood, keep_draws=False)
+    else:
+        network(x)
     return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 / 1e6
 
 
 def print_memory(numbers: list[int]) -> None:
     """A line for each number of draws, a column for each chunk."""
-    print(f"\n{'megabytes above plain passes':32}", end="")
-    print("".join(f"{'chunk ' + str(chunk or 'chosen'):>14}" for chunk in CHUNKS))
+    os.environ["MALLOC_MMAP_THRESHOLD_"] = str(2**20)  # so that freed tensors are given back
     context = multiprocessing.get_context("spawn")
+
+    def measured(draws: int, chunk: int | None) -> str:
+        with context.Pool(1) as process:
+            return f"{process.apply(peak_rise, (draws, chunk)):.0f}"
+
+    print(f"\nFC-DenseNet-103, megabytes: a plain pass {measured(0, None)}")
+    heads = [f"chunk {chunk}" if chunk else "chosen" for chunk in CHUNKS]
+    print(f"{'draws':8}" + "".join(f"{head:>10}" for head in heads))
     for draws in numbers:
-        print(f"{'fc-densenet-103, T = ' + str(draws):32}", end="", flush=True)
+        print(f"{draws:<8}", end="", flush=True)
         for chunk in CHUNKS:
-            with context.Pool(1) as process:
-                print(f"{process.apply(peak_rise, (draws, chunk)):14.0f}", end="", flush=True)
+            print(f"{measured(draws, chunk):>10}", end="", flush=True)
         print()
 
 
