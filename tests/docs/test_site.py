@@ -90,7 +90,9 @@ def test_pages_open_without_messages(browser: Any, width: int) -> None:
         ("prune", "reference/layers.html"),
         ("spread zero", "questions"),
         ("resume killed run", "questions"),
-        ("cite", "cite"),
+        ("how to cite", "cite"),
+        ("500 rows", "which-method"),
+        ("intervals coverage", "guide-regression"),
     ],
 )
 def test_search_finds(browser: Any, words: str, wanted: str) -> None:
