@@ -45,7 +45,7 @@ class KernelsHook(BuildHookInterface[Any]):
             shutil.rmtree(temporary, ignore_errors=True)
 
     def _building(self) -> Any:
-        """The module that compiles, which is part of a package that is not installed yet."""
+        """Return the module that compiles, which is part of a package that is not installed yet."""
         path = Path(self.root) / NATIVE / "building.py"
         spec = importlib.util.spec_from_file_location("building", path)
         assert spec is not None

@@ -152,7 +152,7 @@ def _with_gradients(predictive: Predictive) -> Predictive:
 
 
 def _members(networks: Sequence[Network]) -> list[Network]:
-    """The members of an ensemble, if it is one."""
+    """Return the members of an ensemble, if it is one."""
     members = list(networks) if not isinstance(networks, str) else []
     if not members:
         raise ValueError(
@@ -261,7 +261,7 @@ class Predictor:
         noise: Mapping[str, Tensor] | None = None,
         gradients: bool = False,
     ) -> Predictive:
-        """The predictive distribution of every row.
+        """Return the predictive distribution of every row.
 
         Args:
             x: A batch, or an iterable of batches, as for `predict`.

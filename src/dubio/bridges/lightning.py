@@ -101,7 +101,7 @@ class ELBOModule(LightningModule):
             self._random_state = None
 
     def on_validation_epoch_start(self) -> None:
-        """The same noise as ever."""
+        """Fix the noise, the same in every validation."""
         self._generator.manual_seed(self.seed + self.global_rank)
 
     on_test_epoch_start = on_predict_epoch_start = on_validation_epoch_start
@@ -127,7 +127,7 @@ class LogELBO(Callback):
     """
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Complain if there is nothing to log."""
+        """Raise an error if there is nothing to log."""
         if not _objectives(pl_module) and not rates(pl_module):
             raise ValueError(
                 f"LogELBO: expected a LightningModule with a dubio.ELBO or learned masks, got "

@@ -11,7 +11,7 @@ from dubio.predictive.predictive import Predictive
 
 
 def check_objective(elbo: Any) -> None:
-    """Complain about what is no ELBO, or draws from a generator that no checkpoint would keep."""
+    """Raise an error unless this is an ELBO whose random numbers a checkpoint can keep."""
     if not isinstance(elbo, ELBO):
         raise TypeError(
             f"elbo: expected a dubio.ELBO, got {type(elbo).__name__}; make one with "
@@ -25,7 +25,7 @@ def check_objective(elbo: Any) -> None:
 
 
 def check_num_data(elbo: ELBO, rows: int) -> None:
-    """Complain about a KL that is divided by another number than that of the training rows.
+    """Raise an error if ``num_data`` is not the number of training rows.
 
     Rows without a label do not count, so that there may be fewer if the likelihood knows of such.
     """
@@ -39,12 +39,12 @@ def check_num_data(elbo: ELBO, rows: int) -> None:
 
 
 def progress(elbo: ELBO) -> dict[str, Tensor]:
-    """Parts of the last loss, ``nll`` and ``kl``, and rates of learned masks."""
+    """Return the parts of the last loss, ``nll`` and ``kl``, and the learned rates."""
     return {"nll": elbo.nll, "kl": elbo.kl} | rates(elbo.model)
 
 
 def rates(model: nn.Module) -> dict[str, Tensor]:
-    """The mean dropout rate of every mask that learns, as ``rate/`` and the name of its layer."""
+    """Return the mean dropout rate of every learned mask, as ``rate/`` and its layer's name."""
     return {
         f"rate/{name.removesuffix('.mask')}": module.drop.mean()
         for name, module in model.named_modules()

@@ -128,7 +128,7 @@ class ELBOTrainer(Trainer):
         return found._replace(predictions=self._predictive(found.predictions))
 
     def evaluation_loop(self, *args: Any, **kwargs: Any) -> EvalLoopOutput:
-        """The loop of Trainer, with the same noise every time and none of that of training."""
+        """Run Trainer's loop with the same noise every time, apart from that of training."""
         seed = self.args.seed + self.args.process_index
         self._generator = torch.Generator().manual_seed(seed)
         with torch.random.fork_rng(devices=[]):  # a loader draws a seed

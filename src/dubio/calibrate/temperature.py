@@ -70,7 +70,7 @@ class TemperatureScaling(Fitted):
 
 
 def _optimum(logs: Tensor, labels: Tensor) -> Tensor:
-    """The β that minimises Σ_i log Σ_k exp(β l_ik) − β l_iy, by Newton steps kept in a bracket."""
+    """Minimise Σ_i log Σ_k exp(β l_ik) − β l_iy over β, by Newton steps in a bracket."""
     chosen = logs.gather(-1, labels.unsqueeze(-1)).squeeze(-1)  # (N,)
     possible = logs.isfinite()
     finite = logs.where(possible, 0)

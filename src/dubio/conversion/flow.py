@@ -234,7 +234,7 @@ class Flow:
             self._unfed.add(layer)
 
     def _ways_into(self, arguments: Any, layer: nn.Module) -> dict[_DropoutNd, _Way]:
-        """The dropouts whose output reaches a layer; pooling stands between if it must not be."""
+        """Return the dropouts whose output reaches a layer, with or without pooling between."""
         found: dict[_DropoutNd, _Way] = {}
         for x in inputs.tensors(arguments):
             for dropout, way in self._ways(x).items():

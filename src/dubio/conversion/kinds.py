@@ -13,7 +13,7 @@ _Kinds = type[nn.Module] | UnionType | tuple[type[nn.Module], ...]
 
 
 def is_plain(module: nn.Module, kinds: _Kinds) -> bool:
-    """Whether a module is of one of these classes of torch and computes as torch wrote it."""
+    """Return whether a module is of one of these torch classes, without an own forward."""
     if not isinstance(module, kinds) or is_patched(module):
         return False
     kind = type(module)

@@ -51,7 +51,7 @@ def by_order(
 def _chains(
     model: nn.Module, users: Mapping[nn.Module, int]
 ) -> Iterator[tuple[list[nn.Module], bool]]:
-    """The modules of every `nn.Sequential` in order, and whether the network returns the last.
+    """Yield the modules of every `nn.Sequential` in order, and whether it ends the network.
 
     A Sequential inside another is part of it, unless it is used elsewhere too or has hooks.
     """

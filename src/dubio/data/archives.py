@@ -143,7 +143,7 @@ def _refuse_unsafe(path: Path, name: str, special: bool) -> None:
 
 
 def _refuse_bomb(path: Path, name: str, size: int) -> None:
-    """A small archive that claims to hold a huge member is made to fill the memory."""
+    """Refuse a small archive that claims to hold a huge member."""
     most = max(_HARMLESS, _DENSEST * path.stat().st_size)
     if size > most:
         raise DataError(

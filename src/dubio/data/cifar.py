@@ -91,7 +91,7 @@ def _check(split: str) -> None:
 
 
 def _read_binary(path: Path, split: str) -> tuple[Tensor, Tensor]:
-    """Records of one byte for the label and 3 × 32 × 32 for the image."""
+    """Read records of one byte for the label and 3 × 32 × 32 for the image."""
     with open_archive(path) as archive:
         content = b"".join(archive.read(member) for member in _MEMBERS[split])
     if len(content) % 3073:

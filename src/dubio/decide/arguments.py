@@ -29,7 +29,7 @@ def as_tensor(name: str, values: ArrayLike) -> Tensor:
 
 
 def check_number_of_actions(actions: int, like: Tensor) -> None:
-    """Complain if the numbers of actions cannot be told apart in the type of the network."""
+    """Raise an error if action numbers are too large for the type of the network."""
     most = int(2 / torch.finfo(like.dtype).eps) + 1
     if actions > most:
         raise ValueError(
@@ -39,7 +39,7 @@ def check_number_of_actions(actions: int, like: Tensor) -> None:
 
 
 def check_likelihood(given: object) -> None:
-    """Complain about what is no likelihood."""
+    """Raise an error unless this is a likelihood."""
     if not isinstance(given, Likelihood):
         raise TypeError(
             f"likelihood: expected an instance from dubio.likelihoods, such as Gaussian(1.0) or "
@@ -150,5 +150,5 @@ def read_ids(values: ArrayLike) -> list[int]:
 
 
 def all_finite(values: Tensor) -> bool:
-    """Whether no number is NaN or infinite. A sum tells it soonest, unless it is too large."""
+    """Return whether all numbers are finite; usually a sum is enough to tell."""
     return math.isfinite(values.sum()) or bool(values.isfinite().all())

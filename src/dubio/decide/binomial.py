@@ -11,7 +11,7 @@ STEPS = 60  # of bisection: a rate to 2⁻⁶⁰
 
 
 def log_cdf(last: int, trials: int, rate: float) -> Tensor:
-    """The logs of P(X ≤ j) for j = 0…last, `(last + 1,)`, if X has the law Bin(trials, rate).
+    """Return log P(X ≤ j) for j = 0…last, `(last + 1,)`, with X ~ Bin(trials, rate).
 
     Terms are added as logarithms, so that tails far below the smallest float are exact too. The
     relative error of P is that of log-gamma at `trials`: 1e-9 for a million.

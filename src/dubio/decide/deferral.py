@@ -254,7 +254,7 @@ class Deferral(Fitted):
 
 
 def _prediction(p: Labels | NumberPrediction) -> tuple[Predictive, Tensor]:
-    """The prediction, and which of its rows `(B,)` are NaN or infinite, so that nobody knows.
+    """Return the prediction, and which of its rows `(B,)` are NaN or infinite.
 
     Of plain tensors these rows become any others: they are not looked at.
     """

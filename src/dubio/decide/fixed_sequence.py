@@ -27,7 +27,7 @@ class Tested:
 
 
 def fewest_rows(error_rate: float, level: float) -> int:
-    """The number of rows, all right, that show an error rate: the least n with (1 − r)ⁿ ≤ δ."""
+    """Return the fewest rows, all right, that show an error rate: (1 − r)ⁿ ≤ δ."""
     return math.ceil(math.log(level) / math.log1p(-error_rate))
 
 

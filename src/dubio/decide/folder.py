@@ -198,7 +198,7 @@ def _locked(folder: Path) -> Lock:
 
 
 def _plain(value: Any) -> Any:
-    """The same with numbers of Python, since those of numpy cannot be read without running code."""
+    """Return plain Python numbers: reading numpy's would run code."""
     if isinstance(value, dict):
         return {_plain(name): _plain(one) for name, one in value.items()}
     if isinstance(value, list | tuple):

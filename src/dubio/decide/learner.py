@@ -90,7 +90,7 @@ class Learner:
         self._likelihood.weighted |= bool((y[:, 2] != 1).any())
 
     def learn(self, steps: int) -> None:
-        """The steps of one more interaction."""
+        """Run the gradient steps of one more interaction."""
         if self._schedule is not None:
             factor = float(self._schedule(self.interactions))
             if not 0 <= factor < math.inf:
@@ -103,7 +103,7 @@ class Learner:
             self._condition()
 
     def train(self, steps: int) -> None:
-        """Some gradient steps, and what follows them."""
+        """Run some gradient steps, and what follows them."""
         if len(self.experience) and steps:
             self._descend(steps)
             self._condition()

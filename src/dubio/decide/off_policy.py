@@ -202,7 +202,7 @@ def _warn_of_support(log: Log, odds: Tensor, weights: Tensor) -> None:
 
 
 def _error_of_mean(log: Log, odds: Tensor, weights: Tensor) -> float:
-    """The standard error of the mean weight; if all probabilities are known, one for rare weights.
+    """Return the standard error of the mean weight, for rare weights if it can be known.
 
     Their variance in a row is then Σ_a π²/p − 1, and by Bernstein's inequality the mean is off by
     more than √(2·L·Σ variances)/N + L·(largest weight)/(3N) with probability 2·exp(−L)
@@ -247,7 +247,7 @@ def _mean(values: Tensor, weights: Tensor) -> Estimate:
 
 
 def _effective(weights: Tensor) -> float:
-    """(Σ w)² / Σ w², by shares of the largest weight: squares of huge ones would overflow."""
+    """Return (Σ w)² / Σ w², relative to the largest weight, so that it cannot overflow."""
     most = weights.max() if len(weights) else weights.sum()
     if not float(most) > 0:
         return 0.0

@@ -53,14 +53,14 @@ class Pending:
         return torch.tensor(list(self._rows), dtype=torch.int64)
 
     def enter(self, chosen: Chosen) -> Tensor:
-        """New ids for these choices."""
+        """Return new ids for these choices."""
         first, self._next = self._next, self._next + len(chosen)
         for row in range(len(chosen)):
             self._rows[first + row] = chosen, row
         return torch.arange(first, self._next)
 
     def check(self, ids: Sequence[int]) -> None:
-        """Complain about ids that do not wait."""
+        """Raise an error for ids that are not pending."""
         unknown = [one for one in ids if not 0 <= one < self._next]
         if unknown:
             given = f"there were {self._next} choices" if self._next else "there was no choice yet"

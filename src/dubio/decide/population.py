@@ -282,7 +282,7 @@ class BanditPopulation:
         self._contexts.load(state.get("contexts"))
 
     def _learn(self, steps: int) -> None:
-        """The steps of one more interaction."""
+        """Run the gradient steps of one more interaction."""
         if self._schedule is not None:
             factor = float(self._schedule(self.interactions))
             if factor != self._factor:
@@ -302,7 +302,7 @@ class BanditPopulation:
         self.interactions += 1
 
     def _batch(self, places: Tensor, agents: Tensor) -> tuple[Tensor, Tensor]:
-        """Inputs and targets of each network."""
+        """Return the inputs and targets of each network."""
         x, results = self._experience.take(places.flatten())
         each, own = torch.arange(len(results)), agents.flatten()
         results = results[each, own]  # (M · members · B, 2)
@@ -349,7 +349,7 @@ class BanditPopulation:
         return found
 
     def _check_rules(self, x: Tensor) -> None:
-        """Whether those rules that need several functions have them."""
+        """Raise an error if a rule needs several functions and has one."""
         needing = [s.rule for s in self._settings if s.rule in ("thompson", "upper")]
         if self._checked or not needing or self._members > 1:
             return

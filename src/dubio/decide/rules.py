@@ -40,7 +40,7 @@ def upper(scores: Tensor, allowed: Tensor | None, bonus: float) -> Tensor:
 
 
 def with_floor(probabilities: Tensor, allowed: Tensor | None, floor: float) -> Tensor:
-    """(1 − n · floor) · π + floor over the n allowed actions, so that none is below the floor."""
+    """Return (1 − n · floor) · π + floor over the n allowed actions."""
     if floor == 0:
         return probabilities
     uniform = _uniform(probabilities, allowed)

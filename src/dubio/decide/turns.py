@@ -38,7 +38,7 @@ A = TypeVar("A", bound=TakesTurns)
 
 
 def in_turn(method: Callable[Concatenate[A, P], R]) -> Callable[Concatenate[A, P], R]:
-    """A method that waits until no other thread is in one, and whose tensors can be trained on."""
+    """Return a method that waits until no other thread is in one."""
 
     @wraps(method)
     def waiting(self: A, /, *args: P.args, **kwargs: P.kwargs) -> R:

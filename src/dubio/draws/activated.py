@@ -48,7 +48,7 @@ class ActivatedLinear:
         return tuple(step.signature for step in self._steps)
 
     def play(self, values: list[Any], numbers: RandomNumbers) -> None:
-        """The result of all draws."""
+        """Return the result of all draws."""
         x, weight = _value(self._x, values), _value(self._weight, values)
         bias = _value(self._bias, values)
         result = self._activated(x, weight, bias, numbers)
@@ -59,7 +59,7 @@ class ActivatedLinear:
             step.play(values, numbers)
 
     def compiled(self) -> Play:
-        """The same."""
+        """Return the same."""
         return self.play
 
     def _activated(
@@ -87,7 +87,7 @@ def _value(x: Any, values: list[Any]) -> Any:
 
 
 def is_plain(x: Tensor) -> bool:
-    """Whether the kernels can read it, and no gradient is wanted."""
+    """Return whether the kernels can read it, and no gradient is wanted."""
     learned = torch.is_grad_enabled() and x.requires_grad
     return not learned and usable(x.detach() if isinstance(x, torch.nn.Parameter) else x)
 
@@ -110,7 +110,7 @@ def fuse_activations(steps: Sequence[Step], outputs: Sequence[Slot]) -> list[Ste
 
 
 def is_linear(step: Step) -> bool:
-    """Whether it is a linear layer with a matrix, and one number by unit for a bias if any.
+    """Return whether it is a linear layer with a matrix, and one number by unit for a bias if any.
 
     Torch takes vectors for weights, and lays biases of other shapes over the result.
     """
@@ -132,7 +132,7 @@ def _is_relu(step: Step) -> bool:
 
 
 def _is_dropout(step: Step) -> bool:
-    """Whether it is plain dropout with an entry of the mask for every entry of its input."""
+    """Return whether it is plain dropout with an entry of the mask for every entry of its input."""
     if not isinstance(step, Perturb) or not isinstance(step.perturbation, Dropout):
         return False
     dropout = step.perturbation

@@ -57,7 +57,7 @@ class Arguments:
         self.deep = sum(not slot.fixed for slot in self.slots) > len(self.stacked)
 
     def filled(self, values: Values) -> tuple[list[Any], dict[str, Any]]:
-        """The arguments with values in place of slots."""
+        """Return the arguments with values in place of slots."""
         args = self.args.copy()
         for position, number in self._flat:
             args[position] = values[number]

@@ -49,7 +49,7 @@ class BatchedCall:
         self._ways = [*self._rules(), self._vmap, self._draw_by_draw]
 
     def __call__(self, values: Values) -> Any:
-        """Its results, each (S, …), for values that are (S, …) each, or fixed."""
+        """Return its results, each (S, …), for values that are (S, …) each, or fixed."""
         try:
             return self._ways[0](values)
         except Exception:  # whatever it is, the last way is to call the function as it was called
@@ -69,7 +69,7 @@ class BatchedCall:
         return self.function, self.arguments.signature, *self.shapes
 
     def _rules(self) -> list[Way]:
-        """The rule for it, if there is one."""
+        """Return the rule for it, if there is one."""
         if self.function in _LEADING and _only_first(self.arguments):
             return [self._call]
         if self.function in _RULES:
@@ -138,7 +138,7 @@ def _rule(
 
 
 def as_rows(x: Tensor) -> Tensor:  # (S, B, …) -> (S B, …)
-    """Draws as rows; with their layout in memory, such as channels last, which one row can lose."""
+    """Draw as rows; with their layout in memory, such as channels last, which one row can lose."""
     return x[0] if len(x) == 1 else x.flatten(0, 1)
 
 
@@ -259,7 +259,7 @@ def _affine(operation: BatchedCall, values: Values) -> Any:
     condition=lambda arguments: _only_first(arguments) and not arguments.kwargs,
 )
 def _recurrent(operation: BatchedCall, values: Values) -> list[Tensor]:
-    """Draws become rows; every draw starts from the same hidden state."""
+    """Draw become rows; every draw starts from the same hidden state."""
     (x, hidden, *others, batch_first), _ = operation.arguments.filled(values)
     # (S, B, T, D) if batch_first, else (S, T, B, D)
     if not isinstance(batch_first, bool) or not isinstance(others[0], list):
@@ -284,7 +284,7 @@ def _recurrent(operation: BatchedCall, values: Values) -> list[Tensor]:
     condition=lambda arguments: max(arguments.stacked, default=0) <= 1 and not arguments.kwargs,
 )
 def _recurrent_cell(operation: BatchedCall, values: Values) -> list[Tensor]:
-    """Draws become rows of the input and of the state."""
+    """Draw become rows of the input and of the state."""
     (x, state, *weights), _ = operation.arguments.filled(values)
     stacks = {id(values[number]) for number in operation.stacked}
     draws = len(values[operation.stacked[0]])
@@ -302,7 +302,7 @@ def _recurrent_cell(operation: BatchedCall, values: Values) -> list[Tensor]:
     condition=lambda arguments: not arguments.deep and arguments.stacked[-1] <= 2,
 )
 def _attention(operation: BatchedCall, values: Values) -> Any:
-    """Draws become rows of queries, keys and values."""
+    """Draw become rows of queries, keys and values."""
     if len(operation.shapes[0]) != 4:
         raise RuleDoesNotFitError
     args, kwargs = operation.arguments.filled(values)

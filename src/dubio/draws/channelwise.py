@@ -22,7 +22,7 @@ OnSome: TypeAlias = Callable[[Share, int], tuple[Callable[..., Any], list[Any]]]
 
 
 def on_some_channels(call: Call, x: Slot, axis: int) -> OnSome | None:
-    """How to carry out a call on some channels only; None if it mixes channels.
+    """Return how to carry out a call on some channels only; None if it mixes channels.
 
     Args:
         call: The call. Other values than x among its arguments are fixed, or like x.
@@ -140,7 +140,7 @@ _NORMS: dict[Any, Callable[[Sequence[Any]], bool]] = {
 
 
 def summed_axes(call: Call) -> tuple[int, int] | None:
-    """The axes of an input and of its weight over which a call adds up products; None if it is not.
+    """Return the axes of input and weight that a call sums over; None if it does not.
 
     Input and weight are its first arguments.
     """
@@ -155,6 +155,6 @@ def summed_axes(call: Call) -> tuple[int, int] | None:
 
 
 def without_bias(call: Call) -> list[Any]:
-    """The arguments of such a call, but for what the sum begins with."""
+    """Return the arguments of such a call, but for what the sum begins with."""
     first, rest = call.arguments.args[:2], call.arguments.args[3:]
     return [*first, None, *rest] if rest else first

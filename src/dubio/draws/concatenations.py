@@ -35,7 +35,7 @@ NewSlot = Callable[[torch.Size, torch.dtype, bool], Slot]  # shape, type, whethe
 def split_concatenations(
     steps: Sequence[Step], read: Iterable[Slot], new_slot: NewSlot
 ) -> list[Step]:
-    """Steps with the same results, where parts of concatenations are kept apart.
+    """Return steps with the same results that keep the parts of concatenations apart.
 
     Args:
         steps: All steps, in order; none writes over a value that differs among draws.
@@ -105,7 +105,7 @@ class _Splitter:
         return self._add_up(call, split[0], parts) or self._map(call, split[0], parts)
 
     def _alike(self, x: Slot, y: Slot) -> bool:
-        """Whether parts of two values lie in the same places."""
+        """Return whether parts of two values lie in the same places."""
         a, b = self._parts[x], self._parts[y]
         return len(x.shape) == len(y.shape) and a.axis == b.axis and a.pattern == b.pattern
 
@@ -186,7 +186,7 @@ class _Splitter:
         return True
 
     def _share(self, parts: Concatenation, fixed: bool, value: Operand, axis: int) -> Operand:
-        """The entries of a value where the parts of a kind lie, as one value."""
+        """Return the entries of a value where the parts of a kind lie, as one value."""
         if isinstance(value, Slot) and value in self._parts:
             pieces = self._parts[value].of_kind(fixed)
         else:
@@ -208,7 +208,7 @@ class _Splitter:
 
 
 def _with_length(shape: torch.Size, axis: int, length: int) -> torch.Size:
-    """A shape with another length of an axis, if it has that axis."""
+    """Return a shape with another length of an axis, if it has that axis."""
     if len(shape) <= axis:
         return shape
     return torch.Size([*shape[:axis], length, *shape[axis + 1 :]])

@@ -118,7 +118,7 @@ class Engine:
         return self._gates.reads
 
     def chunks(self, chunk: int | None = None) -> Iterator[Tensor]:
-        """All draws in order, ``chunk`` (or as many as fit the budget) at a time: (s, B, …)."""
+        """Yield all draws in order, ``chunk`` (or as many as fit) at a time: (s, B, …)."""
         yield self.first[None]
         draws = len(self._numbers.indices)
         if self.tape is None:
@@ -129,7 +129,7 @@ class Engine:
             yield self._play(self.tape, start, start + size)
 
     def differentiable(self) -> Iterator[Tensor]:
-        """All draws in order, (B, …) each, by plain passes of which gradients can be asked."""
+        """Yield all draws in order, (B, …) each, by plain passes that keep gradients."""
         self._gradients = True
         try:
             for index in range(len(self._numbers.indices)):
@@ -151,7 +151,7 @@ class Engine:
             return tape.play(self._fixed, self._numbers.part(start, stop))
 
     def _repeats(self, recorder: Recorder, first: Tensor) -> bool:
-        """Whether playing the tape gives what the network gives."""
+        """Return whether playing the tape gives what the network gives."""
         tape, trunk = recorder.tape, recorder.trunk
         with self._gates.lock, quietly():
             if trunk is not None and tape.doubt is not None:
@@ -205,7 +205,7 @@ class Engine:
         return True
 
     def _turned(self) -> Tensor | None:
-        """The order of rows turned around, if that makes a difference."""
+        """Return the order of rows turned around, if that makes a difference."""
         turned = torch.arange(self._rows.rows).flip(0)
         same = all(map(torch.equal, self._in_order(turned), self._inputs or ()))
         return None if same else turned
@@ -263,7 +263,7 @@ class Engine:
         return None, output, sites
 
     def _is_constant(self, output: Tensor, sites: Sites) -> bool:
-        """Whether the output is the same under other noise."""
+        """Return whether the output is the same under other noise."""
         if not any(map(self._chosen, sites)):
             return True
         trial = Numbers(_TRIAL, range(1), self._numbers.shared)
@@ -277,14 +277,14 @@ class Engine:
         return self._record()
 
     def _again(self, numbers: RandomNumbers, order: Tensor | None = None) -> tuple[Tensor, Sites]:
-        """A further pass, from the state that the network was in before the first."""
+        """Return a further pass, from the state that the network was in before the first."""
         with self._gates.lock:
             return self._beginning.again(lambda: self._pass(numbers, None, order))
 
     def _pass(
         self, numbers: RandomNumbers, recorder: Recorder | None, order: Tensor | None = None
     ) -> tuple[Tensor, Sites]:
-        """The output under the noise of one draw, and the sites on the way."""
+        """Return the output under the noise of one draw, and the sites on the way."""
         try:
             return self._pass_knowing(self._rows, numbers, recorder, order)
         except OtherSiteError:
@@ -319,7 +319,7 @@ class Engine:
         return output, running.sites
 
     def _find_rows(self) -> RowPlaces:
-        """Where rows are at each site, if they are to share noise."""
+        """Return where rows are at each site, if they are to share noise."""
         rows = count_rows(self._batch)
         if not self._numbers.shared:
             return KnownRows(rows)
@@ -332,7 +332,7 @@ class Engine:
         return self._beginning.again(lambda: watch(network, self._roots, self._gates, places))
 
     def _check_one_function(self) -> None:
-        """Complain about draws that are not one function of a row, whatever the batch.
+        """Raise an error for draws that are not one function of a row.
 
         Where shapes may depend on the rows that are there, some rows are compared with what they
         give alone; unless they give something else without noise as well.
@@ -390,5 +390,5 @@ class Engine:
 
 
 def fitting(tape: Tape) -> int:
-    """How many draws to compute at a time."""
+    """Return how many draws to compute at a time."""
     return max(1, CHUNK_BYTES // max(1, tape.bytes_per_draw))

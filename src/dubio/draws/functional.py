@@ -12,7 +12,7 @@ from dubio.draws.traits import traits_of
 
 @cache
 def functional(operation: Any) -> Callable[..., Any]:
-    """The new contents of all tensors that an operation writes into, then its other results."""
+    """Return the new contents of the tensors that an operation writes, then other results."""
     places = traits_of(operation).written
 
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -51,7 +51,7 @@ def counterpart(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 
 
 def copied(target: Tensor, source: Tensor, *_: Any) -> Tensor:
-    """What a tensor holds after another one was copied into it."""
+    """Return what a tensor holds after another one was copied into it."""
     return source.to(target.dtype).expand(target.shape)
 
 
@@ -61,7 +61,7 @@ def rearranged(source: Tensor, index: Tensor) -> Tensor:
 
 
 def patched(target: Tensor, source: Tensor, index: Tensor) -> Tensor:
-    """A tensor with entries of another one in it: by their place there, none where negative."""
+    """Return a tensor with entries of another one in it, by their positions."""
     return torch.where(index < 0, target, source.reshape(-1)[index.clamp(min=0)])
 
 

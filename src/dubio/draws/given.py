@@ -38,7 +38,7 @@ class NotedNumbers(Numbers):
         return self._note(site, super().uniform(site, shape, like))
 
     def normal(self, site: NoiseIndex, shape: torch.Size, like: Tensor) -> Tensor:
-        """Standard normal numbers."""  # (S, *shape)
+        """Return standard normal numbers."""  # (S, *shape)
         return self._note(site, super().normal(site, shape, like))
 
     def seeds(self, *site: int) -> list[int]:
@@ -76,7 +76,7 @@ class GivenNumbers(Numbers):
         return self._take(site)
 
     def normal(self, site: NoiseIndex, shape: torch.Size, like: Tensor) -> Tensor:
-        """Standard normal numbers."""  # (S, *shape)
+        """Return standard normal numbers."""  # (S, *shape)
         return self._take(site)
 
     def seeds(self, *site: int) -> list[int]:
@@ -101,7 +101,7 @@ def _refuse_own_randomness() -> NoReturn:
 def named(
     noted: Mapping[NoiseIndex, Mapping[int, Tensor]], sites: Sites, draws: int
 ) -> dict[str, NoiseIndex]:
-    """The names of places: that of the site, with [1], [2], … for its further noises."""
+    """Return the names of places: that of the site, with [1], [2], … for its further noises."""
     names: dict[str, NoiseIndex] = {}
     for place in sorted(noted):
         if len(noted[place]) != draws:
@@ -118,7 +118,7 @@ def named(
 def check_given(
     given: Mapping[str, Tensor], expected: Mapping[str, Tensor], names: Mapping[str, NoiseIndex]
 ) -> dict[NoiseIndex, Tensor]:
-    """The given noise by place, if it is such as is expected."""
+    """Return the given noise by place, if it is such as is expected."""
     if set(given) != set(expected):
         raise ValueError(
             f"noise: expected tensors for {', '.join(map(repr, expected))}, got "

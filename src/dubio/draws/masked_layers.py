@@ -63,7 +63,7 @@ class MaskedRun:
         )
 
     def play(self, values: list[Any], numbers: RandomNumbers) -> None:
-        """The output of all draws."""
+        """Return the output of all draws."""
         x = _value(self._x, values)  # (S, B, D) or (B, D)
         kept = [self._kept(layer.dropout, numbers, x) for layer in self._layers]
         weights = [
@@ -81,12 +81,12 @@ class MaskedRun:
         values[self.outputs[0].number] = torch.stack(outputs)  # (S, B, K)
 
     def compiled(self) -> Play:
-        """The same."""
+        """Return the same."""
         return self.play
 
     @staticmethod
     def _kept(dropout: Dropout | None, numbers: RandomNumbers, x: Tensor) -> list[KeptUnits | None]:
-        """The units that each draw keeps."""
+        """Return the units that each draw keeps."""
         if dropout is None:
             return [None] * len(numbers.indices)
         masks = dropout.mask(numbers, x).flatten(1)  # (S, D)
@@ -150,7 +150,7 @@ class MaskedRun:
 
 
 def _is_finite(x: Tensor) -> bool:
-    """Whether no number is NaN or infinite; a sum that leaves the range may say so of others."""
+    """Return whether all numbers are finite; overflow of their sum counts as not finite."""
     return is_vectorised(x) or math.isfinite(x.detach().sum())
 
 
@@ -181,7 +181,7 @@ def fuse_masked_layers(steps: list[Step], outputs: Sequence[Slot]) -> list[Step]
 
 
 def _pays(layers: Sequence[MaskedLinear], rows: int) -> bool:
-    """Whether the multiplications that are left out are more than it costs to leave them out."""
+    """Return whether skipping multiplications saves more than it costs."""
     keeps = [1.0 if layer.dropout is None else layer.dropout.keep for layer in layers]
     gain = 0.0
     for layer, inputs, outputs in zip(layers, keeps, [*keeps[1:], 1.0], strict=True):
@@ -191,7 +191,7 @@ def _pays(layers: Sequence[MaskedLinear], rows: int) -> bool:
 
 
 def _run_from(step: Step, reads: Counter[Slot], reader: dict[Slot, Step]) -> list[Step]:
-    """A dropout and the steps behind it that form a run, with nobody else looking in between.
+    """Return a dropout and the steps behind it that form an unobserved run.
 
     A dropout must feed a linear layer at once, so the run never ends with one.
     """
@@ -232,7 +232,7 @@ def _layers(run: list[Step]) -> tuple[MaskedLinear, ...]:
 
 
 def _drops_columns(step: Step) -> bool:
-    """Whether it is plain dropout of whole columns of a matrix."""
+    """Return whether it is plain dropout of whole columns of a matrix."""
     if not isinstance(step, Perturb) or not isinstance(step.perturbation, Dropout):
         return False
     dropout = step.perturbation
@@ -246,7 +246,7 @@ def _is_linear(step: Step) -> bool:
 
 
 def _is_elementwise(step: Step) -> bool:
-    """Whether it is a function of each entry alone."""
+    """Return whether it is a function of each entry alone."""
     return (
         isinstance(step, Call)
         and torch.Tag.pointwise in getattr(step.function, "tags", ())

@@ -18,7 +18,7 @@ from dubio.noise.protocols import RandomNumbers
 
 
 def is_fixed(value: Operand) -> bool:
-    """Whether a value is the same for all draws."""
+    """Return whether a value is the same for all draws."""
     return not isinstance(value, Slot) or value.fixed
 
 
@@ -69,15 +69,15 @@ class Concatenation:
         return [(piece.fixed, piece.length) for piece in self.pieces]
 
     def of_kind(self, fixed: bool) -> list[Piece]:
-        """The pieces that are fixed, or the others."""
+        """Return the pieces that are fixed, or the others."""
         return [piece for piece in self.pieces if piece.fixed == fixed]
 
     def length(self, fixed: bool) -> int:
-        """How long the pieces of a kind are together."""
+        """Return how long the pieces of a kind are together."""
         return sum(piece.length for piece in self.of_kind(fixed))
 
     def of_another(self, value: Operand, fixed: bool) -> list[Piece]:
-        """The pieces of another value of that length that lie where those of a kind lie here."""
+        """Return the pieces of another value where pieces of a kind lie here."""
         return [
             Piece(value, start, piece.length)
             for start, piece in self._placed()
@@ -85,7 +85,7 @@ class Concatenation:
         ]
 
     def replaced(self, values: dict[bool, Operand]) -> "Concatenation":
-        """The same pattern of other values, which hold all pieces of a kind one after another."""
+        """Return the same pattern of other values, which hold all pieces of a kind."""
         starts = {True: 0, False: 0}
         pieces = []
         for piece in self.pieces:
@@ -94,7 +94,7 @@ class Concatenation:
         return Concatenation(self.axis, pieces)
 
     def between(self, start: int, stop: int) -> "Concatenation":
-        """A section of it."""
+        """Return a section of it."""
         pieces = []
         for place, piece in self._placed():
             first, last = max(start, place), min(stop, place + piece.length)
@@ -110,7 +110,7 @@ class Concatenation:
 
 
 def merged(pieces: Iterable[Piece]) -> list[Piece]:
-    """The same pieces; neighbours that are neighbours in one value are one piece."""
+    """Return the same pieces; neighbours that are neighbours in one value are one piece."""
     result: list[Piece] = []
     for piece in pieces:
         last = result[-1] if result else None
@@ -144,7 +144,7 @@ class Concatenate:
         )
 
     def play(self, values: list[Any], numbers: RandomNumbers) -> None:
-        """The whole for all draws; or, if nothing differs among them, for all at once."""
+        """Compute the whole for all draws; if nothing differs among them, once."""
         axis, output = self._parts.axis, self.outputs[0]
         draws = None if output.fixed else len(numbers.indices)
         pieces = [self._cut(piece, values, draws) for piece in self._parts.pieces]
@@ -157,7 +157,7 @@ class Concatenate:
             values[output.number] = as_draws(rows, draws)
 
     def _cut(self, piece: Piece, values: list[Any], draws: int | None) -> Tensor:
-        """The entries of a piece, for all draws unless there are none."""
+        """Return the entries of a piece, for all draws unless there are none."""
         value = piece.value
         whole: Tensor = values[value.number] if isinstance(value, Slot) else value
         axis = self._parts.axis + (not piece.fixed)
@@ -167,5 +167,5 @@ class Concatenate:
         return entries
 
     def compiled(self) -> Play:
-        """The same."""
+        """Return the same."""
         return self.play

@@ -56,7 +56,7 @@ class Recording:
         self.slopes: dict[tuple[bool, ...], bool] = {}  # whether gradients are right, by what has
 
     def serves(self, leaves: list[Tensor]) -> bool:
-        """Whether it can be trusted for these inputs."""
+        """Return whether it can be trusted for these inputs."""
         if self._weights is not None:
             self._uses += 1
             if self._uses.bit_count() == 1 or self._count() != self._versions:
@@ -66,15 +66,15 @@ class Recording:
         return bool(self._inputs) and all(map(torch.equal, self._inputs, leaves))
 
     def looked_at(self) -> None:
-        """What flags do was looked at."""
+        """Note that the effect of flags was checked."""
         self._versions = self._count()
 
     def _count(self) -> list[int]:
-        """How often weights were written to."""
+        """Return how often weights were written to."""
         return [x._version for x in self._weights or () if not x.is_inference()]
 
     def prove(self, engine: Engine, leaves: list[Tensor], numbers: RandomNumbers) -> bool:
-        """Whether it gives what a pass over other inputs has given."""
+        """Return whether it gives what a pass over other inputs has given."""
         with quietly():
             fixed = self.tape.start(leaves)
             if not self.tape.sees_the_same(fixed):
@@ -90,7 +90,7 @@ class Recording:
     def chunks(
         self, leaves: list[Tensor], numbers: RandomNumbers, chunk: int | None
     ) -> Iterator[Tensor] | None:  # each (s, B, …)
-        """All draws in order, ``chunk`` (or as many as fit the budget) at a time.
+        """Yield all draws in order, ``chunk`` (or as many as fit the budget) at a time.
 
         None if the network would go another way now than when it was recorded.
         """
@@ -111,7 +111,7 @@ class Recording:
         return following()
 
     def differentiable(self, leaves: list[Tensor], numbers: RandomNumbers) -> Tensor | None:
-        """All draws at once, (S, B, …), with the graph of the steps; None as for `chunks`."""
+        """Return all draws at once, (S, B, …), with a graph; None as for `chunks`."""
         with quietly(gradients=True):
             fixed = self.tape.start(leaves)
             if not self.tape.sees_the_same(fixed):
@@ -148,13 +148,13 @@ class Prepared:
         self._to_look = threading.Lock()
 
     def __reduce__(self) -> tuple[type["Prepared"], tuple[Any, ...]]:
-        """Copies, also pickled ones, have nothing recorded yet."""
+        """Return the state of a copy, which has nothing recorded yet."""
         return Prepared, (self._model, self._chosen, self._select, self._batch_axis)
 
     def chunks(
         self, batch: Inputs, numbers: RandomNumbers, chunk: int | None
     ) -> tuple[Iterator[Tensor], Sites]:
-        """All draws in order, ``chunk`` (or as many as fit the budget) at a time; and the sites."""
+        """Return all draws in order, ``chunk`` (or as many as fit) at a time; and the sites."""
         form = _form(batch, numbers.shared)
         if form is None:
             return self._anew(batch, numbers, chunk)
@@ -183,7 +183,7 @@ class Prepared:
         return engine.chunks(chunk), engine.sites
 
     def differentiable(self, batch: Inputs, numbers: RandomNumbers) -> Tensor:  # (S, B, …)
-        """All draws, of which gradients can be asked: from a recording if it has the right ones."""
+        """Return all draws with gradients, from a recording if it has the right ones."""
         form = _form(batch, numbers.shared)
         if form is not None:
             known, recording = self._find(form.key)
@@ -199,14 +199,14 @@ class Prepared:
         return self._plainly(batch, numbers)
 
     def _plainly(self, batch: Inputs, numbers: RandomNumbers) -> Tensor:
-        """All draws, by a pass for each that leaves a graph behind."""
+        """Return all draws, by a pass for each that leaves a graph behind."""
         with torch.enable_grad():
             return torch.stack(list(self._engine(batch, numbers).differentiable()))
 
     def _has_slopes(
         self, recording: Recording, leaves: list[Tensor], batch: Inputs, numbers: RandomNumbers
     ) -> bool:
-        """Whether a recording has the gradients of plain passes, by a look at two draws."""
+        """Return whether a recording has the gradients of plain passes, by a look at two draws."""
         networks = inputs.networks(self._model)
         variables = [*leaves, *(x for network in networks for x in network.parameters())]
         wanted = tuple(x.requires_grad for x in variables)
@@ -240,7 +240,7 @@ class Prepared:
     def noise(
         self, batch: Inputs, numbers: RandomNumbers, chunk: int | None
     ) -> tuple[dict[str, Tensor], dict[str, NoiseIndex]]:
-        """What these numbers are at every site, with draws first; and which place is which."""
+        """Return these numbers at every site, draws first, and the place of each."""
         noting = NotedNumbers(numbers.seed, numbers.indices, numbers.shared)
         chunks, sites = self.chunks(batch, noting, chunk)
         for _ in chunks:
@@ -260,7 +260,7 @@ class Prepared:
         return GivenNumbers(numbers.seed, numbers.indices, numbers.shared, places)
 
     def _find(self, key: Hashable) -> tuple[bool, Recording | None]:
-        """Whether inputs of this form are known, and their recording if there can be one."""
+        """Return whether inputs of this form are known, and their recording if there can be one."""
         with self._to_look:
             structure = self._structure
             if self._unstable > 1 or (structure is not None and structure.doubt is not None):
@@ -346,7 +346,7 @@ class _Form:
         )
 
     def copy(self) -> "_Form":
-        """The same inputs, as tensors that nobody else knows."""
+        """Return the same inputs, as tensors that nobody else knows."""
         leaves = [leaf.detach() if isinstance(leaf, Tensor) else leaf for leaf in self._leaves]
         return _Form(leaves, self._spec, False)
 
@@ -362,7 +362,7 @@ def _leaf_form(leaf: Any) -> Hashable:
 
 
 def _form(batch: Inputs, shared: bool) -> _Form | None:
-    """The form of a batch, if batches of the same form can be told."""
+    """Return the form of a batch, if batches of the same form can be told."""
     if isinstance(batch, Tensor):
         leaves, spec = [batch], None
     else:

@@ -32,7 +32,7 @@ _COPIES: dict[Any, list[Any]] = {
 def record(
     function: Callable[[Sequence[Tensor]], Sequence[Tensor]], inputs: Sequence[Tensor]
 ) -> Program | None:
-    """What a function does to tensors, without the Python around it.
+    """Return what a function does to tensors, without the Python around it.
 
     Args:
         function: Whose course must not depend on values of its inputs.
@@ -95,13 +95,13 @@ class _Course(Trunk):
         self._met: list[Tensor] = []  # constants in the operation at hand
 
     def output(self, x: Tensor) -> Slot:
-        """The slot of an output, which can be a constant."""
+        """Return the slot of an output, which can be a constant."""
         if isinstance(constant := self.operand(x), Tensor):
             self._put(torch.clone, Arguments([constant], {}), [x])
         return self._known[id(x)][1]
 
     def _meet(self, x: Tensor) -> None:
-        """A constant is used."""
+        """Note that a constant is used."""
         self._met.append(x)
         if _memory(x) not in self._made:
             self._found.add(_memory(x))
@@ -127,7 +127,7 @@ class _Course(Trunk):
             self._put(function, arguments, results)
 
     def _same(self, function: Callable[..., Any], arguments: Arguments, result: Tensor) -> bool:
-        """Whether a result is the first argument: a view of all of it, or a copy."""
+        """Return whether a result is the first argument: a view of all of it, or a copy."""
         first, *others = arguments.args or [None]
         if not isinstance(first, Slot):
             return False
@@ -140,7 +140,7 @@ class _Course(Trunk):
         return True
 
     def made(self, x: Tensor, result: Tensor, *, seen: bool) -> None:
-        """A tensor was made from Python numbers: a constant."""
+        """Note that a tensor was made from Python numbers: a constant."""
         if not seen:
             self._tape.doubt = "a tensor is made of numbers that cannot be looked at"
         self._made[_memory(result)] = result

@@ -24,7 +24,7 @@ _ALWAYS: dict[Any, Any] = {
 
 
 def overwrite_what_is_spent(steps: Iterable[Step], read: Iterable[Slot]) -> list[Step]:
-    """The same steps, some of which write in place.
+    """Return the same steps, some of which write in place.
 
     Args:
         steps: All steps, in order.
@@ -51,7 +51,7 @@ def overwrite_what_is_spent(steps: Iterable[Step], read: Iterable[Slot]) -> list
 
 
 def _makes_new_memory(step: Step) -> bool:
-    """Whether the first result of a step shares nothing with any other value."""
+    """Return whether the first result of a step shares nothing with any other value."""
     if isinstance(step, Perturb | Concatenate):
         return True
     function: Any = step.function if isinstance(step, Call) else None

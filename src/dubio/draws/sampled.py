@@ -26,7 +26,7 @@ class TooManyWritesError(Exception):
 
 
 def address(x: Tensor) -> int | None:
-    """Where the memory of a tensor is; None if it has none of the usual kind."""
+    """Return where the memory of a tensor is; None if it has none of the usual kind."""
     try:
         return int(torch._C._storage_address(x))  # type: ignore[attr-defined]
     except (RuntimeError, NotImplementedError):  # sparse ones, and those inside of torch.func
@@ -63,7 +63,7 @@ class Geometry(NamedTuple):
 
     @classmethod
     def of(cls, x: Tensor) -> "Geometry":
-        """That of a tensor."""
+        """Return that of a tensor."""
         with torch._C.DisableTorchFunction():
             return cls(x.shape, x.stride(), int(x.storage_offset()), x.dtype)
 
@@ -115,7 +115,7 @@ class Sampled:
         return bool(self._memories)
 
     def slot(self, x: Tensor) -> Slot | None:
-        """The slot of what a tensor holds now; None if that does not depend on the noise."""
+        """Return the slot of what a tensor holds now; None if that does not depend on the noise."""
         memory = self._memories.get(address(x)) if self._memories else None
         if memory is None:
             return None
@@ -127,11 +127,11 @@ class Sampled:
         return self._update(x, memory, None, 0)
 
     def shares(self, x: Tensor) -> bool:
-        """Whether something in the memory of a tensor depends on the noise."""
+        """Return whether something in the memory of a tensor depends on the noise."""
         return bool(self._memories) and address(x) in self._memories
 
     def result(self, x: Tensor, slot: Slot) -> None:
-        """A tensor was computed: a new one, or a view of another."""
+        """Note that a tensor was computed: a new one, or a view of another."""
         memory = self._memories.get(address(x))
         if memory is None:
             self.write(x, slot)
@@ -139,7 +139,7 @@ class Sampled:
             self._know(x, slot, memory)
 
     def write(self, x: Tensor, slot: Slot | None) -> None:
-        """A tensor was written over; without a slot, by what does not depend on the noise."""
+        """Note that a tensor was overwritten; without a slot, independently of the noise."""
         memory = self._memories.get(address(x))
         if memory is None:
             memory = self._memories[address(x)] = _NoisyMemory()
@@ -157,7 +157,7 @@ class Sampled:
     def _update(
         self, x: Tensor, memory: _NoisyMemory, slot: Slot | None, start: int
     ) -> Slot | None:
-        """The slot of a tensor whose memory was written since its slot was filled."""
+        """Return the slot of a tensor whose memory was written since its slot was filled."""
         own, value = Geometry.of(x), slot
         for geometry, written in memory.writes[start:]:
             value = self._after_write(x, own, value, geometry, written)
@@ -168,7 +168,7 @@ class Sampled:
     def _after_write(
         self, x: Tensor, own: Geometry, value: Slot | None, geometry: Geometry, written: Slot | None
     ) -> Slot | None:
-        """The slot of a tensor after a write into some part of its memory."""
+        """Return the slot of a tensor after a write into some part of its memory."""
         if geometry == own or (value is None and written is None):
             return written
         with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():

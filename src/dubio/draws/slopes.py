@@ -18,7 +18,7 @@ _TRIAL = 20_230_418  # the seed of the direction in which gradients are compared
 def same_slopes(
     played: Callable[[], Tensor], plain: Callable[[], Tensor], variables: Sequence[Tensor]
 ) -> bool:
-    """Whether two computations of the same draws have the same gradients.
+    """Return whether two computations of the same draws have the same gradients.
 
     Args:
         played: Computes draws by playing a tape.

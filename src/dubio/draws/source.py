@@ -61,7 +61,7 @@ class NetworkDraws:
         return sum(map(len, self._first))
 
     def chunks(self) -> Iterator[tuple[slice, Tensor]]:
-        """Some draws (s, b, …) of some rows: all draws of a batch, then those of the next."""
+        """Yield some draws (s, b, …) of some rows: all draws of a batch, then those of the next."""
         state = _state(self._model)
         if self._first is not None and state != self._state:
             raise RuntimeError(_CHANGED)
@@ -102,7 +102,7 @@ class NetworkDraws:
             raise RuntimeError(_UNREPEATABLE if inputs.is_loader(self._x) else _CHANGED)
 
     def collect(self) -> Tensor:  # (S, B, …)
-        """All draws of all rows in one tensor."""
+        """Return all draws of all rows in one tensor."""
         blocks: list[Tensor] = []
         draws, filled = self.num_draws, 0
         for _, outputs in self._chunks():
@@ -116,7 +116,7 @@ class NetworkDraws:
         return blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=1)
 
     def differentiable(self) -> Tensor:  # (S, B, …)
-        """All draws of all rows, with the graph of the passes that they come from."""
+        """Return all draws of all rows, with the graph of the passes that they come from."""
         blocks: list[Tensor] = []
         with Progress("predict", self._total()) as progress, self._casts.again():
             for index, batch in enumerate(self._batches()):
@@ -153,7 +153,7 @@ class NetworkDraws:
         )
 
     def _total(self) -> int | None:
-        """Draws over all batches, for the progress bar."""
+        """Draw over all batches, for the progress bar."""
         if not inputs.is_loader(self._x):
             return self.num_draws
         try:
@@ -173,7 +173,7 @@ _UNREPEATABLE = (
 
 
 def _check_same_shape(first: list[Tensor], output: Tensor) -> None:
-    """Complain about a batch whose rows have another shape than those before."""
+    """Raise an error for a batch whose rows have another shape than those before."""
     if first and first[0].shape[1:] != output.shape[1:]:
         raise ValueError(
             f"x: expected batches whose outputs have rows of one shape, got "
@@ -183,7 +183,7 @@ def _check_same_shape(first: list[Tensor], output: Tensor) -> None:
 
 
 def uncompiled(model: Network) -> Network:
-    """The network behind ``torch.compile``, whose Python code can be followed."""
+    """Return the network behind ``torch.compile``, whose Python code can be followed."""
     compiler = sys.modules.get("torch._dynamo")  # not imported: nothing is compiled
     if compiler is not None and isinstance(model, compiler.OptimizedModule):
         return cast(Network, model._orig_mod)

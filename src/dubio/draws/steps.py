@@ -36,7 +36,7 @@ class Step(Protocol):
         ...
 
     def compiled(self) -> Play:
-        """The same without any choice, for a step that was played before."""
+        """Return the same without any choice, for a step that was played before."""
         ...
 
 
@@ -56,12 +56,12 @@ class Perturb:
         return type(self.perturbation), self.perturbation.layout.shape, self.x.shape
 
     def play(self, values: list[Any], numbers: RandomNumbers) -> None:
-        """The perturbed tensor of all draws."""
+        """Return the perturbed tensor of all draws."""
         x = values[self.x.number] if isinstance(self.x, Slot) else self.x
         values[self.outputs[0].number] = self.perturbation(numbers, x)
 
     def compiled(self) -> Play:
-        """The same."""
+        """Return the same."""
         perturbation, out = self.perturbation, self.outputs[0].number
         if not isinstance(self.x, Slot):
             return self.play
@@ -130,7 +130,7 @@ class Call:
             values[slot.number] = result
 
     def compiled(self) -> Play:
-        """A direct call of the function where that is all there is to it."""
+        """Return a direct call of the function where that is all there is to it."""
         direct = self.fixed or self.operation.direct
         if not direct or len(self.outputs) > 1 or not _returns_tensor(self.function):
             return self.play
@@ -160,7 +160,7 @@ class Call:
 
 
 def _returns_tensor(function: Callable[..., Any]) -> bool:
-    """Whether the result of an operation is a tensor by itself, not in a list."""
+    """Return whether the result of an operation is a tensor by itself, not in a list."""
     schema = getattr(function, "_schema", None)
     return schema is None or isinstance(schema.returns[0].type, torch.TensorType)
 

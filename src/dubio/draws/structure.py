@@ -112,7 +112,7 @@ class Structure:
         self._seen.clear()
 
     def same(self) -> bool:
-        """Whether all is as it was; flags of train and eval mode do not count."""
+        """Return whether all is as it was; flags of train and eval mode do not count."""
         if self._forms != list(map(_form, self.tensors)):
             return False
         try:
@@ -139,7 +139,7 @@ class Structure:
         return True
 
     def _find(self) -> list[Any]:
-        """What names and variables stand for, objects in containers, and the code of functions."""
+        """Find what names and variables stand for, objects in containers, and code."""
         return [
             *(names.get(name) for names, name in self._names),
             *(_content(cell) for cell in self._cells),
@@ -258,14 +258,14 @@ class Structure:
 
 
 def _counts(name: str, attribute: Any) -> bool:
-    """Whether an attribute of a class can matter; flags do not, nor what the interpreter needs."""
+    """Return whether an attribute of a class can matter; flags and internals cannot."""
     if name == "training":
         return False
     return not name.startswith("__") or isinstance(attribute, FunctionType)
 
 
 def _has_members(kind: type, names: frozenset[str]) -> bool:
-    """Whether a class has the attributes that it had."""
+    """Return whether a class has the attributes that it had."""
     now = vars(kind)
     if now.keys() == names:
         return True
@@ -273,7 +273,7 @@ def _has_members(kind: type, names: frozenset[str]) -> bool:
 
 
 def _is_open(thing: Any) -> bool:
-    """Whether all of an object's state is in its attributes."""
+    """Return whether all of an object's state is in its attributes."""
     kind = type(thing)
     written = hasattr(thing, "__dict__") and not any(
         "__slots__" in vars(ancestor) and vars(ancestor)["__slots__"] for ancestor in kind.__mro__
@@ -286,7 +286,7 @@ def _is_open(thing: Any) -> bool:
 
 
 def _makes_entries(kind: type) -> bool:
-    """Whether to go through a container runs code of its class, which might do anything."""
+    """Return whether to go through a container runs code of its class, which might do anything."""
     return any(
         isinstance(vars(ancestor).get(name), FunctionType)
         for ancestor in kind.__mro__
@@ -296,7 +296,7 @@ def _makes_entries(kind: type) -> bool:
 
 
 def _is_heap_type(kind: type) -> bool:
-    """Whether a class is written in Python, and not in C."""
+    """Return whether a class is written in Python, and not in C."""
     return bool(kind.__flags__ & (1 << 9)) and not hasattr(kind, "__array_interface__")
 
 

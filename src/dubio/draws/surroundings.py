@@ -43,7 +43,7 @@ def fed(numbers: RandomNumbers) -> Iterator[None]:
 
 
 def other_generators() -> tuple[object, ...]:
-    """The state of the global generators of Python and numpy."""
+    """Return the state of the global generators of Python and numpy."""
     state = numpy.random.get_state(legacy=False)
     words = [state.get("has_gauss"), state.get("gauss")]
     for word in state["state"].values():

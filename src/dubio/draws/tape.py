@@ -48,7 +48,7 @@ class Tape:
         self._outputs: tuple[Slot, ...] = ()
 
     def slot(self, value: Tensor, *, fixed: bool) -> Slot:
-        """A place for one more value."""
+        """Return a place for one more value."""
         self._slots += 1
         return Slot(self._slots - 1, value, fixed=fixed)
 
@@ -56,7 +56,7 @@ class Tape:
         return self.slot(torch.empty(shape, dtype=dtype, device="meta"), fixed=fixed)
 
     def input(self, value: Tensor) -> Slot:
-        """The slot of an input."""
+        """Return the slot of an input."""
         self._inputs.append(self.slot(value, fixed=True))
         return self._inputs[-1]
 
@@ -130,7 +130,7 @@ class Tape:
         )
 
     def start(self, inputs: Sequence[Tensor] = ()) -> list[Any]:
-        """All values that are the same for all draws, by slot."""
+        """Return all values that are the same for all draws, by slot."""
         values: list[Any] = [None] * self._slots
         for slot, value in zip(self._inputs, inputs, strict=True):
             values[slot.number] = value
@@ -139,27 +139,27 @@ class Tape:
         return values
 
     def sees_the_same(self, fixed: list[Any]) -> bool:
-        """Whether Python would see now what it saw when the pass was recorded."""
+        """Return whether Python would see now what it saw when the pass was recorded."""
         return all(
             torch.equal(fixed[x.number] if isinstance(x, Slot) else x, seen)
             for x, seen in self.reads
         )
 
     def resume(self, known: Mapping[int, Tensor]) -> list[Any]:
-        """What `start` would give, from the values of the recorded pass."""
+        """Return what `start` would give, from the values of the recorded pass."""
         values: list[Any] = [known.get(number) for number in range(self._slots)]
         self._shares.run(values, _NO_NUMBERS)
         return values
 
     def play(self, fixed: list[Any], numbers: RandomNumbers) -> Tensor:  # (S, B, …)
-        """The output for every draw, from what `start` gave."""
+        """Return the output for every draw, from what `start` gave."""
         values = fixed.copy()
         self._draws.run(values, numbers)
         output: Tensor = values[self._outputs[0].number]
         return output
 
     def outcome(self, inputs: Sequence[Tensor]) -> list[Tensor]:
-        """All outputs, of a tape without noise."""
+        """Return all outputs, of a tape without noise."""
         values = self.start(inputs)
         return [values[slot.number] for slot in self._outputs]
 

@@ -111,7 +111,7 @@ class Recorder(TorchDispatchMode):
         return self._plain(function, args, kwargs)
 
     def slot(self, x: Tensor) -> Slot | None:
-        """The slot of a tensor; None if it does not depend on the noise."""
+        """Return the slot of a tensor; None if it does not depend on the noise."""
         try:
             return self._sampled.slot(x)
         except TooManyWritesError:
@@ -153,7 +153,7 @@ class Recorder(TorchDispatchMode):
             self._refuse("the network takes gradients itself")
 
     def own_randomness(self, name: str) -> None:
-        """A tape would repeat the same random numbers for every draw."""
+        """Refuse random numbers that a tape would repeat for every draw."""
         if self._shared:
             raise UnshareableError(
                 f"shared=True: the network calls {name} itself, and such noise cannot be shared by "
@@ -203,7 +203,7 @@ class Recorder(TorchDispatchMode):
                 self.tape.obstacle = "Python may write over a tensor after it was used"
 
     def _give_other_data(self, tensors: Iterable[Tensor]) -> None:
-        """A tensor gets the memory of another one."""
+        """Note that a tensor gets the memory of another one."""
         for x in tensors:
             if self._sampled.shares(x) or address(x) in self._held:
                 self.tape.obstacle = "the data of a tensor is replaced by that of another"
@@ -212,7 +212,7 @@ class Recorder(TorchDispatchMode):
 
     @staticmethod
     def _is_whole(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Whether no other part of torch takes the function apart."""
+        """Return whether no other part of torch takes the function apart."""
         if torch._C._functorch.peek_interpreter_stack() is not None:
             return False
         for x in _tensors((*args, *kwargs.values())):
@@ -291,7 +291,7 @@ class Recorder(TorchDispatchMode):
         return out
 
     def _record_write(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """The same for an operation that writes into tensors: on the tape it makes new ones."""
+        """Record an operation that writes into tensors: on the tape it makes new ones."""
         targets = _tensors(written(traits_of(function), args, kwargs))
         self._check_targets(targets, str(function))
 
@@ -338,14 +338,14 @@ class Recorder(TorchDispatchMode):
             return function(*args, **kwargs)
 
     def _operand(self, x: Tensor, *, overwritten: bool = False) -> Operand:
-        """How the tape refers to a tensor: by slot if it has one, else by the tensor itself."""
+        """Return how the tape refers to a tensor: by its slot, else by the tensor."""
         slot = self.slot(x)
         if slot is not None:
             return slot
         return self._snapshot(x) if overwritten else self._constant(x)
 
     def _constant(self, x: Tensor) -> Operand:
-        """How the tape refers to a tensor that stays as it is."""
+        """Return how the tape refers to a tensor that stays as it is."""
         where = address(x)
         if where in self._exposed or self._sampled.shares(x):
             return self._snapshot(x)
@@ -355,7 +355,7 @@ class Recorder(TorchDispatchMode):
         return x if self.trunk is None else self.trunk.operand(x)
 
     def _snapshot(self, x: Tensor) -> Operand:
-        """How the tape refers to what a tensor holds now."""
+        """Return how the tape refers to what a tensor holds now."""
         with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
             copy = x.detach().clone()
         operand = copy if self.trunk is None else self.trunk.operand(x)
@@ -372,7 +372,7 @@ class Recorder(TorchDispatchMode):
         raise UntraceableError(obstacle)
 
     def _shaped_by_values(self, function: Any, args: Sequence[Any]) -> bool:
-        """Whether the shape of the result depends on sampled values, not only on their shapes."""
+        """Return whether the shape of the result depends on sampled values."""
         if function is torch.ops.aten.index.Tensor:
             return any(
                 x.dtype in (torch.bool, torch.uint8) and self.slot(x) is not None
@@ -384,7 +384,7 @@ class Recorder(TorchDispatchMode):
 def _arguments(
     args: Iterable[Any], kwargs: Mapping[str, Any], operand: Callable[[Tensor], Operand]
 ) -> Arguments:
-    """How the tape refers to arguments."""
+    """Return how the tape refers to arguments."""
 
     def refer(arg: Any) -> Any:
         if isinstance(arg, Tensor):
@@ -397,7 +397,7 @@ def _arguments(
 
 
 def _tensors(things: Iterable[Any]) -> list[Tensor]:
-    """The tensors among things, and in lists of them."""
+    """Return the tensors among things, and in lists of them."""
     found: list[Tensor] = []
     for thing in things:
         if isinstance(thing, Tensor):

@@ -27,7 +27,7 @@ class Traits:
 
 @cache
 def traits_of(function: Any) -> Traits:
-    """The traits of an operation."""
+    """Return the traits of an operation."""
     if not isinstance(function, torch._ops.OpOverload):
         return Traits()
     # The dropout of attention is on the tape already.
@@ -45,7 +45,7 @@ def traits_of(function: Any) -> Traits:
 
 
 def written(traits: Traits, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-    """The arguments that an operation writes into."""
+    """Return the arguments that an operation writes into."""
     return [
         args[position] if position < len(args) else kwargs.get(name)
         for position, name in traits.written

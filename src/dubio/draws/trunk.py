@@ -53,11 +53,11 @@ class Trunk:
             self._from_inputs.add(slot.number)
 
     def owns(self, x: Tensor) -> bool:
-        """Whether a tensor was there before the pass, where changes are looked for."""
+        """Return whether a tensor was there before the pass, where changes are looked for."""
         return id(x) in self._owned
 
     def operand(self, x: Tensor) -> Slot | Tensor:
-        """How the tape refers to a tensor: by its slot, or as it is if the network owns it."""
+        """Return how the tape refers to a tensor: by its slot, or as it is."""
         known = self._known.get(id(x))
         if known is not None:
             return known[1]
@@ -65,7 +65,7 @@ class Trunk:
         return x
 
     def _meet(self, x: Tensor) -> None:
-        """A tensor is used that is neither an input nor computed."""
+        """Note that a tensor is used that is neither an input nor computed."""
         if id(x) not in self._owned:
             self._tape.doubt = "the network uses a tensor that is neither its own nor computed"
 
@@ -90,7 +90,7 @@ class Trunk:
                 self._from_inputs.add(slot.number)
 
     def made(self, x: Tensor, result: Tensor, *, seen: bool) -> None:
-        """A tensor was made from Python numbers; others may write over it, so it is copied."""
+        """Note that a tensor was made from Python numbers; it is copied."""
         if not seen:  # by torch.Tensor(...) and its like, which read tensors in C
             self._tape.doubt = "a tensor is made of numbers that cannot be looked at"
         self.record(torch.clone, Arguments([x], {}), [result])
@@ -105,7 +105,7 @@ class Trunk:
             self._tape.doubt = "Python reads a value that depends on the inputs"
 
     def shaped_by_values(self, function: Any) -> None:
-        """The shape of a result depends on values."""
+        """Note that the shape of a result depends on values."""
         self._tape.doubt = f"shapes depend on values ({function})"
 
     def write(self, written: Iterable[Any]) -> None:
@@ -129,7 +129,7 @@ class Ownership:
         self._buffers: set[int] | None = None
 
     def __call__(self, x: Tensor) -> bool:
-        """Whether it is one of theirs."""
+        """Return whether it is one of theirs."""
         if isinstance(x, nn.Parameter):
             return True
         if self._buffers is None:

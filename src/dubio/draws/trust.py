@@ -15,7 +15,7 @@ _trusted: WeakKeyDictionary[object, dict[Hashable, set[Hashable]]] = WeakKeyDict
 
 
 def trusted(model: Network, select: Select) -> set[Hashable]:
-    """The signatures of tapes that can be trusted of a network, as called by some function.
+    """Return the signatures of tapes that can be trusted of a network, as called by some function.
 
     Nothing is known of other callables, whose tapes are compared every time.
     """
@@ -28,7 +28,7 @@ def trusted(model: Network, select: Select) -> set[Hashable]:
 
 
 def _identity(function: Callable[..., Any]) -> tuple[Hashable, ...] | None:
-    """The code of a function and what it refers to: the same for one that is made anew."""
+    """Return the code of a function and what it refers to: the same for one that is made anew."""
     if isinstance(function, MethodType):
         return id(function.__self__), function.__func__
     if not isinstance(function, FunctionType):
@@ -42,7 +42,7 @@ def _identity(function: Callable[..., Any]) -> tuple[Hashable, ...] | None:
 
 
 def agree(a: Tensor, b: Tensor, *others: Tensor) -> bool:
-    """Whether two computations of the same draw differ by no more than rounding.
+    """Return whether two computations of the same draw differ by no more than rounding.
 
     Other draws tell how large outputs are: in one of them there may be nothing but rounding.
     """

@@ -252,7 +252,7 @@ class DropoutEstimator(BaseEstimator, ABC):
         return TrainingBudget(self.max_iter, int(size), self.n_iter_no_change, self.seed_, report)
 
     def _draw(self, X: Any) -> Iterator[Predictive]:
-        """The predictions of the networks, in standard units, for some rows after the other."""
+        """Yield the predictions of the networks in standard units, some rows at a time."""
         for part in self._standard_inputs(X).split(_BLOCK):
             yield self._predict(part)
 

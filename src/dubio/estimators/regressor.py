@@ -150,7 +150,7 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, DropoutEstimator):
         return self._in_units(self._predict(self._standard_inputs(X)))
 
     def _in_units(self, p: Predictive) -> Predictive:
-        """A prediction in the units of the targets: means and noise are scaled, means moved."""
+        """Return a prediction in the units of the targets."""
         mean, log_variance = means_and_log_variances(p)  # (S, B, K)
         scale = torch.from_numpy(self._units.scale).to(mean)
         mean = mean * scale + torch.from_numpy(self._units.mean).to(mean)

@@ -24,7 +24,7 @@ class Scaling:
 
     @classmethod
     def of(cls, table: NDArray[Any], weights: NDArray[Any] | None) -> Self:
-        """The scaling that brings a table `(N, D)` to mean 0 and variance 1 under its weights."""
+        """Return the scaling of a table `(N, D)` to weighted mean 0 and variance 1."""
         wide = table.astype(np.float64)
         with np.errstate(over="ignore", invalid="ignore"):
             mean = np.average(wide, axis=0, weights=weights)

@@ -102,7 +102,7 @@ def _read_file(path: Path) -> Data:
 
 
 def _read_npz(path: Path) -> dict[str, Tensor]:
-    """Numbers alone: arrays of objects, which are pickles, are refused and not opened."""
+    """Read numbers only: arrays of objects are pickles, and are refused."""
     if not path.is_file():
         raise EvaluationError(f"data: expected a file, got {path}, where there is none")
     try:
@@ -122,7 +122,7 @@ def _tensor(array: np.ndarray[Any, Any]) -> Tensor:
 
 
 def _digits(name: str, part: str) -> Data:
-    """500 to train on, 300 to validate, 997 to test: few to train on, so that doubt has reason."""
+    """Return 500 rows to train on, 300 to validate and 997 to test."""
     from sklearn.datasets import load_digits
 
     bundle = load_digits()

@@ -46,7 +46,7 @@ class Comparison:
         self._seeded = seeded
 
     def check(self) -> None:
-        """Complain if the graph is not what the network computes, under any noise.
+        """Raise an error unless the graph computes what the network does, under any noise.
 
         The noise of one site after the other is changed, and where the graph does not notice, the
         network must not either. Then both run under other noises, over two rows and over three.

@@ -173,7 +173,7 @@ def _card(
 
 
 def _check_types(network: nn.Module, tensors: list[Tensor]) -> None:
-    """Complain about tensors that servers cannot have."""
+    """Raise an error for tensors that servers do not support."""
     for tensor in (*tensors, *network.parameters(), *network.buffers()):
         if not tensor.is_cpu:
             raise ExportError(

@@ -21,7 +21,7 @@ CARD = "dubio"  # where an ONNX file says what its noise is; dubio.json in a .pt
 
 
 def check_packages() -> None:
-    """Complain if packages that ONNX files take are not installed."""
+    """Raise an error if packages for ONNX files are not installed."""
     for package in ("onnx", "onnxscript", "onnxruntime"):
         try:
             import_module(package)

@@ -96,7 +96,7 @@ class ObservedNumbers(Numbers):
         return self._note(site, "uniform", None, super().uniform(site, shape, like))
 
     def normal(self, site: NoiseIndex, shape: torch.Size, like: Tensor) -> Tensor:
-        """Standard normal numbers."""  # (S, *shape)
+        """Return standard normal numbers."""  # (S, *shape)
         return self._note(site, "normal", None, super().normal(site, shape, like))
 
     def seeds(self, *site: int) -> NoReturn:

@@ -195,7 +195,7 @@ class Bayesian(Wrapping):
         return f"sampler={self.sampler!r}, prior={self.prior!r}{kept}"
 
     def _weights(self, running: Pass | None) -> list[Tensor] | None:
-        """The weights of this draw; None if they are those of the layer."""
+        """Return the weights of this draw; None if they are those of the layer."""
         if running is not None and self in running.memory:
             running.check_checkpoint("Bayesian")
             known: Sample = running.memory[self]
@@ -219,7 +219,7 @@ class Bayesian(Wrapping):
         return sample.weights
 
     def _recorded(self, running: Pass, posterior: Posterior) -> list[Tensor] | None:
-        """The weights of this draw in a pass that is recorded, to be made for many at once."""
+        """Return the weights of this draw in a recorded pass, for many draws at once."""
         lasting = all(isinstance(mean, nn.Parameter) for mean in posterior.means)
         if running.plain or not lasting or not posterior.streamable(self._centered_prior()):
             return None
@@ -251,7 +251,7 @@ class Bayesian(Wrapping):
         return known
 
     def _stream_or_noise(self, posterior: Posterior) -> Tensor | Stream | None:
-        """ε of all weights, drawn only where the kernels cannot do without."""
+        """Return ε of all weights, drawn only where the kernels cannot do without."""
         stream = None
         if posterior.streamable(self._centered_prior()):
             with torch._C.DisableTorchFunction():
@@ -260,14 +260,14 @@ class Bayesian(Wrapping):
         return self._noise() if stream is None else stream
 
     def _noise(self) -> Tensor | None:
-        """ε of all weights, the same in all calls of a pass; None for the mean."""
+        """Return ε of all weights, the same in all calls of a pass; None for the mean."""
         rho: Any = self._parameters["rho"]
         with torch._C.DisableTorchFunction():
             noises = own_noise(self, (_request(rho),), rho)
             return None if noises is None else noises[0]
 
     def _means(self) -> dict[str, Tensor]:
-        """The parameters of the layer."""
+        """Return the parameters of the layer."""
         layer: Any = self._modules["layer"]
         if not layer._modules:
             return {name: p for name, p in layer._parameters.items() if p is not None}
@@ -308,7 +308,7 @@ class Bayesian(Wrapping):
 
 
 def bayesian_layers(model: nn.Module) -> dict[str, Bayesian]:
-    """All such layers of a network, each with its first name."""
+    """Return all such layers of a network, each with its first name."""
     found = {name: m for name, m in model.named_modules() if isinstance(m, Bayesian)}
     if not found:
         raise ValueError(
@@ -320,7 +320,7 @@ def bayesian_layers(model: nn.Module) -> dict[str, Bayesian]:
 
 
 def _request(rho: Tensor) -> Request:
-    """One normal number for each weight."""
+    """Return one normal number for each weight."""
     return Request("normal", rho.shape, None, 0)
 
 
@@ -335,7 +335,7 @@ def _row_noise(sampler: Sampler) -> RowNoise | None:
 
 
 def _without_padding(layer: nn.Module) -> Tensor | None:
-    """All weights but the rows of embeddings that stand for no word; None if there are none."""
+    """Return all weights but the padding rows of embeddings; None if there are none."""
     kept: dict[Tensor, Tensor] = {
         weight: torch.ones_like(weight, dtype=torch.bool) for weight in layer.parameters()
     }
@@ -348,7 +348,7 @@ def _without_padding(layer: nn.Module) -> Tensor | None:
 
 
 def _center(prior: Prior, weights: Mapping[str, Tensor], dtype: torch.dtype) -> Tensor | None:
-    """The means of a prior that has one for every weight, in one row."""
+    """Return the means of a prior that has one for every weight, in one row."""
     if not isinstance(prior.mean, Mapping):
         return None
     expected = {name: tuple(weight.shape) for name, weight in weights.items()}
@@ -415,7 +415,7 @@ def _check(layer: nn.Module, prior: Prior, sampler: str, deviation: float) -> No
 
 
 def check_noise(sampler: str, deviation: float) -> None:
-    """Complain about what is no sampler, and no deviation to start from."""
+    """Raise an error unless these are a sampler and an initial deviation."""
     if sampler not in get_args(Sampler):
         names = ", ".join(get_args(Sampler))
         raise ValueError(f"sampler: expected one of {names}, got {sampler!r}")

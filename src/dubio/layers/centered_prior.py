@@ -14,6 +14,6 @@ class CenteredPrior(NamedTuple):
     center: Tensor | float  # (weights,)
 
     def offset(self, mean: Tensor) -> Tensor:
-        """The distance of means from those of the prior."""
+        """Return the distance of means from those of the prior."""
         center = self.center
         return mean if isinstance(center, float) and center == 0 else mean - center

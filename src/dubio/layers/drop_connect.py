@@ -74,7 +74,7 @@ class DropConnect(Wrapping):
 
 
 def _names(layer: nn.Module) -> list[str]:
-    """The names of a layer's matrices of weights."""
+    """Return the names of a layer's matrices of weights."""
     if isinstance(layer, nn.RNNBase):
         return [name for name in layer._flat_weights_names if name.startswith("weight")]
     return ["weight"]

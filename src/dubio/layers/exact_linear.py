@@ -154,14 +154,14 @@ class ExactLinear(Stochastic):
         return (of_weights + of_noise).sum().to(self.mean)
 
     def extra_repr(self) -> str:
-        """The prior."""
+        """Return the prior."""
         return (
             f"prior_precision={self.prior_precision:g}, noise_shape={self.noise_shape:g}, "
             f"noise_rate={self.noise_rate:g}"
         )
 
     def _weights(self) -> Tensor:  # (A, D)
-        """The weights of this draw, or their mean."""
+        """Return the weights of this draw, or their mean."""
         with torch._C.DisableTorchFunction():  # nothing in here is for an interceptor to see
             requests = (
                 Request("normal", self.mean.shape, None, 0),
@@ -207,7 +207,7 @@ class ExactLinear(Stochastic):
 def _regression(
     x: Tensor, y: Tensor, weight: Tensor, precision: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """μ `(D,)`, a root of Λ⁻¹ `(D, D)`, and Σ v r² − μᵀΛμ."""
+    """Return μ `(D,)`, a root of Λ⁻¹ `(D, D)`, and Σ v r² − μᵀΛμ."""
     eye = torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
     scaled = x * weight[:, None]
     gram = scaled.T @ x

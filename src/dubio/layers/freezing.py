@@ -82,7 +82,7 @@ def freeze(
 
 
 def _plain_layer(module: Bayesian, mode: str, generator: torch.Generator | None) -> nn.Module:
-    """The layer with the weights it is frozen at."""
+    """Return the layer with the weights it is frozen at."""
     posterior = module.posterior()
     with torch.no_grad():
         if mode == "mean":
@@ -127,7 +127,7 @@ def _hooked(module: nn.Module) -> bool:
 
 
 def _dropout(masked: Masked, args: tuple[Any, ...]) -> nn.Module | None:
-    """The dropout of torch that does what a mask does to its arguments; None if there is none."""
+    """Return the torch dropout with the same effect as a mask; None if there is none."""
     mask, layer = masked.mask, masked.layer
     if not isinstance(mask, _BINARY) or mask.units > 1 or len(args) > 1:
         return None

@@ -11,7 +11,7 @@ _NEWTON_STEPS = 3
 
 
 def inverse_gamma(normal: Tensor, shape: Tensor, rate: Tensor) -> Tensor:
-    """σ² ~ InvGamma(a, b), by quantiles: σ² = b / Q_a(Φ(z)), for z ~ N(0, 1).
+    """Return σ² ~ InvGamma(a, b), by quantiles: σ² = b / Q_a(Φ(z)), for z ~ N(0, 1).
 
     Q_a is the quantile function of Gamma(a, 1). It starts from the cube of Wilson and Hilferty
     (1931), a(1 − 1/(9a) + z/(3√a))³, or from the bound (Φ(z)·Γ(a + 1))^(1/a) where that is larger.

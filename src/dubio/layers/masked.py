@@ -152,7 +152,7 @@ class _Carrying(Derivative):
 
 
 def check_mask(mask: object) -> None:
-    """Complain about what is no mask."""
+    """Raise an error unless this is a mask."""
     if not isinstance(mask, Mask):
         got = f"the class {mask.__name__}" if isinstance(mask, type) else repr(mask)
         raise TypeError(
@@ -161,7 +161,7 @@ def check_mask(mask: object) -> None:
 
 
 def _input_weights(layer: nn.Module) -> list[Tensor]:
-    """The weights that the masked inputs meet."""
+    """Return the weights that the masked inputs meet."""
     if isinstance(layer, nn.RNNBase):
         names = [name for name in layer._flat_weights_names if name.startswith("weight_ih_l0")]
         return [getattr(layer, name) for name in names]
@@ -177,7 +177,7 @@ def _input_weights(layer: nn.Module) -> list[Tensor]:
 
 
 def _by_unit(layer: nn.Module) -> Tensor:  # (fan out, features)
-    """The weights that each input unit feeds."""
+    """Return the weights that each input unit feeds."""
     weights = _input_weights(layer)
     if isinstance(layer, _ConvTransposeNd):
         return weights[0].flatten(1).T

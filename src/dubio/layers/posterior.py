@@ -54,23 +54,23 @@ class Posterior:
     kept: Tensor | None = None
 
     def split(self, flat: Tensor) -> list[Tensor]:
-        """What is in one row, in the shapes of the weights."""
+        """Return what is in one row, in the shapes of the weights."""
         parts = flat.split([mean.numel() for mean in self.means])
         return [part.view(mean.shape) for part, mean in zip(parts, self.means, strict=True)]
 
     def mean(self) -> list[Tensor]:
-        """μ, and zero for weights that are not there."""
+        """Return μ, and zero for weights that are not there."""
         if self.kept is None:
             return list(self.means)
         return [mean * kept for mean, kept in zip(self.means, self.split(self.kept), strict=True)]
 
     def deviation(self) -> list[Tensor]:
-        """σ, and zero for weights that are not there."""
+        """Return σ, and zero for weights that are not there."""
         sigma = F.softplus(self.rho)
         return self.split(sigma if self.kept is None else sigma * self.kept)
 
     def sample(self, noise: Tensor | Stream) -> list[Tensor]:
-        """The weights of a draw."""
+        """Return the weights of a draw."""
         if isinstance(noise, Stream):
             return streamed.draw(SAMPLE, noise, None, [self.rho], self.means)[1]
         if torch.is_grad_enabled():
@@ -79,21 +79,21 @@ class Posterior:
         return [torch.addcmul(mean, sigma, eps).to(mean.dtype) for mean, sigma, eps in parts]
 
     def sample_with_divergence(self, noise: Tensor | Stream, prior: CenteredPrior) -> Sample:
-        """The weights of a draw and their KL from the prior, or its estimate at these weights."""
+        """Return the weights of a draw and their KL from the prior, or its estimate."""
         if isinstance(noise, Stream):
             total, weights = streamed.draw(SAMPLE, noise, prior, [self.rho], self.means)
             return Sample(weights, total)
         return self._apply(noise, prior, weights=True)
 
     def changes(self, noise: Tensor | Stream) -> list[Tensor]:
-        """σε, by which weights of a draw differ from their means."""
+        """Return σε, by which weights of a draw differ from their means."""
         if isinstance(noise, Stream):
             return streamed.draw(CHANGE, noise, None, [self.rho], self.means)[1]
         parts = zip(self.deviation(), self.split(noise), self.means, strict=True)
         return [(sigma * eps).to(mean.dtype) for sigma, eps, mean in parts]
 
     def variances(self) -> list[Tensor]:
-        """σ²."""
+        """Return σ²."""
         return [sigma.square() for sigma in self.deviation()]
 
     def moments(self, noise: Stream | None, prior: CenteredPrior) -> Sample:
@@ -113,7 +113,7 @@ class Posterior:
         return total
 
     def streamable(self, prior: CenteredPrior) -> bool:
-        """Whether its noise need not be drawn: the kernels can do all there is to do."""
+        """Return whether its noise need not be drawn: the kernels can do all there is to do."""
         return self.kept is None and streamed.streamable(prior, [self.rho, *self.means])
 
     def _apply(self, noise: Tensor | None, prior: CenteredPrior | None, *, weights: bool) -> Sample:
@@ -129,7 +129,7 @@ class Posterior:
     def _differentiated(
         self, noise: Tensor | None, prior: CenteredPrior | None, *, weights: bool
     ) -> Sample:
-        """The same by automatic differentiation, for many networks at once and for compilers."""
+        """Compute the same by automatic differentiation, for vmap and compilers."""
         if self.kept is not None and is_vectorised(self.rho):
             raise NotImplementedError(
                 "Bayesian: pruned weights and embeddings with padding have no place where many "
@@ -226,7 +226,7 @@ class _Gaussian(Derivative):
     def _again(
         ctx: Any, of_total: Tensor | None, *of_weights: Tensor | None
     ) -> Sequence[Tensor | None]:
-        """The gradients with a graph of their own, by automatic differentiation."""
+        """Return the gradients with a graph of their own, by automatic differentiation."""
         noise, kept, *parameters = ctx.saved_tensors
         rhos, means = parameters[: ctx.layers], parameters[ctx.layers :]
         rho = torch.cat(rhos)
@@ -275,7 +275,7 @@ def _in_a_row(
 
 
 def _shaped(row: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
-    """What is in one row, in the shapes and dtypes of the weights."""
+    """Return what is in one row, in the shapes and dtypes of the weights."""
     parts = row.split([mean.numel() for mean in like]) if len(like) > 1 else [row]
     return [
         part.view(mean.shape) if mean.dtype == row.dtype else part.view(mean.shape).to(mean.dtype)
@@ -284,5 +284,5 @@ def _shaped(row: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _those(there: Tensor | None, *values: Tensor | None) -> list[Any]:
-    """The values of weights that are there."""
+    """Return the values of weights that are there."""
     return [value if value is None or there is None else value[there] for value in values]

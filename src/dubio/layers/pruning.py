@@ -131,7 +131,7 @@ def sparse_weights(model: nn.Module) -> SparseWeights:
 
 
 def _compressed(weights: Tensor, kept: Tensor) -> Tensor:
-    """Those weights that are kept, in compressed rows."""
+    """Return those weights that are kept, in compressed rows."""
     rows = weights.flatten(1) if weights.dim() > 1 else weights.view(1, -1)
     kept = kept.view(rows.shape)
     ends = kept.sum(1).cumsum(0)
@@ -148,7 +148,7 @@ def _compressed(weights: Tensor, kept: Tensor) -> Tensor:
 
 
 def _check_own_weights(name: str, layer: nn.Module) -> None:
-    """Complain about weights that are computed from others, which zeros would spoil."""
+    """Raise an error for weights that are computed from others."""
     for module in layer.modules():
         by_hook = any(isinstance(value, Tensor) for value in vars(module).values())
         if by_hook or is_parametrized(module):
@@ -160,7 +160,7 @@ def _check_own_weights(name: str, layer: nn.Module) -> None:
 
 
 def _signal_to_noise(layer: Bayesian) -> Tensor:  # (weights,)
-    """|μ|/σ, and −1 for weights that are not there."""
+    """Return |μ|/σ, and −1 for weights that are not there."""
     with torch.no_grad():
         means = torch.cat([mean.flatten() for mean in layer.means().values()])
         deviations = torch.cat([sigma.flatten() for sigma in layer.deviations().values()])
@@ -169,7 +169,7 @@ def _signal_to_noise(layer: Bayesian) -> Tensor:  # (weights,)
 
 
 def _largest(ratios: Tensor, fraction: float) -> Tensor:
-    """Which of them are left when a share with the smallest is taken away; ties by position."""
+    """Return which values are left without the smallest share; ties by position."""
     kept = torch.ones_like(ratios, dtype=torch.bool)
     kept[ratios.argsort(stable=True)[: round(fraction * len(ratios))]] = False
     return kept & (ratios >= 0)
@@ -184,7 +184,7 @@ def _leave(layer: Bayesian, kept: Tensor) -> None:
 
 
 def _by_weight(layers: dict[str, Bayesian]) -> Iterator[tuple[str, Tensor]]:
-    """Which weights are left, by the name of the tensor."""
+    """Yield which weights are left, by the name of the tensor."""
     for name, layer in layers.items():
         posterior = layer.posterior()
         kept = torch.ones_like(layer.rho, dtype=torch.bool) if layer.kept is None else layer.kept

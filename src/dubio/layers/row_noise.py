@@ -50,7 +50,7 @@ class RowNoise(Noisy, ABC):
         *args: Any,
         **kwargs: Any,
     ) -> Tensor:
-        """The outputs: those of the mean weights if there is no noise around.
+        """Return the outputs: those of the mean weights if there is no noise around.
 
         Args:
             owner: The `dubio.Bayesian` around the layer.
@@ -84,7 +84,7 @@ class LocalNoise(RowNoise):
         *args: Any,
         **kwargs: Any,
     ) -> Tensor:
-        """γ + √δ·ζ."""
+        """Return γ + √δ·ζ."""
         means = posterior.mean() if known is None else known.weights
         mean: Tensor = _with(layer, means)(x, *args, **kwargs)
         request = Request("normal", mean.shape, 0, 1)
@@ -156,7 +156,7 @@ class Flipout(RowNoise):
 
 
 def is_linear(layer: nn.Module) -> bool:
-    """Whether its output is plainly W·x + b in its own parameters, as the layers of torch have it.
+    """Return whether the output is W·x + b in the layer's own parameters.
 
     That of a subclass with a forward of its own, under a parametrization or behind a hook need not
     be.
@@ -172,24 +172,24 @@ def is_linear(layer: nn.Module) -> bool:
 
 
 def has_rows(layer: nn.Module, args: Sequence[Any]) -> bool:
-    """Whether the first argument has an axis of rows."""
+    """Return whether the first argument has an axis of rows."""
     assert isinstance(layer, Linear)
     return len(args) > 0 and isinstance(args[0], Tensor) and args[0].dim() > -_unit_axis(layer)
 
 
 def _with(layer: Linear, weights: Sequence[Tensor]) -> Linear:
-    """The layer with other weights."""
+    """Return the layer with other weights."""
     names = (name for name, _ in layer.named_parameters())
     return substitute(layer, dict(zip(names, weights, strict=True)))
 
 
 def _unit_axis(layer: Linear) -> int:
-    """The axis of units or channels, from behind."""
+    """Return the axis of units or channels, from behind."""
     return -1 - len(layer.kernel_size) if isinstance(layer, _ConvNd) else -1
 
 
 def _along(axis: int, like: Tensor, units: int) -> list[int]:
-    """The shape of one row of noise that has one entry for each unit."""
+    """Return the shape of one row of noise that has one entry for each unit."""
     shape = [1] * (like.dim() - 1)
     shape[axis] = units
     return shape

@@ -24,7 +24,7 @@ NO_STREAM = Stream(0, 0, 1)
 
 
 def streamable(prior: CenteredPrior, tensors: Sequence[Tensor]) -> bool:
-    """Whether the kernels know the prior, and can read the parameters."""
+    """Return whether the kernels know the prior, and can read the parameters."""
     own, center = prior
     if type(own) is not Gaussian or _is_traced():
         return False
@@ -39,7 +39,7 @@ def draw(
     rhos: Sequence[Tensor],
     means: Sequence[Tensor],
 ) -> tuple[Tensor | None, list[Tensor]]:
-    """The divergence from a prior, and what is made of weights.
+    """Return the divergence from a prior, and what is made of weights.
 
     Args:
         kind: ``SAMPLE`` makes w = μ + σε, ``CHANGE`` σε and ``SQUARE`` σ².
@@ -131,7 +131,7 @@ class _Weights(Derivative):
 def _again(
     ctx: Any, of_total: Tensor | None, of_made: Sequence[Tensor | None]
 ) -> Iterator[Tensor | None]:
-    """The gradients with a graph of their own, or many at once, by automatic differentiation."""
+    """Compute the gradients by automatic differentiation, with a graph of their own."""
     further, parameters, layers = torch.is_grad_enabled(), ctx.saved_tensors, ctx.layers
     rhos, means = parameters[:layers], parameters[layers:]
     with torch.enable_grad():
@@ -151,7 +151,7 @@ def _outputs(
     of_total: Tensor | None,
     of_made: Sequence[Tensor | None],
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """What was made, with a graph, and its gradients."""
+    """Yield what was made, with a graph, and its gradients."""
     sigma = F.softplus(torch.cat(rhos))
     mean = torch.cat([m.reshape(-1) for m in means])
     if of_total is not None:
@@ -189,7 +189,7 @@ class _Local(Derivative):
 
 
 def _is_traced() -> bool:
-    """Whether torch takes down what is computed, or `torch.func` transforms it."""
+    """Return whether torch takes down what is computed, or `torch.func` transforms it."""
     traced: bool = torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
     return traced or torch._C._are_functorch_transforms_active()
 
@@ -207,7 +207,7 @@ def _tensors(rhos: Sequence[Tensor], means: Sequence[Tensor]) -> Iterator[Gaussi
 
 
 def _known(centered: CenteredPrior | None) -> GaussianPrior:
-    """A prior as the kernels have it."""
+    """Return a prior as the kernels have it."""
     if centered is None:
         return NO_PRIOR
     prior, center = centered

@@ -11,7 +11,7 @@ Layer = TypeVar("Layer", bound=nn.Module)
 
 
 def substitute(layer: Layer, weights: Mapping[str, Tensor]) -> Layer:
-    """A twin of the layer that has some other weights and shares all the rest.
+    """Return a twin of the layer that has some other weights and shares all the rest.
 
     The layer itself is not touched, not even for the time of a call, so that several threads may
     do this at once. Weights of modules inside the layer have dotted names.
@@ -36,7 +36,7 @@ def call_with(
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
 ) -> Any:
-    """The output of the layer with other weights, all of them."""
+    """Return the output of the layer with other weights, all of them."""
     plain = type(layer) is nn.Linear and not (
         layer._forward_hooks or layer._forward_pre_hooks or "forward" in layer.__dict__
     )

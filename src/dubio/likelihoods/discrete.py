@@ -40,12 +40,12 @@ class Discrete(Likelihood):
         return entropies
 
     def quantile(self, outputs: Tensor, q: float) -> Tensor:
-        """The empirical quantile over draws of the probabilities: it shows epistemic spread."""
+        """Return the quantile of the probabilities over draws, which shows epistemic spread."""
         return empirical_quantile(self.mean(outputs), q)
 
 
 def check_probabilities(values: Tensor, axis: int, name: str, advice: str) -> None:
-    """Complain about what cannot be the probabilities of classes along an axis."""
+    """Raise an error unless these are probabilities of classes along an axis."""
     sums = values.float().sum(axis)
     if not all_true((values >= 0).all() & ((sums - 1).abs() <= _ROUNDING).all()):
         check_nan(values, name)
@@ -57,7 +57,7 @@ def check_probabilities(values: Tensor, axis: int, name: str, advice: str) -> No
 
 
 def check_nan(values: Tensor, name: str) -> None:
-    """Complain about NaN in the place of probabilities."""
+    """Raise an error for NaN among probabilities."""
     count = int(values.isnan().sum())
     if count:
         raise ValueError(

@@ -36,7 +36,7 @@ class Likelihood(ABC):
     advice: ClassVar[str] = "implement it, or choose a likelihood of dubio.likelihoods that has it"
 
     def __init_subclass__(cls) -> None:
-        """What is certain of a class is not of those derived from it."""
+        """Reset `rowwise` in a derived class, which may do anything."""
         super().__init_subclass__()
         if "rowwise" not in vars(cls):
             cls.rowwise = False

@@ -26,7 +26,7 @@ class _Normal(Numeric):
 
     @abstractmethod
     def _std(self, outputs: Tensor) -> Tensor:
-        """Standard deviation, broadcasting to `(S, B, *E)`."""
+        """Return the standard deviation, broadcasting to `(S, B, *E)`."""
 
     def log_density(self, outputs: Tensor, y: Tensor) -> Tensor:
         """Return the summand of Gal & Ghahramani 2016, eq. 13, for each of D = prod(*E) elements.

@@ -11,14 +11,14 @@ from dubio.noise.float64 import has_float64
 
 
 def check_probability(name: str, value: float, advice: str) -> None:
-    """Complain about what is not strictly between 0 and 1."""
+    """Raise an error unless this is strictly between 0 and 1."""
     scalar = isinstance(value, SupportsFloat) and getattr(value, "ndim", 0) == 0
     if not (scalar and 0 < value < 1):
         raise ValueError(f"{name}: expected a probability in (0, 1), got {value!r}; {advice}")
 
 
 def check_level(q: float) -> None:
-    """Complain about what is no level of a quantile."""
+    """Raise an error unless this is a quantile level."""
     if not 0 <= q <= 1:
         raise ValueError(f"q: expected a level in [0, 1], got {q}; divide percentages by 100")
 

@@ -22,7 +22,7 @@ class _OfNormalNoise(Smooth, ABC):
         return MaskRule(GAUSSIAN)
 
     def factor(self, logit: Tensor, noise: Tensor) -> Tensor:
-        """1 + √α·ε."""
+        """Return 1 + √α·ε."""
         return 1 + (-0.5 * logit).exp() * noise
 
 

@@ -116,7 +116,7 @@ class BinaryGate:
     trapezoid: bool = False
 
     def __call__(self, mask: LearnableBernoulli, keep: Tensor, noise: Tensor, axis: int) -> Gated:
-        """The zeros and ones."""
+        """Return the zeros and ones."""
         u = reflect(noise) if self.reflected else noise
         return Gated(u < keep, "trapezoid" if self.trapezoid else None)
 
@@ -130,19 +130,19 @@ class HalvesGate:
     other: Gate
 
     def __call__(self, mask: LearnableBernoulli, keep: Tensor, noise: Tensor, axis: int) -> Gated:
-        """The zeros and ones of both."""
+        """Return the zeros and ones of both."""
         half = noise[: noise.shape[0] // 2]
         one, other = (gate(mask, keep, half, axis) for gate in (self.one, self.other))
         return Gated(torch.cat([one.z, other.z]), one.derivative)
 
 
 def reflect(u: Tensor) -> Tensor:
-    """1 − u as uniform numbers in [0, 1) again: all bits of u the other way round."""
+    """Return 1 − u as uniform numbers in [0, 1) again: all bits of u the other way round."""
     return (1 - (2.0**-32 if u.dtype == torch.float64 else 2.0**-24)) - u
 
 
 def _rules(gate: Gate) -> tuple[MaskRule, ...]:
-    """What a gate is to the kernels; nothing if they do not know it."""
+    """Return what a gate is to the kernels; nothing if they do not know it."""
     match gate:
         case BinaryGate():
             return (MaskRule(BERNOULLI, reflected=gate.reflected, trapezoid=gate.trapezoid),)
@@ -165,7 +165,7 @@ trapezoid_gate = BinaryGate(trapezoid=True)
 
 
 def trapezoid_weight(z: Tensor, keep: Tensor) -> Tensor:
-    """½·drop where z = 1, ½·keep where z = 0."""
+    """Return ½·drop where z = 1, ½·keep where z = 0."""
     return torch.addcmul(0.5 * keep, z, 0.5 - keep)
 
 

@@ -213,7 +213,7 @@ class LearnedRate(Mask, ABC):
         return logit
 
     def logit_along(self, noise: Tensor, axis: int) -> Tensor:
-        """The logits laid out along the axis of the units."""
+        """Return the logits laid out along the axis of the units."""
         return along(self.own_logit, noise, axis)
 
 
@@ -227,11 +227,11 @@ class Smooth(LearnedRate, ABC):
 
     @abstractmethod
     def factor(self, logit: Tensor, noise: Tensor) -> Tensor:
-        """The mask, from logits laid out along the noise."""
+        """Return the mask, from logits laid out along the noise."""
 
     @final
     def multiplier(self, axis: int, *noises: Tensor) -> Tensor:
-        """The mask, from its noise, with the units on ``axis``."""
+        """Return the mask, from its noise, with the units on ``axis``."""
         (noise,) = noises
         return self.factor(self.logit_along(noise, axis), noise)
 
@@ -260,7 +260,7 @@ def along(values: Tensor, noise: Tensor, axis: int) -> Tensor:
 
 
 def bernoulli_kl(weights: Tensor, keep: Tensor, length_scale: float) -> Tensor:
-    """Expected squared norm of masked weights under the prior: Σ_k ℓ²‖W_k‖² / (2·keep_k).
+    """Return the expected squared norm of masked weights, Σ_k ℓ²‖W_k‖² / (2·keep_k).
 
     Gal et al. 2017, eq. 3 (Gal & Ghahramani 2016, eq. 9) has keep·ℓ²/2·‖M_k‖² for unscaled masks;
     with inverse scaling M = W/keep.
@@ -269,7 +269,7 @@ def bernoulli_kl(weights: Tensor, keep: Tensor, length_scale: float) -> Tensor:
 
 
 def learned_bernoulli_kl(weights: Tensor, logit: Tensor, length_scale: float) -> Tensor:
-    """Σ_k ℓ²‖W_k‖²/(2·keep_k) − H(keep_k), keep = σ(φ).
+    """Return Σ_k ℓ²‖W_k‖²/(2·keep_k) − H(keep_k), keep = σ(φ).
 
     Gal et al. 2017, eqs. 3–4; Boluki et al. 2020, section 2.2.
     """
@@ -282,7 +282,7 @@ def learned_bernoulli_kl(weights: Tensor, logit: Tensor, length_scale: float) ->
 def learned_bernoulli_slopes(
     weights: Sequence[Tensor], logits: Sequence[Tensor], length_scale: float | Tensor
 ) -> Slopes:
-    """The same for some layers, with its slopes, in one pass over the weights of each.
+    """Return the same for some layers, with its slopes, in one pass over the weights of each.
 
     The entropy is H = log(1 + e^φ) − φ·keep, its slope −φ·keep·drop, and that of 1/keep −drop/keep.
 

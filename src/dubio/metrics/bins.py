@@ -1,14 +1,16 @@
 """Bins of equal width."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from dubio.metrics.counts import check_count
-from dubio.metrics.states import check_counted
+from dubio.metrics.states import Summed, check_counted
 
 
 def check_bins(bins: int) -> None:
-    """Complain about what is no number of bins."""
+    """Raise an error unless this is a number of bins."""
     check_count(bins, 1, "bins", "15 is a common choice")
 
 
@@ -25,7 +27,26 @@ def bin_sums(position: Tensor, values: Tensor, hits: Tensor, bins: int) -> Tenso
 
 
 def bin_means(sums: Tensor, name: str) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean values and shares of hits, NaN in empty bins, and the cases, from `bin_sums`."""
+    """Return mean values and shares of hits, NaN in empty bins, and counts, from `bin_sums`."""
     values, hits, cases = sums
     check_counted(int(cases.sum()), name)
     return values / cases, hits / cases, cases
+
+
+class BinnedSums(Summed):
+    """A metric that adds up `bin_sums`: `(3, M)`.
+
+    Args:
+        bins: Number of bins, M.
+        void: The label of rows or pixels to ignore.
+        kwargs: Options of torchmetrics.
+    """
+
+    def __init__(self, *, bins: int, void: int | None = None, **kwargs: Any) -> None:
+        check_bins(bins)
+        super().__init__(3, bins, **kwargs)
+        self.bins, self.void = bins, void
+
+    def means(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the `bin_means` so far."""
+        return bin_means(self.sums, type(self).__name__)

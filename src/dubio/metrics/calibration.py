@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dubio.metrics.bins import bin_means, bin_sums, check_bins
+from dubio.metrics.bins import BinnedSums, bin_means, bin_sums, check_bins
 from dubio.metrics.reading import Classifiable, check_classes, read_classified
-from dubio.metrics.states import Summed
 
 
 class ReliabilityCurve(NamedTuple):
@@ -124,13 +123,11 @@ def calibration_rmse(
     return _rmse(ReliabilityCurve(*bin_means(sums, "calibration_rmse")), weighted)
 
 
-class _Binned(Summed):
+class _Binned(BinnedSums):
     """Sums of confidence, hits and cases bin by bin: `(3, M)`."""
 
     def __init__(self, *, bins: int = 15, void: int | None = None, **kwargs: Any) -> None:
-        check_bins(bins)
-        super().__init__(3, bins, **kwargs)
-        self.bins, self.void = bins, void
+        super().__init__(bins=bins, void=void, **kwargs)
 
     def update(self, prediction: Classifiable, target: Tensor) -> None:
         """Add a batch."""
@@ -138,7 +135,7 @@ class _Binned(Summed):
 
     def curve(self) -> ReliabilityCurve:
         """Return the curve so far."""
-        return ReliabilityCurve(*bin_means(self.sums, type(self).__name__))
+        return ReliabilityCurve(*self.means())
 
 
 @final

@@ -120,6 +120,6 @@ class Components:
 
 
 def check_fair(fair: bool, draws: int) -> None:
-    """Complain about a fair score of a single draw."""
+    """Raise an error for a fair score of a single draw."""
     if fair and draws < 2:
         raise ValueError("fair: expected two or more draws, got one; pass fair=False")

@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def check_count(count: int, least: int, name: str, advice: str) -> None:
-    """Complains about what is no whole number of at least so many."""
+    """Raise an error unless this is a whole number that is large enough."""
     whole = isinstance(count, SupportsIndex) and not isinstance(count, bool | Tensor)
     if not whole or index(count) < least:
         raise ValueError(

@@ -5,9 +5,8 @@ from typing import Any, NamedTuple, final
 
 from torch import Tensor
 
-from dubio.metrics.bins import bin_means, bin_sums, check_bins
+from dubio.metrics.bins import BinnedSums, bin_means, bin_sums, check_bins
 from dubio.metrics.reading import Classifiable, read_classified
-from dubio.metrics.states import Summed
 
 
 class EntropyCurve(NamedTuple):
@@ -29,13 +28,11 @@ def accuracy_by_entropy(
 
 
 @final
-class AccuracyByEntropy(Summed):
+class AccuracyByEntropy(BinnedSums):
     """`accuracy_by_entropy` over batches and processes."""
 
     def __init__(self, *, bins: int = 10, void: int | None = None, **kwargs: Any) -> None:
-        check_bins(bins)
-        super().__init__(3, bins, **kwargs)
-        self.bins, self.void = bins, void
+        super().__init__(bins=bins, void=void, **kwargs)
 
     def update(self, prediction: Classifiable, target: Tensor) -> None:
         """Add a batch."""
@@ -43,7 +40,7 @@ class AccuracyByEntropy(Summed):
 
     def compute(self) -> EntropyCurve:
         """Return the curve."""
-        return EntropyCurve(*bin_means(self.sums, type(self).__name__))
+        return EntropyCurve(*self.means())
 
 
 def _sums(prediction: Classifiable, target: Tensor, bins: int, void: int | None) -> Tensor:

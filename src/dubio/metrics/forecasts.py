@@ -261,6 +261,6 @@ def _check_finite(values: Tensor) -> None:
 
 
 def _mean_absolute(mean: Tensor, std: Tensor) -> Tensor:
-    """E|m + s e| = m erf(m / (s sqrt 2)) + s sqrt(2/pi) exp(-m^2 / (2 s^2)) for e ~ N(0, 1)."""
+    """Return E|m + s e| = m erf(m / (s √2)) + s √(2/π) exp(-m² / (2 s²)), e ~ N(0, 1)."""
     z = mean / (math.sqrt(2) * std)
     return mean * torch.erf(z) + std * math.sqrt(2 / math.pi) * torch.exp(-z.square())

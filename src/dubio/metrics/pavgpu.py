@@ -217,7 +217,7 @@ def _rounded_up(threshold: Tensor, eps: float) -> Tensor:
 def _judge(
     seen: Classified, uncertainty: Tensor | None, window: int, stride: int | None
 ) -> tuple[Tensor, Tensor]:
-    """The uncertainty, in float64, and whether it is accurate, of every place or patch: `(N,)`."""
+    """Return uncertainty (float64) and accuracy of every place or patch: `(N,)`."""
     check_count(window, 1, "window", "1 is every row or pixel")
     if stride is not None:
         check_count(stride, 1, "stride", "leave it out for windows side by side")

@@ -33,17 +33,17 @@ from dubio.report.scenes import draw_strips
 def draw_doubt(
     prediction: Predictive, target: Tensor | None = None, size: Size = (8.0, 4.0)
 ) -> Figure:
-    """Every row of a prediction, the surest on the left, and how it doubts.
+    """Draw the uncertainty of every row, the most certain rows on the left.
 
-    Of labels it shows the entropy and its two parts: noise of the labels, which every draw sees
-    (expected entropy), and what the draws disagree about (mutual information). Marks below are
-    wrong answers. Of numbers it shows the standard deviation, the part of it that is noise, and
-    the errors as dots. Where doubt is of use, marks are on the right and dots rise with the line.
+    For labels it shows the entropy and its two parts: label noise, which every draw sees (expected
+    entropy), and the disagreement among draws (mutual information). Marks below are wrong answers.
+    For numbers it shows the standard deviation, the part of it that is noise, and the errors as
+    dots. If the uncertainty is useful, marks are on the right and dots rise with the line.
 
     Args:
-        prediction: With a likelihood, and with rows first.
+        prediction: A prediction with a likelihood, rows first.
         target: Labels or numbers; without them there are no marks and no dots.
-        size: In inches.
+        size: Size in inches.
     """
     of_labels = prediction.likelihood.discrete
     whole = prediction.entropy if of_labels else prediction.std
@@ -53,7 +53,7 @@ def draw_doubt(
     whole_sorted, noise_sorted = (_array(part.reshape(-1)[order]) for part in (whole, noise))
     unit = "entropy (nats)" if of_labels else "standard deviation"
     figure, axes = _axes(size, "Doubt", "cases, the surest first", unit)
-    known = {"color": VERMILION, "alpha": 0.25, "linewidth": 0}
+    known: dict[str, Any] = {"color": VERMILION, "alpha": 0.25, "linewidth": 0}
     axes.fill_between(x, 0, noise_sorted, label="noise of the targets", **known)
     axes.fill_between(
         x, noise_sorted, whole_sorted,
@@ -243,7 +243,7 @@ def draw_scenes(
 
 
 def _misses(prediction: Predictive, target: Tensor) -> Tensor:
-    """1 for a wrong label and 0 for a right one; of numbers, how far off the mean is."""
+    """Return 1 for a wrong label and 0 for a right one; of numbers, how far off the mean is."""
     if not prediction.likelihood.discrete:
         return (target - prediction.mean).abs()
     wrong = prediction.likelihood.labels(prediction.mean) != target
@@ -256,7 +256,7 @@ def _plot_misses(axes: Axes, x: Any, misses: Tensor, of_labels: bool) -> None:
     if of_labels:
         missed = x[y > 0]
         top = axes.get_ylim()[1]
-        mark = {"marker": "|", "linestyle": "none", "color": INK, "alpha": 0.6}
+        mark: dict[str, Any] = {"marker": "|", "linestyle": "none", "color": INK, "alpha": 0.6}
         label = f"wrong answers, {len(missed) / len(x):.1%}"
         axes.plot(missed, np.full_like(missed, -0.04 * top), label=label, **mark)
     else:

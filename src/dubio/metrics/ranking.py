@@ -90,7 +90,7 @@ def _check_cutoff(cutoff: int) -> None:
 def _found(
     prediction: ItemScores, held_out: Tensor, cutoff: int, fold_in: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Which of the first R items `(B, R)` were held out, and how many were in all, `(B,)`."""
+    """Return which of the first R items `(B, R)` were held out, and their number `(B,)`."""
     _check_cutoff(cutoff)
     given = prediction.mean if isinstance(prediction, Predictive) else prediction
     scores = check_numbers(given, "prediction")

@@ -58,7 +58,7 @@ class Classified:
         return self.probabilities[self.known], self.labels[self.known]
 
     def doubt(self, uncertainty: Tensor | None) -> Tensor:
-        """The uncertainty that was given in place of the entropy, or the entropy: `(B, *P)`."""
+        """Return the given uncertainty, or else the entropy: `(B, *P)`."""
         if uncertainty is None:
             return self.entropy
         check_shape(uncertainty, self.labels.shape, "uncertainty", "the targets")
@@ -115,7 +115,7 @@ def read_soft(prediction: Classifiable, target: Tensor) -> tuple[Tensor, Tensor]
 
 
 def check_labels(labels: Tensor, classes: int, void: int | None, name: str = "target") -> Tensor:
-    """Complains about what is no label; returns where labels are not void."""
+    """Check labels, and return where they are not void."""
     if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
         raise ValueError(
             f"{name}: expected integer class labels, got {labels.dtype}; pass {name}.long(), or "
@@ -133,7 +133,7 @@ def check_labels(labels: Tensor, classes: int, void: int | None, name: str = "ta
 
 
 def check_classes(found: int, expected: int) -> None:
-    """Complains about another number of classes than was announced."""
+    """Raise an error unless the number of classes is the announced one."""
     if found != expected:
         raise ValueError(
             f"prediction: expected {expected} classes, got {found}; pass their number as "
@@ -142,7 +142,7 @@ def check_classes(found: int, expected: int) -> None:
 
 
 def check_numbers(numbers: Tensor, name: str) -> Tensor:
-    """Complains about what is empty, not real or NaN; half precision becomes float32.
+    """Check that numbers are real and finite; half precision becomes float32.
 
     Numbers of a device without float64 go to the CPU.
     """
@@ -161,7 +161,7 @@ def check_numbers(numbers: Tensor, name: str) -> Tensor:
 
 
 def check_shape(found: Tensor, shape: torch.Size, name: str, owner: str) -> None:
-    """Complains about another shape than that of its owner."""
+    """Raise an error unless the shape is that of the owner."""
     if found.shape != shape:
         raise ValueError(
             f"{name}: expected shape {tuple(shape)} of {owner}, got {tuple(found.shape)}; reshape "

@@ -21,7 +21,7 @@ def sort_with_ties(score: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def mid_ranks(score: Tensor) -> Tensor:
-    """The share of smaller scores, plus half the share of equal ones, itself among them: `(N,)`.
+    """Return the share of smaller scores plus half the share of equal ones: `(N,)`.
 
     They lie strictly between 0 and 1, and their mean is 1/2. No increasing function of the scores
     changes them. Scores that differ by rounding alone are equal. Both are in float64.

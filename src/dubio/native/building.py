@@ -107,12 +107,12 @@ def build_or_explain(folder: Path) -> str:
 
 
 def sources() -> list[Path]:
-    """What is compiled, in order."""
+    """Return what is compiled, in order."""
     return sorted(SOURCES.glob("*.[ch]"))
 
 
 def digest(*files: Path) -> str:
-    """The SHA-256 of files one after another."""
+    """Return the SHA-256 of files one after another."""
     content = hashlib.sha256()
     for file in files:
         content.update(file.read_bytes())
@@ -120,7 +120,7 @@ def digest(*files: Path) -> str:
 
 
 def _compiler() -> list[str]:
-    """The C compiler: that of the variable CC, else cc, gcc or clang."""
+    """Return the C compiler: that of the variable CC, else cc, gcc or clang."""
     if given := os.environ.get("CC"):
         return shlex.split(given)
     configured = shlex.split(sysconfig.get_config_var("CC") or "")

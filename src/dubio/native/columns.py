@@ -10,7 +10,7 @@ _WORTH = 2**14  # entries
 
 
 def column_products(a: Tensor, b: Tensor) -> Tensor:  # (R, K), (R, K) -> (K,)
-    """Σ_r a_rk·b_rk."""
+    """Return Σ_r a_rk·b_rk."""
     large = LOADED is not None and a.dim() == 2 and a.numel() >= _WORTH
     if large and not torch.is_grad_enabled():
         one, other = a.detach(), b.detach()  # parameters are tensors then

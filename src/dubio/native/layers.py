@@ -52,7 +52,7 @@ class KeptUnits(NamedTuple):
 def cut(
     matrix: Tensor, rows: KeptUnits | None, columns: KeptUnits | None, scale: float = 1.0
 ) -> Tensor:
-    """The kept rows and columns of a matrix, or all of them, times a factor: (R, C)."""
+    """Return the kept rows and columns of a matrix, or all of them, times a factor: (R, C)."""
     assert LOADED is not None
     height, width = (
         size if kept is None else kept.units

@@ -108,7 +108,7 @@ def _check(status: int | None, function: Any, arguments: tuple[Any, ...]) -> Non
 
 
 def _start() -> tuple[ctypes.CDLL | None, str]:
-    """The library, and a word on it."""
+    """Return the library, and a word on it."""
     folder = Path(__file__).parent
     wanted = os.environ.get(VARIABLE, "").strip().lower()
     if wanted == "0":

@@ -56,7 +56,7 @@ class Masking:
 
 
 def serves(x: Tensor) -> bool:
-    """Whether the kernels may take over from torch: nothing looks at what is done to x."""
+    """Return whether the kernels may take over from torch: nothing looks at what is done to x."""
     if not usable(x) or torch._C._are_functorch_transforms_active():
         return False
     return forward_ad._current_level < 0
@@ -114,7 +114,7 @@ class _Masked(torch.autograd.Function):
 def _by_torch(
     masking: Masking, x: Tensor, logit: Tensor, g: Tensor, wanted: tuple[bool, bool]
 ) -> tuple[Tensor | None, Tensor | None]:
-    """The gradients with a graph of their own, or for many g at once."""
+    """Return the gradients with a graph of their own, or for many g at once."""
     further = torch.is_grad_enabled()
     with torch.enable_grad():
         y = masking.by_torch(x, logit)

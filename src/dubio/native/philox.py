@@ -37,7 +37,7 @@ def philox(counter: tuple[Tensor, Tensor, Tensor, Tensor], key: int) -> list[Ten
 def tiles(
     key: int, first: int, draws: int, purpose: int, count: int, device: torch.device
 ) -> Tensor:
-    """The words of some tiles: pairs of words (draws, count, 2, BLOCKS) as int64."""
+    """Return the words of some tiles: pairs of words (draws, count, 2, BLOCKS) as int64."""
     numbers = torch.arange(count * BLOCKS, device=device).view(1, count, BLOCKS)
     which = torch.arange(first, first + draws, device=device).view(-1, 1, 1)
     words = philox((numbers & _LOW, numbers >> 32, which & _LOW, purpose + (which >> 32 << 2)), key)
@@ -48,14 +48,14 @@ def tiles(
 def halves(
     key: int, first: int, draws: int, purpose: int, size: int, device: torch.device
 ) -> Tensor:
-    """16-bit halves of entries, as int64: (draws, size)."""
+    """Return 16-bit halves of entries, as int64: (draws, size)."""
     pairs = tiles(key, first, draws, purpose, -(-size // HALVES), device)
     own = pairs.flatten(1).view(torch.int16)[:, :size]
     return own.long() & 0xFFFF
 
 
 def bits(key: int, first: int, draws: int, size: int, device: torch.device) -> Tensor:
-    """32 random bits of entries, as int64: (draws, size)."""
+    """Return 32 random bits of entries, as int64: (draws, size)."""
     high, low = (
         halves(key, first, draws, purpose, size, device) for purpose in (HIGH_HALVES, LOW_HALVES)
     )
@@ -75,7 +75,7 @@ def uniform(
 def normal(
     key: int, first: int, draws: int, size: int, dtype: torch.dtype, device: torch.device
 ) -> Tensor:
-    """Standard normal numbers by Box and Muller (1958)."""
+    """Return standard normal numbers by Box and Muller (1958)."""
     pairs = tiles(key, first, draws, FOR_NORMALS, -(-size // WORDS), device)
     first_words, second_words = (
         pairs[:, :, k].contiguous().view(torch.int32).long() & _LOW for k in (0, 1)
@@ -94,6 +94,6 @@ def normal(
 
 
 def limit(keep: Tensor) -> Tensor:
-    """The largest 32 bits that are kept, by rate, as int64; −1 for a rate of zero."""
+    """Return the largest 32 bits that are kept, by rate, as int64; −1 for a rate of zero."""
     kept = (keep * 2.0**32).round().long().clamp(max=2**32)  # the product is exact
     return torch.where(keep > 0, kept.clamp(min=1), 0) - 1

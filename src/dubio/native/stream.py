@@ -40,7 +40,7 @@ class Stream:
         return self._fill(_UNIFORM, shape, like)
 
     def normal(self, shape: torch.Size, like: Tensor) -> Tensor:  # (S, *shape)
-        """Standard normal numbers."""
+        """Return standard normal numbers."""
         return self._fill(_NORMAL, shape, like)
 
     def bernoulli(self, keep: float, shape: torch.Size, like: Tensor) -> Tensor:  # (S, *shape)
@@ -102,7 +102,7 @@ class Stream:
 
 
 def usable(x: Tensor) -> bool:
-    """Whether the kernels can read a tensor: plain numbers of the CPU, in float32."""
+    """Return whether the kernels can read a tensor: plain numbers of the CPU, in float32."""
     if torch.compiler.is_compiling():  # which cannot look any further
         return False
     plain = x.is_cpu and x.dtype == torch.float32 and _has_memory(x)
@@ -110,7 +110,7 @@ def usable(x: Tensor) -> bool:
 
 
 def _has_memory(x: Tensor) -> bool:
-    """Whether a tensor is itself, and not one that a transform or a tracer has put in its place."""
+    """Return whether a tensor has memory of its own: no transform or tracer replaced it."""
     wrapped = torch._C._functorch.is_functorch_wrapped_tensor(x)
     many = torch._C._functorch.is_legacy_batchedtensor(x)  # gradients, several at once
     return type(x) is Tensor and not wrapped and not many

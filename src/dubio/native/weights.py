@@ -51,7 +51,7 @@ class GaussianWeights(NamedTuple):
 
 
 def readable(x: Tensor) -> bool:
-    """Whether the kernels can read a tensor or parameter as it is."""
+    """Return whether the kernels can read a tensor or parameter as it is."""
     return (
         LOADED is not None
         and x.is_cpu
@@ -106,7 +106,7 @@ def write_slopes(
 
 
 def spread(stream: Stream, start: int, mean: Tensor, deviation: Tensor) -> Tensor:  # (S, …)
-    """μ + σε of some draws, for entries ``start`` and on of the noise.
+    """Return μ + σε of some draws, for entries ``start`` and on of the noise.
 
     The deviations are in a row, with those of all entries of the noise.
     """
@@ -131,7 +131,7 @@ def local(stream: Stream, mean: Tensor, variance: Tensor) -> Tensor:
 
 
 def local_slope(stream: Stream, variance: Tensor, g: Tensor) -> Tensor:
-    """The gradient of the variance, from that of the sum; zero where there is no variance."""
+    """Return the gradient of the variance from that of the sum; zero without variance."""
     assert LOADED is not None
     made = torch.empty_like(variance)
     LOADED.dubio_local_backward(
@@ -142,5 +142,5 @@ def local_slope(stream: Stream, variance: Tensor, g: Tensor) -> Tensor:
 
 
 def _at(tensor: Tensor | None, entry: int = 0) -> int | None:
-    """The address of an entry."""
+    """Return the address of an entry."""
     return None if tensor is None else tensor.data_ptr() + 4 * entry

@@ -29,7 +29,7 @@ def uniform_by_coordinates(seeds: Sequence[int], shape: torch.Size, like: Tensor
 
 
 def uniform_at(seeds: Tensor, shape: torch.Size) -> Tensor:
-    """The same for seeds that are a tensor of integers, (S,)."""
+    """Return the same for seeds that are a tensor of integers, (S,)."""
     state = mixed(seeds).view(-1, *[1] * len(shape))
     for axis, size in enumerate(shape):
         steps = torch.arange(1, size + 1, device=seeds.device) * STEP

@@ -98,7 +98,7 @@ _ADVICE = (
 
 
 def _check_turns(mine: _Entered) -> None:
-    """Complain if a generator goes on in its noise, but that of another, which pauses, counts."""
+    """Raise an error if the noise of another, paused generator is in force."""
     at_work = set(_at_work())
     if mine.frame in at_work:
         return
@@ -110,7 +110,7 @@ def _check_turns(mine: _Entered) -> None:
 
 
 def _at_work() -> Iterator[FrameType]:
-    """The calls at work, from the innermost on."""
+    """Yield the calls at work, from the innermost on."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         yield frame

@@ -7,7 +7,7 @@ from dubio.noise.float64 import in_float64
 
 
 def equal_up_to(loose: float, a: Tensor, b: Tensor, *others: Tensor) -> bool:
-    """Whether |a − b| ≤ loose·s + δ·S everywhere, with NaN in the same places.
+    """Return whether |a − b| ≤ loose·s + δ·S everywhere, with NaN in the same places.
 
     s is the largest entry at that place of a row, in all rows: one column of an output may be
     small beside another, and count. S is the largest of all, and δ what rounding does to it.

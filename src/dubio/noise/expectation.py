@@ -71,7 +71,7 @@ class Expectation(Plainly):
     def draw(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """What a random function of torch gives on average; else what it gives."""
+        """Return what a random function of torch gives on average; else what it gives."""
         name = function.__name__
         out = function(*args, **kwargs)
         if not out.is_floating_point():
@@ -111,7 +111,7 @@ class Expectation(Plainly):
         return x
 
     def _note_chance(self, chance: Tensor) -> Tensor:
-        """The mask that is likeliest, which stands for probabilities."""
+        """Return the mask that is likeliest, which stands for probabilities."""
         mask = chance >= 0.5
         self._chances[id(mask)] = _Chance(mask, chance)
         return mask
@@ -147,7 +147,7 @@ class Expectation(Plainly):
     def _of_two(
         self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """The uniform numbers come second: keep > u is u < keep, and 1 + u is u + 1."""
+        """Return the uniform numbers come second: keep > u is u < keep, and 1 + u is u + 1."""
         turned = {**dict.fromkeys(_ABOVE, "lt"), **dict.fromkeys(_BELOW, "gt")}
         if name in turned:
             other: Callable[..., Any] = getattr(Tensor, turned[name])

@@ -46,7 +46,7 @@ class FewRows:
     places: SitePlacements
 
     def at(self, site: int, x: Tensor) -> Placement:
-        """Where rows are in the tensor at a site.
+        """Return where rows are in the tensor at a site.
 
         Raises:
             OtherSiteError: If the tensor does not have the shape that follows from that pass.
@@ -63,7 +63,7 @@ class FewRows:
 
 
 def find_rows(watch: Watch, batch: Sequence[Tensor], rows: int) -> RowPlaces:
-    """Where rows are at all sites, from a pass over few of them if that tells enough.
+    """Return where rows are at all sites, from a pass over few of them if that tells enough.
 
     It does not if shapes depend on which rows are there, or if the batch size is fixed.
     """
@@ -78,7 +78,7 @@ def find_rows(watch: Watch, batch: Sequence[Tensor], rows: int) -> RowPlaces:
 
 
 def follow_rows(watch: Watch, batch: Sequence[Tensor], rows: int) -> KnownRows:
-    """Where rows are at all sites, followed through a pass over all of them."""
+    """Return where rows are at all sites, followed through a pass over all of them."""
     return KnownRows(rows, _follow(watch, batch, torch.arange(rows)))
 
 

@@ -26,7 +26,7 @@ _within_reach: WeakSet[nn.Module] = WeakSet()
 
 
 def check_threads(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Complain about a network that has other threads compute something noisy.
+    """Raise an error for a network that computes something noisy in other threads.
 
     It is looked at once. What it does then leaves no trace.
     """
@@ -46,7 +46,7 @@ def check_threads(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any
 
 
 def _copied(x: Any) -> Any:
-    """A tensor of its own, in case the network writes over its inputs."""
+    """Return a tensor of its own, in case the network writes over its inputs."""
     return x.detach().clone() if isinstance(x, Tensor) else x
 
 

@@ -7,17 +7,17 @@ _WITHOUT = frozenset({"mps"})  # kinds of devices that refuse float64
 
 
 def has_float64(device: torch.device) -> bool:
-    """Whether tensors of that device can be float64; Apple's MPS has none."""
+    """Return whether tensors of that device can be float64; Apple's MPS has none."""
     return device.type not in _WITHOUT
 
 
 def with_float64(x: Tensor) -> Tensor:
-    """The same numbers where float64 can be had: itself, or a copy on the CPU."""
+    """Return the same numbers where float64 can be had: itself, or a copy on the CPU."""
     return x if has_float64(x.device) else x.cpu()
 
 
 def placed(x: Tensor, device: torch.device) -> Tensor:
-    """The numbers on another device; in float32 if they are wider and it cannot hold them."""
+    """Return the numbers on another device; in float32 if it has no float64."""
     wide = x.dtype == torch.float64 and not has_float64(device)
     return (x.float() if wide else x).to(device)
 

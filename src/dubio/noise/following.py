@@ -38,12 +38,12 @@ class Operation(NamedTuple):
     known: Callable[[Tensor], Tensor | None]
 
     def labels(self, x: Tensor) -> Tensor:
-        """The labels of an operand."""
+        """Return the labels of an operand."""
         labels = self.known(x)
         return labels_of_nobody(x) if labels is None else labels
 
     def argument(self, name: str) -> Any:
-        """An argument by its name in the schema."""
+        """Return an argument by its name in the schema."""
         for i, argument in enumerate(self.function._schema.arguments):
             if argument.name == name:
                 given = self.args[i] if i < len(self.args) else self.kwargs.get(name)
@@ -66,7 +66,7 @@ def _rule(*names: str) -> Callable[[LabelRule], LabelRule]:
 
 
 def labels_of_results(operation: Operation) -> list[Tensor]:
-    """The labels of each result; those of a view are a view of the labels."""
+    """Return the labels of each result; those of a view are a view of the labels."""
     rule = _rule_for(operation.function)
     with suppress(Exception):  # a rule does not fit this call
         found = rule(operation)
@@ -106,7 +106,7 @@ def _move(operation: Operation) -> list[Tensor]:
 
 @_rule("constant_pad_nd")
 def _pad(operation: Operation) -> list[Tensor]:
-    """Padding belongs to the row that it is put around."""
+    """Give padding to the row that it is put around."""
     x, padding = operation.args[:2]
     padded = [x.dim() - 1 - i for i in range(len(padding) // 2) if any(padding[2 * i : 2 * i + 2])]
     return [filled(aten.constant_pad_nd(operation.labels(x), padding, NOBODY), padded)]
@@ -122,7 +122,7 @@ def _unpack(operation: Operation) -> list[Tensor]:
 
 @_rule("cat", "stack")
 def _join(operation: Operation) -> list[Tensor]:
-    """What is joined to rows, such as a token for the class, belongs to them."""
+    """Return what is joined to rows, such as a token for the class, belongs to them."""
     dim = operation.argument("dim") or 0
     parts = [operation.labels(part) for part in operation.args[0]]
     return [filled(operation.function(parts, dim), [dim])]
@@ -130,7 +130,7 @@ def _join(operation: Operation) -> list[Tensor]:
 
 @_rule("index_select", "gather", "index", "embedding")
 def _look_up(operation: Operation) -> list[Tensor]:
-    """What is looked up among rows belongs to them; in a table of weights, to who asks."""
+    """Return what is looked up among rows belongs to them; in a table of weights, to who asks."""
     function, (x, *where) = operation.function, operation.args
     if function is not aten.embedding.default:
         found = function(operation.labels(x), *where, **operation.kwargs)
@@ -188,7 +188,7 @@ def _alike(operation: Operation) -> list[Tensor]:
 
 @_rule("copy")
 def _overwrite(operation: Operation) -> list[Tensor]:
-    """What is written belongs to the row that it comes from, or else to the one written into."""
+    """Give what is written to the row it comes from, or else to the one written into."""
     target, source = operation.args[:2]
     labels = operation.labels(source).expand(target.shape)
     return [torch.where(labels == NOBODY, operation.labels(target), labels)]
@@ -212,7 +212,7 @@ def _put(operation: Operation) -> list[Tensor]:
 
 
 def _reduce(operation: Operation) -> list[Tensor]:
-    """Sums, means, maxima and their like, along some axes."""
+    """Follow sums, means, maxima and the like along some axes."""
     x, dims = operation.args[0], operation.argument("dim")
     labels = operation.labels(x)
     axes = range(x.dim()) if dims is None or dims == [] else dims
@@ -259,7 +259,7 @@ def _first_axis(operation: Operation) -> list[Tensor]:
 
 @_rule("mkldnn_rnn_layer")
 def _recurrent(operation: Operation) -> list[Tensor]:
-    """One direction of one layer over (time, row, feature)."""
+    """Return one direction of one layer over (time, row, feature)."""
     rows = reduced(operation.labels(operation.args[0]), [0, 2], keepdim=False)
     for state in operation.args[5:7]:  # (row, feature), or (1, row, feature)
         of_state = reduced(operation.labels(state), [-1], keepdim=False)
@@ -318,7 +318,7 @@ def _poisoned(x: Tensor, chosen: Tensor, labels: Tensor) -> Tensor:
 
 
 def _attempt(operation: Operation, operands: dict[int, Tensor]) -> list[Tensor | None]:
-    """Which entries of each result are NaN; None for results that hold no such number."""
+    """Return which entries of each result are NaN; None for results that hold no such number."""
     args, kwargs = tree_map(
         lambda x: operands.get(id(x), x.clone()) if isinstance(x, Tensor) else x,
         (list(operation.args), operation.kwargs),
@@ -344,7 +344,7 @@ def _from_siblings(operation: Operation, found: list[Tensor]) -> list[Tensor]:
 
 
 def tensors_in(*structures: Any) -> list[Tensor]:
-    """All tensors among arguments, also in lists."""
+    """Return all tensors among arguments, also in lists."""
     found: list[Tensor] = []
     for structure in structures:
         if isinstance(structure, Tensor):

@@ -13,7 +13,7 @@ _quiet: dict[type[nn.Module], bool] = {}
 
 
 def may_be_noisy(modules: Sequence[nn.Module]) -> list[nn.Module]:
-    """The modules whose own code may draw random numbers that are not dubio's own.
+    """Return the modules whose own code may draw random numbers that are not dubio's own.
 
     What torch's modules and dubio's do is known; of all others nothing is, nor of hooks.
     """
@@ -30,7 +30,7 @@ def may_be_noisy(modules: Sequence[nn.Module]) -> list[nn.Module]:
 
 
 def _is_quiet(kind: type[nn.Module]) -> bool:
-    """Whether the code of a class never draws random numbers that are not dubio's own."""
+    """Return whether the code of a class never draws random numbers that are not dubio's own."""
     torchs = kind.__module__.startswith("torch.nn.") and not issubclass(
         kind, (_DropoutNd, nn.RNNBase, nn.MultiheadAttention, *_RANDOM)
     )
@@ -40,7 +40,7 @@ def _is_quiet(kind: type[nn.Module]) -> bool:
 
 
 def _has_a_rate(module: nn.Module) -> bool:
-    """Whether a module that may drop something does; what subclasses do is not known."""
+    """Return whether a module that may drop something does; what subclasses do is not known."""
     if not type(module).__module__.startswith("torch.nn."):
         return True
     match module:

@@ -73,14 +73,14 @@ class Gates:
         return [*locked, Upkeep(self.written)] if self.written else locked
 
     def check(self, chosen: Callable[[Site], bool] = lambda site: True) -> None:
-        """Complain if sites that were chosen stay hidden."""
+        """Raise an error if chosen sites stay hidden."""
         hidden = [closed for closed in self.closed if chosen(closed.site)]
         if hidden:
             raise GateError(complaint(hidden))
 
 
 def complaint(closed: Sequence[Closed]) -> str:
-    """What is wrong with gates that cannot be opened, and what to do."""
+    """Return what is wrong with gates that cannot be opened, and what to do."""
     names = ", ".join(f"{site.name} ({site.kind})" for site, _ in closed)
     why = "; ".join(dict.fromkeys(why for _, why in closed))
     return (
@@ -112,7 +112,7 @@ class _IndexedGates:
         quiet: list[nn.Module],
         lock: AbstractContextManager[Any],
     ) -> Gates:
-        """The same for the modules themselves; the quiet ones are not meant to change."""
+        """Return the same for the modules themselves; the quiet ones are not meant to change."""
         return Gates(
             frozenset(modules[i] for i in self.raised),
             tuple(
@@ -142,11 +142,11 @@ class _KnownGates:
         self._uses: dict[_IndexedGates, int] = {}
 
     def get(self, key: Hashable) -> _IndexedGates | None:
-        """What is known for a key."""
+        """Return what is known for a key."""
         return self._known.get(key)
 
     def is_due(self, known: _IndexedGates) -> bool:
-        """Whether the network is to be tried out again, on another batch.
+        """Return whether the network is to be tried out again, on another batch.
 
         What flags change may depend on values. So they are tried out again, ever more rarely: at
         the second use, the fourth, the eighth, ….
@@ -175,7 +175,7 @@ def find_gates(
     whole: bool = False,
     as_it_is: bool = False,
 ) -> Gates:
-    """Which flags must be up for a network to show its noise, tried out once per structure.
+    """Return which flags must be up for a network to show its noise, tried out once per structure.
 
     Args:
         model: The network, or a function that calls networks.
@@ -233,7 +233,7 @@ def watch(
 
 
 def _check_modes(modules: Iterable[nn.Module]) -> None:
-    """Complain about a mode that is more than a flag, and so cannot be left in passing."""
+    """Raise an error for a mode that is more than a flag."""
     for module in modules:
         if type(module).train is not nn.Module.train and module.training and not is_known(module):
             kind = type(module).__name__
@@ -251,7 +251,7 @@ def _memory_of(owner: Any) -> _KnownGates:
 
 
 def _found(trials: Trials, modules: list[nn.Module], known: _IndexedGates | None) -> _IndexedGates:
-    """What trials have shown, and what others have before."""
+    """Return what trials have shown, and what others have before."""
     raised = () if known is None else known.raised
     opened, closed = trials.open(frozenset(modules[i] for i in raised))
     if known is None:

@@ -8,12 +8,12 @@ from torch import Tensor
 
 
 def on(device: torch.device | str) -> torch.Generator:
-    """A new generator of a device: a tensor takes random numbers of its own device alone."""
+    """Return a new generator of a device: a tensor takes random numbers of its own device alone."""
     return torch.Generator(device)
 
 
 def global_generators() -> list[torch.Generator]:
-    """That of the CPU, and those of the accelerator if it is in use.
+    """Return that of the CPU, and those of the accelerator if it is in use.
 
     An accelerator that nobody has used so far is not woken up.
     """
@@ -31,7 +31,7 @@ def _of_accelerator() -> tuple[torch.Generator, ...]:
 
 
 def global_states() -> list[Tensor]:
-    """Where the global generators stand."""
+    """Return where the global generators stand."""
     return [generator.get_state() for generator in global_generators()]
 
 

@@ -25,7 +25,7 @@ Select: TypeAlias = str | int | Callable[[Any], Tensor] | None
 
 
 def count_rows(inputs: Inputs) -> int:
-    """Number of rows of the batch: the length of its first tensor."""
+    """Return the number of rows of the batch: the length of its first tensor."""
     found = [inputs] if isinstance(inputs, Tensor) else tensors(inputs)
     if not found:
         raise TypeError(_NO_BATCH.format(type(inputs).__name__))
@@ -37,13 +37,13 @@ def count_rows(inputs: Inputs) -> int:
 
 
 def with_rows(inputs: Inputs) -> list[Tensor]:
-    """The tensors that have a row for each row of the batch: all those of its length."""
+    """Return the tensors that have a row for each row of the batch: all those of its length."""
     rows = count_rows(inputs)
     return [x for x in tensors(inputs) if x.dim() and len(x) == rows]
 
 
 def check(model: Network, inputs: Inputs) -> None:
-    """Complain about inputs on which no network can give a sensible answer."""
+    """Raise an error for inputs on which no network can give a valid answer."""
     if isinstance(model, nn.Module):
         _check_module(model, inputs)
     elif not callable(model):
@@ -83,7 +83,7 @@ def _check_module(model: nn.Module, inputs: Inputs) -> None:
 
 
 def elsewhere(name: str, homes: Iterable[torch.device], device: torch.device) -> str:
-    """What to say about a tensor that is on another device than the network."""
+    """Return what to say about a tensor that is on another device than the network."""
     expected = " or ".join(sorted(map(str, homes)))
     return (
         f"{name}: expected a tensor on {expected}, where the network is, got one on {device}; "
@@ -101,7 +101,7 @@ def call(model: Network, inputs: Inputs, order: Tensor | None = None) -> Any:
 
 
 def copied(inputs: Inputs, order: Tensor | None = None) -> Inputs:
-    """The inputs, or the rows of them with these indices, in tensors of their own."""
+    """Return the inputs, or the rows of them with these indices, in tensors of their own."""
     if order is None and isinstance(inputs, Tensor):
         return inputs.clone()
     batch = count_rows(inputs)
@@ -126,14 +126,14 @@ def apply(model: Network, inputs: Inputs) -> Any:
 
 
 def as_arguments(inputs: Inputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """What a network is called with: a tensor, some in a row, or some by name."""
+    """Return what a network is called with: a tensor, some in a row, or some by name."""
     if isinstance(inputs, Tensor):
         return (inputs,), {}
     return ((), dict(inputs)) if isinstance(inputs, Mapping) else (tuple(inputs), {})
 
 
 def choose(output: Any, select: Select) -> Tensor:
-    """The tensor that is meant among everything the network returns."""
+    """Return the tensor that is meant among everything the network returns."""
     chosen = _select(output, select)
     if not isinstance(chosen, Tensor):
         raise TypeError(
@@ -196,7 +196,7 @@ def _is_packed(structure: Any) -> bool:
 
 
 def tensors(structure: Any, *, whole: bool = True) -> list[Tensor]:
-    """All tensors in nested tuples, lists, dicts and dataclasses.
+    """Return all tensors in nested tuples, lists, dicts and dataclasses.
 
     Args:
         structure: What they are in.
@@ -211,13 +211,13 @@ def tensors(structure: Any, *, whole: bool = True) -> list[Tensor]:
 
 
 def opened(structure: Any) -> Any:
-    """A dict in place of a mapping that trees do not look into, such as a `UserDict`."""
+    """Return a dict in place of a mapping that trees do not look into, such as a `UserDict`."""
     closed = isinstance(structure, Mapping) and tree_is_leaf(structure)
     return dict(structure) if closed else structure
 
 
 def home_of(model: Network) -> torch.device | None:
-    """Where a network is: the device of its first parameter, or else of its first buffer."""
+    """Return where a network is: the device of its first parameter, or else of its first buffer."""
     for network in networks(model):
         for tensor in (*network.parameters(), *network.buffers()):
             return tensor.device
@@ -225,7 +225,7 @@ def home_of(model: Network) -> torch.device | None:
 
 
 def moved(tensor: Tensor, device: torch.device) -> Tensor:
-    """The tensor there; asking first is ten times faster than a ``to`` that has nothing to do.
+    """Return the tensor on a device; checking first is faster than a needless ``to``.
 
     Nobody waits for copies to other devices, which work in order. A CPU would read a copy from
     there before it is complete.
@@ -236,7 +236,7 @@ def moved(tensor: Tensor, device: torch.device) -> Tensor:
 
 
 def all_moved(structure: Any, device: torch.device | None) -> Any:
-    """All tensors of a batch there; None leaves them where they are."""
+    """Return all tensors of a batch there; None leaves them where they are."""
     if device is None:
         return structure
     if isinstance(structure, Tensor):
@@ -253,7 +253,7 @@ def all_moved(structure: Any, device: torch.device | None) -> Any:
 
 
 def batches(x: Inputs | Iterable[Any], home: torch.device | None = None) -> Iterator[Inputs]:
-    """The one batch, or the inputs of every batch: pairs are taken for (inputs, targets).
+    """Yield the one batch, or the inputs of every batch: pairs are taken for (inputs, targets).
 
     Args:
         x: A batch, which stays where it is, or an iterable of batches.
@@ -279,10 +279,10 @@ def batches(x: Inputs | Iterable[Any], home: torch.device | None = None) -> Iter
 
 
 def networks(model: Network) -> list[nn.Module]:
-    """The network, or the networks that a function or another callable refers to."""
+    """Return the network, or the networks that a function or another callable refers to."""
     return find_networks(model)
 
 
 def is_loader(x: Any) -> bool:
-    """Whether x yields batches instead of being one."""
+    """Return whether x yields batches instead of being one."""
     return isinstance(x, Iterable) and not isinstance(x, Tensor | tuple | Mapping)

@@ -49,7 +49,7 @@ def handles(*functions: Callable[..., Any]) -> Callable[[Handler], Handler]:
 
 
 def transparent(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same Python function, but with its inner torch calls visible to the interceptor.
+    """Return the same Python function, but with its inner torch calls visible to the interceptor.
 
     Functions of `torch.nn.functional` hand themselves over whole to an active interceptor as their
     first step; here they are told that there is none, and so reach their inner calls.
@@ -101,7 +101,7 @@ class Interceptor(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """Called by torch in place of a function."""
+        """Handle a torch function that was called."""
         if not self._running.in_charge:  # an inner pass, or none, is
             return func(*args, **(kwargs or {}))
         handler = HANDLERS.get(func)

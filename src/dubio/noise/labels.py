@@ -13,13 +13,13 @@ NOBODY, MANY = 0.0, -1.0
 
 
 def labels_of_rows(tensor: Tensor, axis: int = 0) -> Tensor:
-    """The labels of a tensor with rows along an axis."""
+    """Return the labels of a tensor with rows along an axis."""
     rows = torch.arange(1.0, tensor.shape[axis] + 1.0, device=tensor.device)
     return laid_out(rows.view(-1, *[1] * (tensor.dim() - 1 - axis)).expand(tensor.shape), tensor)
 
 
 def labels_of_nobody(tensor: Tensor) -> Tensor:
-    """The labels of a tensor without rows."""
+    """Return the labels of a tensor without rows."""
     return laid_out(torch.zeros((), device=tensor.device).expand(tensor.shape), tensor)
 
 
@@ -68,7 +68,7 @@ def filled(labels: Tensor, dims: Iterable[int]) -> Tensor:
 
 
 def along_one_axis(labels: Tensor) -> tuple[int, Tensor] | None:
-    """The axis that alone decides to whom entries belong, and the label of each entry along it.
+    """Return the axis that alone decides the owner of entries, and the labels along it.
 
     None if there is no such axis. Entries of nobody or of many do not count.
     """
@@ -95,7 +95,7 @@ def _guessed_from_neighbours(along: Tensor) -> Tensor:
 
 
 def ranks(along: Tensor) -> Tensor:
-    """Which of the entries of its row each entry is: 0 for the first of a row."""
+    """Return which of the entries of its row each entry is: 0 for the first of a row."""
     order = along.argsort(stable=True)
     grouped = along[order]
     position = torch.arange(len(along), device=along.device)

@@ -51,7 +51,7 @@ class Placement:
     found: bool = True
 
     def layout(self, shape: torch.Size, tensor: torch.Size) -> Layout:
-        """The layout of noise of some shape that is the same for every row of the tensor.
+        """Return the layout of noise of some shape that is the same for every row of the tensor.
 
         The noise has an axis for each of the tensor's, of length one where it is the same along
         that axis; or else rows come first in it.
@@ -66,7 +66,7 @@ class Placement:
         return Layout(compact, axis, index, self.grows)
 
     def stretched(self, few: int, rows: int) -> "Placement | None":
-        """The same for more rows, where the entries of rows lie in a regular order, else None."""
+        """Return the layout for more rows, if entries lie in a regular order, else None."""
         if self.axis is None or self.part == 1:
             return self
         assert self.index is not None
@@ -77,7 +77,7 @@ class Placement:
 
 
 def _in_turn(part: int, each: int, rows: int) -> Tensor:
-    """Which entries of its row entries are, if rows take turns with some of theirs."""
+    """Return which entries of its row entries are, if rows take turns with some of theirs."""
     return torch.arange(part).view(-1, 1, each).expand(-1, rows, -1).flatten()
 
 

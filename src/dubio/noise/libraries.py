@@ -11,7 +11,7 @@ _HEAP_TYPE = 1 << 9  # of the flags of a class: it was made by Python code
 
 
 def package(thing: Any) -> str:
-    """The package that a class or function comes from; empty if it is from none.
+    """Return the package that a class or function comes from; empty if it is from none.
 
     What `exec` makes in a namespace without a name says that it is from ``builtins``, and is not.
     """
@@ -23,7 +23,7 @@ def package(thing: Any) -> str:
 
 
 def is_known(module: nn.Module) -> bool:
-    """Whether all code that runs when a module is called is torch's or dubio's."""
+    """Return whether all code that runs when a module is called is torch's or dubio's."""
     return (
         package(type(module)) in ("torch", "dubio")
         and "forward" not in module.__dict__

@@ -22,7 +22,7 @@ def likeness(
     flags: bool,
     volatile: Collection[tuple[int, Any]],
 ) -> Hashable:
-    """A key for what a network does: its attributes, its weights by their versions, shapes.
+    """Return a key for what a network does: its attributes, its weights by their versions, shapes.
 
     The numbers of rows and the like count by their size only: 5 is like 6, and not like 1 or 50.
 

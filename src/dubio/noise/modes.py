@@ -142,7 +142,7 @@ def _set_flag(module: nn.Module, training: bool) -> None:
 
 
 def all_modules(roots: Iterable[nn.Module]) -> list[nn.Module]:
-    """All modules, each once, like ``root.modules()`` but at a fraction of its time."""
+    """Return all modules, each once, like ``root.modules()`` but at a fraction of its time."""
     found: dict[nn.Module, None] = {}
     waiting = [*roots]
     while waiting:

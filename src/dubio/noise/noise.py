@@ -40,12 +40,12 @@ def noise_from(origin: Callable[[range, bool], RandomNumbers]) -> Iterator[None]
 
 
 def noise_is_given() -> bool:
-    """Whether a new `Noise` would take its numbers from elsewhere than a seed."""
+    """Return whether a new `Noise` would take its numbers from elsewhere than a seed."""
     return _origin.get() is not None
 
 
 def check_batch_axis(batch_axis: BatchAxes | None) -> BatchAxes:
-    """What is said of the axes of the batch, if it can be understood."""
+    """Return what is said of the axes of the batch, if it can be understood."""
     axes = {} if batch_axis is None else batch_axis
     if not isinstance(axes, Mapping) or not all(
         isinstance(name, str) and (axis is None or type(axis) is int) for name, axis in axes.items()

@@ -30,21 +30,21 @@ class Numbers:
     shared: bool
 
     def part(self, start: int, stop: int) -> Self:
-        """Some of the draws."""
+        """Return some of the draws."""
         return replace(self, indices=self.indices[start:stop])
 
     def alone(self) -> Self:
-        """The numbers of the first of all draws."""
+        """Return the numbers of the first of all draws."""
         return replace(self, indices=range(1))
 
     def for_batch(self, index: int) -> Self:
-        """The numbers for the index-th batch of a stream: the same if shared, else fresh."""
+        """Return the numbers for the index-th batch of a stream: the same if shared, else fresh."""
         if self.shared or index == 0:
             return self
         return replace(self, seed=mix(self.seed, -1, index))
 
     def stream(self, site: tuple[int, ...]) -> Stream | None:
-        """The random numbers at a site, not drawn yet; None if they do not come from the seed."""
+        """Return the undrawn numbers at a site; None if they do not come from the seed."""
         return self._at(site)
 
     def bernoulli(
@@ -58,11 +58,11 @@ class Numbers:
         return self._at(site).uniform(shape, like)
 
     def normal(self, site: tuple[int, ...], shape: torch.Size, like: Tensor) -> Tensor:
-        """Standard normal numbers."""  # (S, *shape)
+        """Return standard normal numbers."""  # (S, *shape)
         return self._at(site).normal(shape, like)
 
     def seeds(self, *site: int) -> list[int]:
-        """One 32-bit seed per draw at a site; torch's CPU generator uses no more bits."""
+        """Return one 32-bit seed per draw at a site; torch's CPU generator uses no more bits."""
         state = mix(self.seed, *site)
         return [mix(draw, state=state) & 0xFFFFFFFF for draw in self.indices]
 

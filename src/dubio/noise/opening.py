@@ -97,7 +97,7 @@ class Trials:
         self.plain = self._first()
 
     def open(self, known: frozenset[nn.Module]) -> tuple[Trial, list[Closed]]:
-        """The trial with the fewest flags up that shows all noise that can be shown; and the rest.
+        """Return the trial with the fewest raised flags that shows all noise; and the rest.
 
         Args:
             known: Flags that have shown noise on other batches, and are harmless there.
@@ -145,14 +145,14 @@ class Trials:
         ]
 
     def _first(self) -> Trial:
-        """The network as it is without raised flags; complains about threads of its own."""
+        """Return the network as it is without raised flags; complains about threads of its own."""
         lookout = Lookout()
         trial = self._try(frozenset(), mark=lookout.mark)
         lookout.check()
         return trial if trial.error is None else self._try(frozenset())
 
     def _fewest(self, best: Trial) -> Trial:
-        """The same noise with the flags up of those modules alone that have some in them."""
+        """Return the same noise with the flags up of those modules alone that have some in them."""
         new = best.noise - self.plain.noise
         at_work = {site.module for site in best.sites if _place(site) in new}
         few = frozenset(m for m in best.raised if not at_work.isdisjoint(all_modules([m])))
@@ -163,7 +163,7 @@ class Trials:
         return trial if same else best
 
     def _hidden(self, module: nn.Module, best: Trial) -> list[Closed]:
-        """The noise that a flag would show which must stay down."""
+        """Return the noise that a flag would show which must stay down."""
         trial = self._try(best.raised | {module})
         new = trial.noise - best.noise
         if not new or not self._matters(trial, new):
@@ -177,7 +177,7 @@ class Trials:
         return [Closed(site, why) for site in (*first.values(), *unseen)]
 
     def _matters(self, trial: Trial, new: Counter[_Place]) -> bool:
-        """Whether noise may act on the output that is meant, and not on others only."""
+        """Return whether noise may act on the output that is meant, and not on others only."""
         if trial.error is not None or any(not path for path, _ in new):
             return True
         noisy = self._try(trial.raised, chosen=lambda site: _place(site) in new)
@@ -247,13 +247,13 @@ class Trials:
         return trial
 
     def _meant(self, output: Any) -> list[Tensor]:
-        """What must stay the same of an output."""
+        """Return what must stay the same of an output."""
         if self._whole:
             return _tensors(output)
         return [unmarked(inputs.choose(output, self._select))]
 
     def _differs(self, trial: Trial) -> str | None:
-        """What a trial does otherwise than the network without raised flags; None if nothing."""
+        """Return how a trial differs from the network without raised flags, or None."""
         if trial.error is not None:
             return f"the network fails ({trial.error})"
         if unseen := trial.drawn - self.plain.drawn:
@@ -280,6 +280,6 @@ def _tensors(output: Any) -> list[Tensor]:
 
 
 def _close(one: Tensor, other: Tensor) -> bool:
-    """Whether tensors differ by no more than rounding."""
+    """Return whether tensors differ by no more than rounding."""
     loose = {8: 1e-9, 4: 1e-4}.get(other.dtype.itemsize, 2e-2)
     return equal_up_to(loose, *(x[None] if x.dim() == 0 else x for x in (one, other)))

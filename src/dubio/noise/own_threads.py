@@ -19,7 +19,7 @@ _known: dict[type, bool] = {}
 
 
 def may_start_threads(modules: Iterable[nn.Module]) -> bool:
-    """Whether code of modules, or a function that it names, mentions threads."""
+    """Return whether code of modules, or a function that it names, mentions threads."""
     return any(not is_known(module) and _mentions_threads(module) for module in modules)
 
 

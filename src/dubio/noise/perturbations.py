@@ -48,14 +48,14 @@ class Dropout:
         return not (self.shift or self.fill or layout.grows or layout.index is not None)
 
     def mask(self, numbers: RandomNumbers, x: Tensor) -> Tensor:  # (S, *layout)
-        """The zeros and ones of every draw, in the dtype of x."""
+        """Return the zeros and ones of every draw, in the dtype of x."""
         if not self.layout.grows:
             return numbers.bernoulli((self.site,), self.keep, self.layout.shape, x)
         uniform = uniform_by_coordinates(numbers.seeds(self.site), self.layout.shape, x)
         return (uniform < self.keep).to(x.dtype)
 
     def __call__(self, numbers: RandomNumbers, x: Tensor) -> Tensor:
-        """The perturbed tensor of every draw."""
+        """Return the perturbed tensor of every draw."""
         stream = numbers.stream((self.site,)) if self.is_plain and usable(x) else None
         if stream is not None and not is_followed(x):
             apart = x.shape == (stream.draws, *self.layout.shape)
@@ -103,7 +103,7 @@ class Draw:
     keep: float = 0.5
 
     def __call__(self, numbers: RandomNumbers, x: Tensor) -> Tensor:
-        """The noise of every draw."""
+        """Return the noise of every draw."""
         place = (self.site, self.call)
         if self.layout.grows:
             return self.layout.spread(self._by_coordinates(numbers.seeds(*place), x))
@@ -152,7 +152,7 @@ class Spread:
         return Layout(self.mean.shape)
 
     def __call__(self, numbers: RandomNumbers, x: Tensor) -> Tensor:  # (weights,) -> (S, …)
-        """The numbers of every draw."""
+        """Return the numbers of every draw."""
         place, mean = (self.site, self.call), self.mean
         learning = torch.is_grad_enabled() and (x.requires_grad or mean.requires_grad)
         simple = not learning and readable(x) and readable(mean) and not is_followed(x)

@@ -22,7 +22,7 @@ class RowPlaces(Protocol):
         ...
 
     def at(self, site: int, x: Tensor) -> Placement:
-        """Where rows are in the tensor that noise acts on at a site."""
+        """Return where rows are in the tensor that noise acts on at a site."""
         ...
 
 
@@ -39,7 +39,7 @@ class KnownRows:
     places: SitePlacements = ()
 
     def at(self, site: int, x: Tensor) -> Placement:
-        """Where rows are in the tensor at a site.
+        """Return where rows are in the tensor at a site.
 
         Raises:
             OtherSiteError: If the other pass has not been there.

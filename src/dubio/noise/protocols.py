@@ -48,19 +48,19 @@ class RandomNumbers(Protocol):
         ...
 
     def part(self, start: int, stop: int) -> Self:
-        """Some of the draws."""
+        """Return some of the draws."""
         ...
 
     def alone(self) -> Self:
-        """The numbers of the first of all draws."""
+        """Return the numbers of the first of all draws."""
         ...
 
     def for_batch(self, index: int) -> Self:
-        """The numbers for the index-th batch of a stream: the same if shared, else fresh."""
+        """Return the numbers for the index-th batch of a stream: the same if shared, else fresh."""
         ...
 
     def stream(self, site: tuple[int, ...]) -> Stream | None:
-        """The random numbers at a site, not drawn yet; None if they do not come from the seed."""
+        """Return the undrawn numbers at a site; None if they do not come from the seed."""
         ...
 
     def bernoulli(
@@ -74,11 +74,11 @@ class RandomNumbers(Protocol):
         ...
 
     def normal(self, site: tuple[int, ...], shape: torch.Size, like: Tensor) -> Tensor:
-        """Standard normal numbers."""  # (S, *shape)
+        """Return standard normal numbers."""  # (S, *shape)
         ...
 
     def seeds(self, *site: int) -> list[int]:
-        """One seed per draw at a site, for random numbers that others draw."""
+        """Return one seed per draw at a site, for random numbers that others draw."""
         ...
 
 
@@ -93,7 +93,7 @@ class Perturbation(Protocol):
     def __call__(
         self, numbers: RandomNumbers, x: Tensor
     ) -> Tensor:  # (B, …) or (S, B, …) -> (S, B, …)
-        """The perturbed tensor of every draw."""
+        """Return the perturbed tensor of every draw."""
         ...
 
 
@@ -135,7 +135,7 @@ class DrawSource(Protocol):
         ...
 
     def chunks(self) -> Iterator[tuple[slice, Tensor]]:
-        """Yields rows and some of their draws, `(S, B, ...)`.
+        """Yield rows and some of their draws, `(S, B, ...)`.
 
         Blocks of rows follow one another; all the draws of a block come in order before the next.
         """

@@ -28,7 +28,7 @@ _MANY = 10_000  # things to look at, and entries of one of them
 
 
 def find_networks(thing: Any) -> list[nn.Module]:
-    """All networks that can be reached from a thing, but for those inside of others.
+    """Return all networks that can be reached from a thing, but for those inside of others.
 
     They are sought in variables around functions, defaults and globals that functions refer to,
     and in containers, methods, partial functions and objects, as deep as they go; in modules of
@@ -63,7 +63,7 @@ def _held_in_containers(modules: Iterable[nn.Module]) -> list[Any]:
 
 
 def _inside(thing: Any) -> Iterable[Any]:
-    """What a thing refers to."""
+    """Return what a thing refers to."""
     if isinstance(thing, partial):
         return (thing.func, thing.args, thing.keywords)
     if isinstance(thing, MethodType):
@@ -84,7 +84,7 @@ def _inside(thing: Any) -> Iterable[Any]:
 
 
 def _attributes(thing: Any) -> Iterator[Any]:
-    """What an object holds, and the function that runs when it is called."""
+    """Yield what an object holds, and the function that runs when it is called."""
     yield from getattr(thing, "__dict__", {}).values()
     for kind in type(thing).__mro__:
         slots = vars(kind).get("__slots__", ())

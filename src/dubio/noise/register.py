@@ -58,17 +58,17 @@ class SiteNoise:
 
 
 def anything_registered() -> bool:
-    """Whether there is a class that was registered."""
+    """Return whether there is a class that was registered."""
     return bool(_registered)
 
 
 def is_registered(module: nn.Module) -> bool:
-    """Whether the module's class was registered."""
+    """Return whether the module's class was registered."""
     return type(module) in _registered
 
 
 def runs_registered(module: nn.Module) -> bool:
-    """Whether the module's class, or one that it has its forward from, was registered."""
+    """Return whether the module's class, or one that it has its forward from, was registered."""
     return isinstance(module, tuple(_registered))
 
 

@@ -47,7 +47,7 @@ class OwnSite(NamedTuple):
 
 
 def for_half(request: Request) -> Request:
-    """The same request for half of the rows."""
+    """Return the same request for half of the rows."""
     if request.rows is None:
         return request
     shape = list(request.shape)
@@ -56,7 +56,7 @@ def for_half(request: Request) -> Request:
 
 
 def doubled(noise: Tensor | Undrawn, request: Request) -> Tensor | Undrawn:
-    """The noise of half of the rows, for both halves."""
+    """Return the noise of half of the rows, for both halves."""
     rows = request.rows
     if rows is None or noise.shape[rows] == 1:
         return noise

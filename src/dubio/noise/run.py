@@ -52,7 +52,7 @@ _current: ContextVar["Pass | None"] = ContextVar("pass", default=None)
 
 
 def current_pass() -> "Pass | None":
-    """The pass at work around the caller, if any."""
+    """Return the pass at work around the caller, if any."""
     return _current.get()
 
 
@@ -209,7 +209,7 @@ class Pass:
         return isinstance(self._executor, Plainly)
 
     def draws_late(self, request: Request) -> bool:
-        """Whether nobody has to see numbers before a kernel makes them, an entry for each of x.
+        """Return whether numbers can stay undrawn until a kernel makes them, one per entry.
 
         That is not so where functions are recorded, and where rows have numbers in common.
         """
@@ -258,7 +258,7 @@ class Pass:
         return None
 
     def layout(self, site: Site, shape: torch.Size, x: Tensor) -> Layout:
-        """How noise of this shape, without sharing, is drawn at a site that acts on x."""
+        """Return how noise of this shape, without sharing, is drawn at a site that acts on x."""
         if not self._numbers.shared or not shape:
             return Layout(shape)
         assert self._batch is not None
@@ -282,7 +282,7 @@ class Pass:
         return found.layout(shape, x.shape)
 
     def _look_again(self, site: Site, place: Placement) -> Placement:
-        """Where rows are at a site, by a run of the outermost module in this pass, out of turn."""
+        """Return where rows are at a site, by a separate run of the outermost module."""
         call = outermost_call(self._calls_around)
         if self._tracker is None or call is None:
             return place
@@ -298,7 +298,7 @@ class Pass:
     def _run_apart(
         self, rows: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> list[tuple[Site, Placement]]:
-        """The sites of a module, and where rows are there; nothing if it does not run again."""
+        """Return the sites of a module and their rows; nothing if it does not run again."""
         batch = [x for x in tensors_in(args, kwargs) if x.dim() and len(x) == rows]
         noisy = {part for part in module.modules() if part.training} - set(_norms(module))
         watched: list[Pass] = []
@@ -335,7 +335,7 @@ class Pass:
         rate: Callable[[], float | None],
         owner: nn.Module,
     ) -> tuple[Tensor | Undrawn, ...] | None:
-        """The noise of a module, the same however often it is called; None if left out.
+        """Return the noise of a module, the same however often it is called; None if left out.
 
         All noises of an owner are one site. It is not drawn yet where nobody has to see it.
         """
@@ -393,7 +393,7 @@ class Pass:
         rate: Callable[[], float | None],
         owner: nn.Module,
     ) -> tuple[int, int] | None:
-        """Where the one noise of a module is, for a module that does not need it by itself.
+        """Return where the one noise of a module is, for a module that does not need it by itself.
 
         None if it was left out, or is there already. `undrawn_noise` takes it from the same place.
         """
@@ -427,7 +427,7 @@ class Pass:
                 self._at_masks()
 
     def _reach_own(self, owner: nn.Module, x: Tensor, rate: Callable[[], float | None]) -> int:
-        """The number of a module's own site; negative if it was not chosen to be noisy."""
+        """Return the number of a module's own site; negative if it was not chosen to be noisy."""
         if self._unseen:
             self.check_checkpoint(type(owner).__name__)
             return len(self._own_sites)
@@ -436,7 +436,7 @@ class Pass:
         return -1 if site is None else site.index
 
     def check_checkpoint(self, kind: str) -> None:
-        """Complain about noise in a block that torch will compute again for the gradient.
+        """Raise an error for noise in a block that torch computes again for the gradient.
 
         Torch has hooks at work there; in its reentrant form gradients are off inside of the block,
         and on around it.
@@ -497,7 +497,7 @@ class Pass:
 
 
 def _device_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.device:
-    """Where a random function of torch puts its numbers."""
+    """Return where a random function of torch puts its numbers."""
     given = [arg for arg in (kwargs.get("out"), *args, *kwargs.values()) if isinstance(arg, Tensor)]
     if kwargs.get("device") is not None:
         return torch.device(kwargs["device"])
@@ -511,7 +511,7 @@ def _norms(module: nn.Module) -> list[nn.Module]:
 
 
 def _checked(site: Site, x: Tensor, axis: int | None, rows: int) -> int | None:
-    """Where somebody has said that rows are, counted from the front."""
+    """Return where somebody has said that rows are, counted from the front."""
     if axis is None:
         return None
     if not -x.dim() <= axis < x.dim() or x.shape[axis] % rows:
@@ -552,7 +552,7 @@ def run_pass(
 
 
 def _for_gradients(noise: Tensor | Undrawn) -> Tensor | Undrawn:
-    """The noise, as a tensor that gradients can go through if it was drawn in inference mode."""
+    """Return the noise as a tensor that gradients can go through."""
     if isinstance(noise, Undrawn):
         return noise
     if noise.is_inference() and not torch.is_inference_mode_enabled():

@@ -11,7 +11,7 @@ Seed: TypeAlias = torch.Generator | int | None
 
 
 def as_generator(seed: Seed, device: torch.device | None = None) -> torch.Generator | None:
-    """The generator that is meant; None for the global one of torch.
+    """Return the generator that is meant; None for the global one of torch.
 
     Args:
         seed: An int n is ``torch.Generator().manual_seed(n)``: the same numbers every time.

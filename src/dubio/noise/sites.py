@@ -129,7 +129,7 @@ def _is_chosen(choices: list[Callable[[Any], bool]], place: Located) -> bool:
 
 
 def matches(place: Located, pattern: str) -> bool:
-    """Whether a pattern fits a name, or fits it without the number of a repeat."""
+    """Return whether a pattern fits a name, or fits it without the number of a repeat."""
     return fnmatchcase(place.name, pattern) or fnmatchcase(place.name.split("#")[0], pattern)
 
 
@@ -148,7 +148,7 @@ class Namer:
         self._calls: Counter[str] = Counter()
 
     def name(self, kind: str, owner: nn.Module | None = None) -> tuple[str, nn.Module | None]:
-        """The name of a site that is being reached now, and its owner or the innermost module."""
+        """Return the name of the site reached now, and its owner or the innermost module."""
         stack = self._modules()
         if owner is not None and owner not in stack[:1]:
             stack = [owner, *stack]
@@ -176,7 +176,7 @@ class Namer:
 
 
 def inside_checkpoint() -> bool:
-    """Whether torch is at work on a block that it will compute again for the gradient."""
+    """Return whether torch is at work on a block that it will compute again for the gradient."""
     if "torch.utils.checkpoint" not in sys.modules:
         return False
     frame: FrameType | None = sys._getframe(1)
@@ -188,7 +188,7 @@ def inside_checkpoint() -> bool:
 
 
 def outermost_call(around: int = 0) -> tuple[nn.Module, tuple[Any, ...], dict[str, Any]] | None:
-    """The outermost module at work inside of so many others, and what it was called with."""
+    """Return the outermost module at work inside of so many others, and what it was called with."""
     calls = list(calls_at_work())
     if len(calls) <= around:
         return None

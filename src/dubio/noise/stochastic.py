@@ -18,7 +18,7 @@ class Noisy(nn.Module):
     """A module that has noise of its own."""
 
     def site_rate(self) -> float | None:
-        """Its dropout rate, for the table of sites; None where there is no such number."""
+        """Return its dropout rate, for the table of sites; None where there is no such number."""
         return None
 
 
@@ -80,7 +80,7 @@ def kl(model: nn.Module) -> Tensor:
 
 
 def check_apart(modules: Iterable[nn.Module]) -> None:
-    """Complain about what would be counted in two divergences, and be drawn twice."""
+    """Raise an error for parts that would be counted and drawn twice."""
     owners: dict[nn.Module | nn.Parameter, Stochastic] = {}
     for owner in (module for module in modules if isinstance(module, Stochastic)):
         for name, part in owner.named_parts():
@@ -96,7 +96,7 @@ def check_apart(modules: Iterable[nn.Module]) -> None:
 def own_noise(
     module: Noisy, requests: tuple[Request, ...], x: Tensor, owner: Noisy | None = None
 ) -> tuple[Tensor, ...] | None:
-    """The noise of a module at work on x: None when it is to behave like its mean.
+    """Return the noise of a module at work on x: None when it is to behave like its mean.
 
     Under a `dubio.Noise` it is that noise, the same however often the module is called in a pass.
     Otherwise it is fresh in train mode, and none in eval mode.
@@ -120,7 +120,7 @@ def own_noise(
 def own_stream(
     module: Noisy, request: Request, x: Tensor, owner: Noisy | None = None
 ) -> Stream | None:
-    """The noise of a module as numbers that are not drawn yet.
+    """Return the noise of a module as numbers that are not drawn yet.
 
     None where they must be drawn, by `own_noise`, or where there is no noise.
     """

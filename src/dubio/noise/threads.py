@@ -28,7 +28,7 @@ class Lookout:
         self._thread = threading.get_ident()
 
     def mark(self, x: Any) -> Any:
-        """A marked tensor with the same numbers; other things as they are."""
+        """Return a marked tensor with the same numbers; other things as they are."""
         if type(x) not in (Tensor, nn.Parameter) or x.layout != torch.strided:
             return x
         marked = Tensor._make_subclass(_Marked, x.detach())
@@ -45,7 +45,7 @@ class Lookout:
             self.elsewhere = f"{what} in {threading.current_thread().name}"
 
     def check(self) -> None:
-        """Complain about what was found."""
+        """Raise an error about what was found."""
         if self.elsewhere is not None:
             raise NotImplementedError(
                 f"model: expected a network that computes in the thread that calls it, got one "
@@ -85,7 +85,7 @@ class _Marked(Tensor):
 
 
 def _is_quiet(module: nn.Module) -> bool:
-    """Whether a module is one of torch's without noise; of others nothing is known."""
+    """Return whether a module is one of torch's without noise; of others nothing is known."""
     return type(module).__module__.startswith("torch.nn.") and not isinstance(module, NOISE_MODULES)
 
 
@@ -93,5 +93,5 @@ _LOOKS = frozenset({Tensor.tolist, Tensor.numpy, Tensor.__array__})
 
 
 def unmarked(x: Any) -> Any:
-    """The same without marks."""
+    """Return the same without marks."""
     return tree_map(lambda leaf: leaf.value if isinstance(leaf, _Marked) else leaf, x)

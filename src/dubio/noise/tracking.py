@@ -83,7 +83,7 @@ class RowTracker(TorchDispatchMode):
         return False  # torch would import its compiler to keep it out of here
 
     def at(self, site: int, x: Tensor) -> Placement:
-        """Where rows are in the tensor at a site."""
+        """Return where rows are in the tensor at a site."""
         with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch(), torch.no_grad():
             if self._waiting:
                 self._await_inputs()
@@ -138,7 +138,7 @@ class RowTracker(TorchDispatchMode):
                 self._labels[result] = laid_out(labels, result)
 
     def see(self, function: Callable[..., Any], args: Sequence[Any]) -> None:
-        """A torch function is about to be called, by which Python may get at values."""
+        """Note that a torch function is called by which Python may see values."""
         looks = self._asleep is None and getattr(function, "__name__", "") in _LOOKS
         if looks and args and isinstance(args[0], Tensor):
             self._look(args[0])
@@ -190,7 +190,7 @@ class RowTracker(TorchDispatchMode):
     def _labels_of(
         self, func: Any, args: Sequence[Any], kwargs: Any, operands: list[Tensor], out: list[Tensor]
     ) -> list[Tensor | None]:
-        """The labels of each result; None for weights and what is not dense."""
+        """Return the labels of each result; None for weights and what is not dense."""
         dense = list(map(_is_dense, out))
         if not all(dense):
             return [
@@ -209,14 +209,14 @@ class RowTracker(TorchDispatchMode):
             self.grows = bool((labels != NOBODY).any())
 
     def _known(self, x: Tensor) -> Tensor | None:
-        """The labels of a tensor; None if it is a weight, or a weight in another form."""
+        """Return the labels of a tensor; None if it is a weight, or a weight in another form."""
         if x not in self._labels:
             self._meet(x)
         labels: Tensor | None = self._labels[x]
         return labels
 
     def _meet(self, x: Tensor) -> None:
-        """A tensor is used that was there before the pass."""
+        """Note that a tensor is used that was there before the pass."""
         weight = isinstance(x, nn.Parameter) or not _is_dense(x)
         self._labels[x] = None if weight else labels_of_nobody(x)
 
@@ -254,7 +254,7 @@ _READS = (torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape)
 
 
 def _is_plain(shape: torch.Size, place: Placement, rows: int) -> bool:
-    """Whether rows can be nowhere else in a tensor of this shape."""
+    """Return whether rows can be nowhere else in a tensor of this shape."""
     if place.grows or not place.found:
         return False
     there = [axis for axis, size in enumerate(shape) if size == rows]
@@ -263,7 +263,7 @@ def _is_plain(shape: torch.Size, place: Placement, rows: int) -> bool:
 
 @cache
 def _reforms(function: Any) -> bool:
-    """Whether results that have as many entries as a weight have its entries."""
+    """Return whether results that have as many entries as a weight have its entries."""
     if function is aten.slice.Tensor:  # up to the number of rows, maybe
         return False
     return function in _REFORM or function.is_view or torch.Tag.pointwise in function.tags
@@ -275,5 +275,5 @@ def _reads(function: Any) -> bool:
 
 
 def _masks(indices: Iterable[Any]) -> list[Tensor]:
-    """Which indices choose by their values how many entries are taken."""
+    """Return which indices choose by their values how many entries are taken."""
     return [i for i in indices if isinstance(i, Tensor) and i.dtype in (torch.bool, torch.uint8)]

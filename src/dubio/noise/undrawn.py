@@ -38,14 +38,14 @@ class Undrawn:
         self._drawn: Tensor | None = None
 
     def doubled(self, axis: int) -> "Undrawn":
-        """The same numbers twice along an axis."""
+        """Return the same numbers twice along an axis."""
         shape = torch.Size([*self.shape[:axis], 2 * self.shape[axis], *self.shape[axis + 1 :]])
         both = Undrawn(self.stream, self._distribution, shape)
         both.twice_on, both._half = axis, self
         return both
 
     def tensor(self) -> Tensor:
-        """The numbers."""
+        """Return the numbers."""
         if self._drawn is None:
             self._drawn = self._draw()
         if self._drawn.is_inference() and not torch.is_inference_mode_enabled():
@@ -67,5 +67,5 @@ class Undrawn:
 
 
 def drawn(noise: Tensor | Undrawn) -> Tensor:
-    """The numbers of a noise."""
+    """Return the numbers of a noise."""
     return noise.tensor() if isinstance(noise, Undrawn) else noise

@@ -128,7 +128,7 @@ class Upkeep(TorchDispatchMode):
         self._changes.append(_UndoableChange(undo, redo))
 
     def _built(self) -> Iterator[dict[str, Any]]:
-        """What modules hold that have made parts of themselves; those are there to stay."""
+        """Yield what modules hold that have made parts of themselves; those are there to stay."""
         saved = {id(live): before for live, before in self._dicts}
         for module in self._things:
             if not isinstance(module, nn.Module):

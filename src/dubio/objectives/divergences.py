@@ -35,7 +35,7 @@ class Divergence(NamedTuple):
         return cls([module.kl() for module in modules if module not in done], known)
 
     def value(self, device: torch.device) -> Tensor:
-        """Their sum."""
+        """Return their sum."""
         values = [*self.tensors, *(found.value for found in self.known)]
         if len(values) == 1:
             return values[0].detach()
@@ -46,7 +46,7 @@ class Divergence(NamedTuple):
 def add_divergences(
     nll: Tensor, factor: float, draws: Sequence[Divergence]
 ) -> tuple[Tensor, Tensor]:
-    """The loss nll + factor·KL, and KL without a graph, averaged over some draws."""
+    """Return the loss nll + factor·KL, and KL without a graph, averaged over some draws."""
     if not draws:
         return nll, nll.new_zeros(())
     tensors = [tensor for draw in draws for tensor in draw.tensors]

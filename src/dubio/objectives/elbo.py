@@ -221,7 +221,7 @@ class ELBO(nn.Module):
         return loss
 
     def _check_devices(self, x: Inputs, y: Tensor) -> None:
-        """Complain about a batch that is elsewhere than the network, in a common case."""
+        """Raise an error for a batch on another device than the network, in a common case."""
         first = next(self.model.parameters(), None)
         given = x if isinstance(x, Tensor) else y
         if first is None or given.device == first.device:
@@ -232,7 +232,7 @@ class ELBO(nn.Module):
             raise ValueError(inputs.elsewhere(name, homes, given.device))
 
     def _source(self) -> torch.Generator | None:
-        """Where noise comes from; of several processes with one seed each has its own."""
+        """Return where noise comes from; of several processes with one seed each has its own."""
         if self.generator is not None or not (dist.is_available() and dist.is_initialized()):
             return self.generator
         seed = int(torch.randint(2**63 - 1, ()))
@@ -241,7 +241,7 @@ class ELBO(nn.Module):
     def _batch(
         self, x: Inputs, y: Tensor, weight: Tensor | None, modules: list[nn.Module]
     ) -> ObjectiveBatch:
-        """The network at work on a batch.
+        """Return the network at work on a batch.
 
         Noise that is not dubio's is left to torch where nobody could tell the difference.
         """
@@ -304,7 +304,7 @@ def _check_weight(weight: Tensor, y: Tensor) -> None:
 
 
 def _rows_per_known_row(known: Tensor) -> Tensor:  # (B, ...) -> ()
-    """What makes a mean over all rows one over those with a target; 0/1 if there is none."""
+    """Return what makes a mean over all rows one over those with a target; 0/1 if there is none."""
     rows = known if known.dim() == 1 else known.flatten(1).any(1)
     return len(rows) / rows.sum().clamp(min=1)
 
@@ -318,7 +318,7 @@ def _learns(mask: LearnableBernoulli) -> bool:
 
 
 def _kind(module: Stochastic) -> type[Stochastic]:
-    """The class that says what modules of its kind, and of those derived from it, do together."""
+    """Return the class that computes divergences for modules of this kind together."""
     own = {"draw_together", "kl_slopes"}
     return next(kind for kind in type(module).__mro__ if own & vars(kind).keys())
 

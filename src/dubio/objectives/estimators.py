@@ -30,18 +30,18 @@ Estimator = Literal[
 
 
 def trapezoid_once(passes: Passes) -> Tensor:
-    """The trapezoid rule in the one pass that trains the weights: see `trapezoid_gate`."""
+    """Return the trapezoid rule in the one pass that trains the weights: see `trapezoid_gate`."""
     return passes.only().mean()
 
 
 def trapezoid(passes: Passes) -> Tensor:
-    """The trapezoid rule, averaged over the antithetic pair u, 1 − u. Both train the weights."""
+    """Apply the trapezoid rule to the antithetic pair u, 1 − u; both train the weights."""
     one, other = passes.pair(trapezoid_gate, _TRAPEZOID_REFLECTED, learn=True)
     return 0.5 * (one.mean() + other.mean())
 
 
 def arm(passes: Passes) -> Tensor:
-    """(ℓ(z(1−u)) − ℓ(z(u)))·(u − ½): Boluki et al. 2020, eq. 7. Unbiased."""
+    """Return (ℓ(z(1−u)) − ℓ(z(u)))·(u − ½): Boluki et al. 2020, eq. 7. Unbiased."""
     losses, others = passes.pair(_BITS, _BITS_REFLECTED, learn=False)
     difference = (losses.detach() - others) / losses.shape[0]
     return _with_gradients(
@@ -52,7 +52,7 @@ def arm(passes: Passes) -> Tensor:
 
 
 def disarm(passes: Passes) -> Tensor:
-    """½(ℓ(z) − ℓ(z̃))·(z − z̃)·σ(|φ|), z̃ = z(1−u): ARM averaged over u given z and z̃.
+    """Return ½(ℓ(z) − ℓ(z̃))·(z − z̃)·σ(|φ|), z̃ = z(1−u): ARM averaged over u given z and z̃.
 
     Dong, Mnih and Tucker (2020). Unbiased, with lower variance than ARM.
     """
@@ -64,7 +64,7 @@ def disarm(passes: Passes) -> Tensor:
 
 
 def reinforce_loo(passes: Passes) -> Tensor:
-    """½(ℓ(z) − ℓ(z'))·(∇log p(z) − ∇log p(z')) with independent z, z'. Unbiased.
+    """Return ½(ℓ(z) − ℓ(z'))·(∇log p(z) − ∇log p(z')) with independent z, z'. Unbiased.
 
     REINFORCE with the other sample's loss as baseline; ∇_φ log p(z) = z − keep.
     """
@@ -84,7 +84,7 @@ def disarm_cv(passes: Passes) -> Tensor:
 
 
 def corrected(passes: Passes) -> Tensor:
-    """The trapezoid rule with a correction that makes it exactly unbiased: see `_midpoint`."""
+    """Apply the trapezoid rule with a correction that makes it unbiased: see `_midpoint`."""
     return _midpoint(passes, share=0.1, baseline=True)
 
 
@@ -105,17 +105,17 @@ _TRAPEZOID_REFLECTED = BinaryGate(reflected=True, trapezoid=True)
 
 
 def _binary(mask: LearnableBernoulli, keep: Tensor, noise: Tensor, axis: int) -> Gated:
-    """The mask z = 1[u < keep] in numbers to reckon with, without a derivative."""
+    """Return the mask z = 1[u < keep] in numbers to reckon with, without a derivative."""
     return Gated((noise < keep).to(noise.dtype))
 
 
 def _binary_reflected(mask: LearnableBernoulli, keep: Tensor, noise: Tensor, axis: int) -> Gated:
-    """The same for the noise 1 − u."""
+    """Return the same for the noise 1 − u."""
     return Gated((reflect(noise) < keep).to(noise.dtype))
 
 
 def _noted(gate: Gate, zs: dict[LearnableBernoulli, Tensor]) -> Gate:
-    """The same gate, with a note of what it lets through."""
+    """Return the same gate, with a note of what it lets through."""
 
     def note(mask: LearnableBernoulli, keep: Tensor, noise: Tensor, axis: int) -> Gated:
         gated = gate(mask, keep, noise, axis)
@@ -128,7 +128,7 @@ def _noted(gate: Gate, zs: dict[LearnableBernoulli, Tensor]) -> Gate:
 def _two_losses(
     passes: Passes, other: Gate, weigh: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 ) -> Tensor:
-    """ℓ(z), with the gradient (ℓ(z) − ℓ(z'))·weight(z, z', u, keep) for the logits."""
+    """Return ℓ(z), with the gradient (ℓ(z) − ℓ(z'))·weight(z, z', u, keep) for the logits."""
     zs: dict[LearnableBernoulli, Tensor] = {}
     others: dict[LearnableBernoulli, Tensor] = {}
     losses, others_losses = passes.pair(_noted(_binary, zs), _noted(other, others), learn=False)
@@ -145,7 +145,7 @@ def _two_losses(
 def _with_gradients(
     loss: Tensor, passes: Passes, weigh: Callable[[LearnableBernoulli, Tensor, Tensor], Tensor]
 ) -> Tensor:
-    """The loss, with the further gradient weight(mask, u, keep), summed over rows, for logits."""
+    """Return the loss with the further gradient weight(mask, u, keep) for logits."""
     masks = list(passes.sites)
     weights = []
     with torch.no_grad():
@@ -172,7 +172,7 @@ class _Joined(Derivative):
 
 
 def _midpoint(passes: Passes, *, share: float, baseline: bool) -> Tensor:
-    """An exactly unbiased gradient from the loss at z, at z̃, and the slope between them.
+    """Return an exactly unbiased gradient from the loss at z, at z̃, and the slope between them.
 
     Let A be a random subset of the units, each in it with probability ``share``, and z̃ the masks
     with u reflected for the units in A. Write s = z − z̃, which is −1, 0 or 1, and m = ½(z + z̃).
@@ -248,5 +248,5 @@ def _midpoint(passes: Passes, *, share: float, baseline: bool) -> Tensor:
 
 
 def _disarm_weight(keep: Tensor, share: float) -> Tensor:
-    """½σ(|φ|)/share, as σ(|φ|) is the larger of keep and drop."""
+    """Return ½σ(|φ|)/share, as σ(|φ|) is the larger of keep and drop."""
     return torch.maximum(keep, 1 - keep) * (0.5 / share)

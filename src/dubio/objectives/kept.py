@@ -82,13 +82,13 @@ class StateBeforeStep:
         return StateBeforeStep, ()  # copies find out for themselves what is written
 
     def forget(self) -> None:
-        """A step with one pass begins, or one is over."""
+        """Begin a step with one pass, or end a step."""
         if self._several:
             self._several = self.deep = False
             self._modules, self._holders, self._tensors, self._changes = (), [], {}, None
 
     def note(self, modules: Sequence[nn.Module], unknown: Sequence[nn.Module] = ()) -> None:
-        """A step with several passes begins.
+        """Begin a step with several passes.
 
         Args:
             modules: All modules.
@@ -122,7 +122,7 @@ class StateBeforeStep:
         return self._steps.bit_count() == 1
 
     def tensors(self) -> list[Tensor]:
-        """What the network may read again in the same pass, unlike running statistics."""
+        """Return what the network may read again in the same pass, unlike running statistics."""
         return [
             noted.tensor
             for noted in self._tensors.values()
@@ -149,7 +149,7 @@ class StateBeforeStep:
         return result
 
     def _find_changes(self) -> list[_ChangedEntry]:
-        """What the first pass has changed."""
+        """Return what the first pass has changed."""
         changes = []
         for noted in self._tensors.values():
             known = self._written.setdefault(noted.module, {})
@@ -173,14 +173,14 @@ class StateBeforeStep:
             return network()
 
     def _own(self, value: Any) -> Any:
-        """A tensor of its own for a pass to write into."""
+        """Return a tensor of its own for a pass to write into."""
         noted = self._tensors.get(id(value))
         if noted is None:
             return value
         return (noted.tensor if noted.copy is None else noted.copy).clone()
 
     def _seen(self) -> set[tuple[int, Any]]:
-        """The changes that are told without looking deeper."""
+        """Return the changes that are told without looking deeper."""
         counted = [i for i, x in self._tensors.items() if _version(x.tensor) != x.version]
         return {
             *((id(change.live), change.name) for change in self._changes or ()),
@@ -209,14 +209,14 @@ def _set(live: dict[str, Any], name: str, value: Any) -> None:
 
 
 def _are_followed(modules: Sequence[nn.Module]) -> bool:
-    """Whether a transform such as `torch.vmap` is at work on the weights."""
+    """Return whether a transform such as `torch.vmap` is at work on the weights."""
     return any(
         is_followed(x) for module in modules for x in module._parameters.values() if x is not None
     )
 
 
 def _version(tensor: Tensor) -> int:
-    """How often a tensor was written to, where that is counted."""
+    """Return how often a tensor was written to, where that is counted."""
     if is_vectorised(tensor) or tensor.is_inference():
         return -1
     return tensor._version

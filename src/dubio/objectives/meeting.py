@@ -22,7 +22,7 @@ class Meetings:
         return Meetings, ()  # copies find out for themselves
 
     def rows_meet(self, record: Record, losses: StoragePlace, rows: int) -> bool:
-        """Whether the loss of a row may depend on what masks let through in another.
+        """Return whether the loss of a row may depend on what masks let through in another.
 
         Args:
             record: What the pass did.

@@ -219,7 +219,7 @@ class Passes:
         return request
 
     def _is_by_example(self, mask: LearnableBernoulli) -> bool:
-        """Whether a mask has a row of noise for every example, that acts on its loss alone.
+        """Return whether a mask has a row of noise for every example, that acts on its loss alone.
 
         An axis as long as the batch need not be the batch's: it may be that of time. And where
         rows meet, as in batch normalisation, a mask acts on the losses of other rows as well.
@@ -289,7 +289,7 @@ class Passes:
 
 
 def _begun(record: Record, running: Pass, rows: int) -> Gate:
-    """The gate of a pass, with a note of the masks that have a row for every example."""
+    """Return the gate of a pass, with a note of the masks that have a row for every example."""
     gate: Gate = running.gate
 
     def noted(mask: LearnableBernoulli, keep: Tensor, noise: Tensor, axis: int) -> Gated:
@@ -304,7 +304,7 @@ def _begun(record: Record, running: Pass, rows: int) -> Gate:
 
 
 def _lies_apart(tensor: Tensor | None, given: Inputs) -> bool:
-    """Whether a tensor is another than those given, and no view of them."""
+    """Return whether a tensor is another than those given, and no view of them."""
     if tensor is None or is_vectorised(tensor):
         return False
     if tensor is given:

@@ -28,20 +28,20 @@ class Reach(NamedTuple):
     dtype: torch.dtype
 
     def full(self) -> Tensor:  # (2, *S)
-        """Both numbers for every value."""
+        """Return both numbers for every value."""
         return self.of.expand(2, *self.shape)
 
     def by_row(self) -> Tensor:  # (2, B | 1)
-        """The reach of all values of each row, on the first axis, together."""
+        """Return the reach of all values of each row, on the first axis, together."""
         return self.of.reshape(2, self.of.shape[1], -1).amax(2)
 
     def whole(self, rank: int) -> Tensor:  # (2, 1, …)
-        """The reach of all values together, with so many axes."""
+        """Return the reach of all values together, with so many axes."""
         return self.of.reshape(2, -1).amax(1).view(2, *[1] * rank)
 
 
 def nothing(rank: int) -> Tensor:  # (2, 1, …)
-    """The reach of values that depend on no row, with so many axes."""
+    """Return the reach of values that depend on no row, with so many axes."""
     return torch.full((2, *[1] * rank), -1.0)
 
 
@@ -75,7 +75,7 @@ class Reaches:
             self.write(place, self.own.view(2, *shape))
 
     def read(self, place: StoragePlace) -> Reach:
-        """The reach of a tensor."""
+        """Return the reach of a tensor."""
         if place.storage not in self._known:
             return Reach(nothing(len(place.shape)), place.shape, place.dtype)
         home, of = self._known[place.storage]
@@ -95,7 +95,7 @@ class Reaches:
         self._known[place.storage] = (place, of)
 
     def arguments(self, step: RecordedOperation) -> dict[str, Any]:
-        """The arguments of a step by their names, with reaches for tensors.
+        """Return the arguments of a step by their names, with reaches for tensors.
 
         Left out are those that it writes over whatever they are.
         """
@@ -119,14 +119,14 @@ def _view(flat: Tensor, place: StoragePlace) -> Tensor:  # (2, size) -> (2, *S)
 
 
 def _laid_out(home: StoragePlace, of: Tensor, size: int) -> Tensor:  # (2, size)
-    """The reach of a whole storage; nothing is known to be in the rest of it."""
+    """Return the reach of a whole storage; nothing is known to be in the rest of it."""
     flat = torch.full((2, size), -1.0)
     _view(flat, home).copy_(of.expand(2, *home.shape))
     return flat
 
 
 def _size(one: StoragePlace, other: StoragePlace) -> int:
-    """How many entries of a storage two places take up."""
+    """Return how many entries of a storage two places take up."""
     if one.dtype.itemsize != other.dtype.itemsize:
         raise UnknownReachError
     ends = [
@@ -138,7 +138,7 @@ def _size(one: StoragePlace, other: StoragePlace) -> int:
 
 
 def _compact(of: Tensor) -> Tensor:
-    """The same with one entry along axes where all are equal."""
+    """Return the same with one entry along axes where all are equal."""
     for axis in range(1, of.dim()):
         if of.shape[axis] > 1:
             first = of.narrow(axis, 0, 1)

@@ -43,7 +43,7 @@ def _reaches(values: Iterable[Any]) -> list[Reach]:
 
 
 def _join(parts: Iterable[Tensor]) -> Tensor:
-    """The furthest of some reaches, whose last axes belong together."""
+    """Return the furthest of some reaches, whose last axes belong together."""
     parts = list(parts)
     rank = max(part.dim() for part in parts)
     joined = _padded(parts[0], rank)
@@ -66,7 +66,7 @@ def _nothing(
 def _entry_by_entry(
     function: Any, arguments: ArgumentsByName, shapes: Sequence[torch.Size]
 ) -> list[Tensor] | None:
-    """Each entry of a result depends on the same entry of the arguments."""
+    """Return each entry of a result depends on the same entry of the arguments."""
     given = _reaches(arguments.values())
     if any(shape != torch.broadcast_shapes(*(reach.shape for reach in given)) for shape in shapes):
         return None
@@ -76,7 +76,7 @@ def _entry_by_entry(
 def _written_over(
     function: Any, arguments: ArgumentsByName, shapes: Sequence[torch.Size]
 ) -> list[Tensor] | None:
-    """The same of what is written over a tensor, which is forgotten."""
+    """Return the same of what is written over a tensor, which is forgotten."""
     given = _reaches(value for name, value in arguments.items() if name != "self")
     (shape,) = shapes
     return [_join([nothing(len(shape)), *(reach.of for reach in given)])]
@@ -175,7 +175,7 @@ _OUT_OF_PLACE = {torch.ops.aten.index_put_.default: torch.ops.aten.index_put.def
 
 
 def _by_example(examples: int) -> ReachRule:
-    """A rule for what treats each example on the first axis of some arguments by itself."""
+    """Return a rule for what treats each example on the first axis of some arguments by itself."""
 
     def rule(
         function: Any, arguments: ArgumentsByName, shapes: Sequence[torch.Size]
@@ -223,7 +223,7 @@ def _batch_norm(
 def _recurrent(
     function: Any, arguments: ArgumentsByName, shapes: Sequence[torch.Size]
 ) -> list[Tensor] | None:
-    """A layer over time, with rows on the second axis of sequences and the first of states."""
+    """Follow a layer over time, with rows second in sequences and first in states."""
     sequence, *weights, hidden, cell = _reaches(arguments.values())
     rows = _join(
         [
@@ -284,7 +284,7 @@ _RULES = {
 
 @cache
 def rule_of(function: Any) -> ReachRule:
-    """The rule of an operation."""
+    """Return the rule of an operation."""
     if torch.Tag.pointwise in function.tags:
         return _entry_by_entry
     return _RULES.get(function.overloadpacket, lambda *_: None)

@@ -105,12 +105,12 @@ class Record:
         self._references: list[StorageWeakRef] = []  # as long as there is one, addresses hold
 
     def begin(self, tensor: Tensor, axis: int | None) -> None:
-        """A tensor has a row for every example on an axis; on none if nothing is known."""
+        """Note that a tensor has the rows on an axis; None if nothing is known."""
         self._number(tensor)
         self.steps.append(Source(self.place(tensor), axis))
 
     def place(self, tensor: Tensor) -> StoragePlace:
-        """Where a tensor is."""
+        """Return where a tensor is."""
         number = self.numbers.get(_address(tensor), -1)
         if number < 0:
             return StoragePlace(-1, tensor.shape)
@@ -118,7 +118,7 @@ class Record:
         return StoragePlace(number, tensor.shape, tensor.stride(), offset, tensor.dtype)
 
     def knows(self, things: Iterable[Any]) -> bool:
-        """Whether there is a tensor among some things that depends on masks."""
+        """Return whether there is a tensor among some things that depends on masks."""
         for thing in things:
             if isinstance(thing, Tensor):
                 if _address(thing) in self.numbers:
@@ -163,7 +163,7 @@ class Record:
             self._references.append(StorageWeakRef(tensor.untyped_storage()))
 
     def _is_mask(self, indices: Any) -> bool:
-        """Whether values that depend on masks decide how many entries are taken."""
+        """Return whether values that depend on masks decide how many entries are taken."""
         return any(
             x.dtype in (torch.bool, torch.uint8) and self.knows([x]) for x in _tensors(indices)
         )
@@ -248,7 +248,7 @@ class _Functions(TorchFunctionMode):
 
 
 def _address(tensor: Tensor) -> int:
-    """Where the storage of a tensor is; zero if it has none that can be looked at."""
+    """Return where the storage of a tensor is; zero if it has none that can be looked at."""
     try:
         return tensor.untyped_storage()._cdata  # type: ignore[no-any-return]
     except (NotImplementedError, RuntimeError):

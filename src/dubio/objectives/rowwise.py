@@ -20,7 +20,7 @@ _ROWWISE = {
 
 
 def rows_stay_apart(modules: Sequence[nn.Module]) -> bool:
-    """Whether all modules treat each row of a matrix by itself.
+    """Return whether all modules treat each row of a matrix by itself.
 
     They are torch's and dubio's own; of others nothing is known, nor of hooks, which are to be
     looked for at every call.

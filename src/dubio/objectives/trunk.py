@@ -39,7 +39,7 @@ class TrunkMemory(Plainly):
         self._versions: list[tuple[Tensor, int]] = []
 
     def begin(self, outside: Iterable[Tensor]) -> None:
-        """The pass begins, with tensors in whose place later passes have others."""
+        """Begin the pass, with tensors that later passes replace."""
         self._note(outside)
 
     def end_of_trunk(self) -> None:
@@ -106,12 +106,12 @@ class TrunkReplay(Plainly):
     def call(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """The known result of the function, or a new one."""
+        """Return the known result of the function, or a new one."""
         known = self._known(function)
         return super().call(function, args, kwargs) if known is None else known[0]
 
     def perturb(self, perturbation: Perturbation, numbers: RandomNumbers, x: Tensor) -> Tensor:
-        """The known result of the noise, or the same noise applied to x."""
+        """Return the known result of the noise, or the same noise applied to x."""
         if isinstance(perturbation, Draw):
             return super().perturb(perturbation, numbers, x)
         known: tuple[Tensor] | None = self._known(type(perturbation))
@@ -120,7 +120,7 @@ class TrunkReplay(Plainly):
     def perturb_in_place(
         self, perturbation: Perturbation, numbers: RandomNumbers, x: Tensor
     ) -> Tensor:
-        """The known result of the noise, or the same noise applied to x itself."""
+        """Return the known result of the noise, or the same noise applied to x itself."""
         known: tuple[Tensor] | None = self._known(type(perturbation))
         return super().perturb_in_place(perturbation, numbers, x) if known is None else known[0]
 

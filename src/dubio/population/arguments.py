@@ -65,7 +65,7 @@ def rates_of_members(learning_rate: float | Tensor | Sequence[float], members: i
 
 
 def check_optimizer(optimizer: str, weight_decay: float) -> None:
-    """Complain about an optimiser that there is not, or a decay that it does not know."""
+    """Raise an error for an unknown optimiser, or a decay that it does not support."""
     if optimizer not in get_args(Optimizer):
         known = " or ".join(map(repr, get_args(Optimizer)))
         raise ValueError(f"optimizer: expected {known}, got {optimizer!r}")
@@ -91,7 +91,7 @@ def num_data_of_members(num_data: int | Sequence[int] | Tensor, members: int) ->
 
 
 def check_estimators(members: Sequence[nn.Module]) -> None:
-    """Complain about gradients that need passes of one network at a time."""
+    """Raise an error for gradients that need passes of one network at a time."""
     for module in members[0].modules():
         if (
             isinstance(module, ELBO)
@@ -106,7 +106,7 @@ def check_estimators(members: Sequence[nn.Module]) -> None:
 
 
 def check_steps(members: Sequence[nn.Module]) -> None:
-    """Complain about members that are at different places of a schedule."""
+    """Raise an error for members at different steps of a schedule."""
     elbos = [member for member in members if isinstance(member, ELBO) and member.scheduled]
     steps = {elbo.step for elbo in elbos}
     if len(steps) > 1:
@@ -117,7 +117,7 @@ def check_steps(members: Sequence[nn.Module]) -> None:
 
 
 def check_num_data(members: Sequence[nn.Module], rows: list[np.ndarray[Any, Any]]) -> None:
-    """A KL that is divided by another number than that of the data is a common mistake."""
+    """Raise an error if ``num_data`` is not the number of rows, a common mistake."""
     for index, (member, own) in enumerate(zip(members, rows, strict=True)):
         if isinstance(member, ELBO) and member.num_data != len(own):
             raise ValueError(
@@ -128,7 +128,7 @@ def check_num_data(members: Sequence[nn.Module], rows: list[np.ndarray[Any, Any]
 
 
 def check_hooks(members: Sequence[nn.Module]) -> None:
-    """Complain about hooks on gradients, which would not be called."""
+    """Raise an error for hooks on gradients, which would not be called."""
     for number, member in enumerate(members):
         hooked = [
             *(n for n, m in member.named_modules() if m._backward_hooks or m._backward_pre_hooks),
@@ -147,7 +147,7 @@ def check_hooks(members: Sequence[nn.Module]) -> None:
 
 
 def check_data(like: Tensor, **tensors: Tensor) -> None:
-    """Complain about data that members cannot learn from."""
+    """Raise an error for data that members cannot learn from."""
     for name, data in tensors.items():
         if not isinstance(data, Tensor) or data.dim() == 0:
             raise TypeError(
@@ -168,7 +168,7 @@ def check_data(like: Tensor, **tensors: Tensor) -> None:
 
 
 def check_batches(axes: Sequence[str], members: int, **tensors: Tensor) -> None:
-    """Complain about batches that do not have these axes first, or not as many members."""
+    """Raise an error unless batches have these axes first and the right number of members."""
     (_, first), *_ = tensors.items()
     for name, data in tensors.items():
         if not isinstance(data, Tensor):

@@ -60,7 +60,7 @@ class NoiseFeed:
         return line[:, at : at + size]
 
     def _lengthened(self, name: Continuous, length: int) -> Tensor:  # (M, n), n ≥ length
-        """What is left of a line, and more; it never gets shorter, as its strides are recorded."""
+        """Return the rest of a line, and more; never shorter, as its strides are recorded."""
         line = self._lines.get(name)
         if line is None:
             return self._streams.noise(1, {name: length}, self._like)[name][:, 0]

@@ -40,7 +40,7 @@ class SourcedNumbers(Numbers):
         return self._ask("uniform", site, shape, like)
 
     def normal(self, site: tuple[int, ...], shape: torch.Size, like: Tensor) -> Tensor:
-        """Standard normal numbers."""  # (S, *shape)
+        """Return standard normal numbers."""  # (S, *shape)
         return self._ask("normal", site, shape, like)
 
     def seeds(self, *site: int) -> list[int]:

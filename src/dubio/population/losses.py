@@ -25,7 +25,7 @@ def losses(stack: Stack, x: Tensor, y: Tensor, noise: dict[NoisePlace, Tensor]) 
 def gradients(
     stack: Stack, x: Tensor, y: Tensor, noise: dict[NoisePlace, Tensor]
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """The losses (M,), detached, and their gradients for each stack of learned parameters."""
+    """Return the detached losses (M,) and their gradients for each learned parameter."""
     loss = losses(stack, x, y, noise)
     found = torch.autograd.grad(loss, list(stack.learned.values()), torch.ones_like(loss))
     return loss.detach(), found

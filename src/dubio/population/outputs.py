@@ -34,7 +34,7 @@ class MemberOutputs:
     def __call__(
         self, x: Tensor, seeds: Sequence[tuple[int, ...]], draws: int
     ) -> Tensor:  # (M, B, …) -> (M, S, B, …)
-        """Outputs of all members, each for its rows."""
+        """Return the outputs of all members, each for its rows."""
         members, rows = x.shape[:2]
         if members * rows * draws > ROWS_AT_A_TIME:  # to be computed in pieces
             own = torch.arange(members * rows, device=x.device).view(members, rows)

@@ -69,7 +69,7 @@ class Sameness:
 
 
 def behind_functions(value: Any) -> Iterator[Any]:
-    """What functions inside of a setting refer to: copies of the setting still refer to that."""
+    """Return what functions in a setting refer to, which copies still refer to."""
     return _behind(value, False, set())
 
 

@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any, Self, final
 
 import torch
@@ -101,12 +100,7 @@ class Session:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.write()
 
     @property

@@ -93,7 +93,7 @@ def with_numbers(skeleton: nn.Module, numbers: Mapping[str, Tensor]) -> Iterator
 
 
 def _with(number: Tensor, inside: Sequence[str], value: Any) -> Any:
-    """A value that has a number somewhere inside, or is the number, and is the same otherwise.
+    """Return a value with a number replaced somewhere inside.
 
     `dataclasses.replace` would check the number, which stands for those of many members.
     """

@@ -93,7 +93,7 @@ class Stack:
         return type(self)(_copied(self.skeleton), learned, fixed, numbers)
 
     def with_own_skeleton(self) -> Self:
-        """The same members, whose modules have a mode of their own; the tensors are shared."""
+        """Return the same members with modes of their own; the tensors are shared."""
         return type(self)(_copied(self.skeleton), self.learned, self.fixed, self.numbers)
 
     def each(
@@ -196,7 +196,7 @@ def _check_same(expected: dict[str, Any], got: dict[str, Any], index: int) -> No
 
 
 def _check_apart(members: Sequence[Tensors]) -> None:
-    """Complain about a parameter that is to learn in two members."""
+    """Raise an error for a parameter that two members would learn."""
     owners: dict[int, int] = {}
     for index, tensors in enumerate(members):
         for name, tensor in tensors.items():
@@ -213,7 +213,7 @@ def _check_functions(
     tensors: Sequence[Tensors],
     settings: Sequence[Mapping[str, Any]],
 ) -> None:
-    """Complain about functions that refer to parts of a member: those of its copy would, too."""
+    """Raise an error for functions that refer to parts of a member."""
     parts: list[Mapping[str, Any]] = [*modules, *tensors]
     names = {id(part): name for named in parts for name, part in named.items()}
     for index, own in enumerate(settings):

@@ -69,7 +69,7 @@ class MemberStream:
         return self._generator
 
     def rows(self, count: int, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """The next rows of an endless sequence: one permutation of the rows after the other."""
+        """Return the next rows of an endless sequence of permutations."""
         if len(self._ahead) < count:
             missing = max(count, _ROWS_AHEAD) - len(self._ahead)
             more = [self._order.permutation(rows) for _ in range(-(-missing // len(rows)))]

@@ -53,7 +53,7 @@ def watch(stack: Stack, x: Tensor, one_pass: MemberPass, *, training: bool) -> N
 
 
 def _call_alone(member: nn.Module, x: Tensor, one_pass: MemberPass) -> None:
-    """Complain about a pass that fails, or that leaves another network behind."""
+    """Raise an error for a pass that fails or changes the network."""
     before = {name: checksum(buffer) for name, buffer in member.named_buffers()}
     try:
         one_pass(member, NoiseRequests().note)
@@ -74,7 +74,7 @@ def _call_alone(member: nn.Module, x: Tensor, one_pass: MemberPass) -> None:
 
 
 def _check_state(stack: Stack, one_pass: MemberPass) -> None:
-    """Complain about a network that computes with what it has kept of the pass before.
+    """Raise an error for a network that uses what it kept from the pass before.
 
     Numbers that are attributes of modules go on from step to step, the same in all members. Tensors
     do not, nor does what lies in lists and objects. So a second pass must give the same without.

@@ -61,7 +61,7 @@ class Fitted(nn.Module):
         self.sizes = _sizes(p)
 
     def _check_sizes(self, p: Predictive) -> None:
-        """Complain about a prediction of other targets than those of the validation data."""
+        """Raise an error for a prediction of other targets than the validation data."""
         expected, found = self.sizes, _sizes(p)
         if expected is None or expected == found:
             return

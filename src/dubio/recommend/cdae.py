@@ -7,18 +7,16 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from dubio.masks import Bernoulli
 from dubio.recommend.asked import Asked, Explore, RowNumbers, Users, check_users
-from dubio.recommend.autoencoder import Autoencoder
 from dubio.recommend.denoising import DenoisingNetwork
+from dubio.recommend.denoising_autoencoder import DenoisingAutoencoder
 from dubio.recommend.keyed_noise import Seeds
-from dubio.recommend.masks_by_name import MakeMask, make_mask
-from dubio.recommend.rates import RateEstimator
+from dubio.recommend.masks_by_name import make_mask
 from dubio.recommend.sparse import SparseRows
 
 
 @final
-class CDAE(Autoencoder):
+class CDAE(DenoisingAutoencoder):
     """CDAE: σ(W′σ(Wx̃ + v_u + b) + b′), with a vector v_u for each user (Wu et al. 2016).
 
     It is trained with a logistic likelihood of every item. Because of the vectors, `recommend` must
@@ -37,22 +35,6 @@ class CDAE(Autoencoder):
 
     probabilities = False
     knows_users = True
-
-    def __init__(
-        self,
-        hidden: int = 200,
-        mask: MakeMask | None = Bernoulli,
-        drop: float = 0.5,
-        estimator: RateEstimator = "trapezoid",
-        weight_decay: float = 4e-5,
-    ) -> None:
-        self.hidden = hidden
-        self.mask = mask
-        self.drop = drop
-        self.estimator = estimator
-        self.weight_decay = weight_decay
-        self.stochastic = mask is not None
-        self._check()
 
     def _build(self, items: int, users: int) -> DenoisingNetwork:
         return DenoisingNetwork(

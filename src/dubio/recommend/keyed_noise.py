@@ -66,7 +66,7 @@ def draw_seeds(seed: int, keys: Seeds, draw: int) -> Seeds:
 
 
 def seed_of(generator: torch.Generator | int | None) -> int:
-    """A seed of 64 bits: the integer itself if it fits, the next number of a generator, or 0."""
+    """Return a seed of 64 bits: the integer if it fits, a generator's next number, or 0."""
     if generator is None:
         return 0
     if isinstance(generator, torch.Generator):
@@ -109,7 +109,7 @@ def _digest(content: bytes) -> int:
 
 
 def _mixed(bits: Seeds) -> Seeds:
-    """The finaliser of splitmix64: every bit of the output depends on every bit of the input."""
+    """Mix bits by the finaliser of splitmix64."""
     with np.errstate(over="ignore"):
         bits = (bits ^ (bits >> np.uint64(30))) * _FIRST
         bits = (bits ^ (bits >> np.uint64(27))) * _SECOND

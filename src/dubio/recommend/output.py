@@ -24,7 +24,7 @@ _TOGETHER = 1 << 19  # logits that stay in the cache while they are worked on: 2
 
 
 def multinomial_(logits: Tensor, totals: Tensor) -> Tensor:
-    """A = n·logsumexp(g), and n·softmax(g) in place of the logits (Liang et al. 2018, eq. 2).
+    """Return n·logsumexp(g), and write n·softmax(g) over the logits (Liang et al. 2018, eq. 2).
 
     Args:
         logits: (B, I).

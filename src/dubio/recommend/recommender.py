@@ -213,7 +213,7 @@ class Recommender(Model, ABC):
         return Asked.of(check_users(users, count), rows, generator, made)
 
     def _training_rows(self, users: Users | None, count: int) -> RowNumbers | None:
-        """The row of each user in the training, negative for new ones, if the model knows them."""
+        """Return the training row of each user, negative for new ones, if the model needs it."""
         return None
 
     def _names(self, users: Users | None) -> Users | None:

@@ -148,7 +148,7 @@ class _SparseProduct(Derivative):
 
 
 def _products_at(rows: SparseRows, gradient: Tensor, weight: Tensor, stack: int) -> Tensor:
-    """The inner products of the gradient and the weight that belong to each entry."""  # (S, N)
+    """Return the inner products of gradient and weight for each entry."""  # (S, N)
     count = len(rows.items)
     starts = (torch.arange(stack)[:, None] * count + rows.offsets[:-1]).view(-1)
     pattern = _csr(

@@ -186,7 +186,7 @@ def by_time(
 
 
 def _last(given: csr_array, keys: Array, validation: float, test: float) -> Parts:
-    """The items of each user with the largest keys are the test, those before the validation."""
+    """Split off the items with the largest keys: test last, validation before it."""
     _check_shares(validation, test)
     tested = _from_the_end(given, keys, test, 1)
     rest = _from_the_end(given, keys, validation, 1, after=tested)

@@ -28,7 +28,7 @@ class StepNoise(NamedTuple):
 
 
 def check_noises(mask: Mask) -> None:
-    """Whether histories can have such a mask, each its own."""
+    """Raise an error unless each history can have its own such mask."""
     if not all(each.per_row for each in mask.noises):
         raise ValueError(
             f"mask: expected noise of its own for each row, got {type(mask).__name__}, whose rows "

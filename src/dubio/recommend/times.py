@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 
 def check_times(times: npt.NDArray[Any], name: str) -> None:
-    """Complain about NaN, NaT, infinite times and what is no time."""
+    """Raise an error for NaN, NaT, infinite times and what is not a time."""
     kind = times.dtype.kind
     whole = kind in "iuM" or (kind == "f" and np.isfinite(times).all())
     if not whole or (kind == "M" and np.isnat(times).any()):

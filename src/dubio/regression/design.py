@@ -65,7 +65,7 @@ class Design(ABC):
         return self.roots[:, None] * (y - mean), mean
 
     def _mean(self, columns: FloatArray) -> FloatArray:
-        """The weighted mean, corrected once: a constant is its own mean, to the last digit."""
+        """Return the weighted mean, corrected once, so that a constant is its own mean."""
         mean = self._weights @ columns / self.count
         return np.asarray(mean + self._weights @ (columns - mean) / self.count)
 
@@ -93,7 +93,7 @@ class Design(ABC):
 
     @abstractmethod
     def column_quadratics(self, kernel: FloatArray) -> FloatArray:
-        """The diagonal of Aᵀ M A for a symmetric kernel M `(N, N)`, stored by rows: `(D,)`."""
+        """Return the diagonal of Aᵀ M A for a symmetric M `(N, N)`, stored by rows: `(D,)`."""
 
 
 @final
@@ -210,7 +210,7 @@ class SparseDesign(Design):
         return gram - self.count * np.outer(self._shift, self._shift)
 
     def outer(self, scale: FloatArray) -> FloatArray:
-        """A diag(scale) Aᵀ, some rows at a time: the product of sparse matrices is nearly full."""
+        """Return A diag(scale) Aᵀ some rows at a time: sparse products are nearly full."""
         rows = self._rows
         columns = (rows @ sparse.diags_array(scale)).T.tocsr()  # (D, N)
         cross = rows @ (scale * self._shift) - self.roots * (scale @ self._shift**2) / 2
@@ -221,7 +221,7 @@ class SparseDesign(Design):
         return result
 
     def column_quadratics(self, kernel: FloatArray) -> FloatArray:
-        """The diagonal of Aᵀ M A: M meets a block of columns at a time, and they stay sparse."""
+        """Return the diagonal of Aᵀ M A, a block of sparse columns at a time."""
         columns = self._columns.T  # (D, N)
         result = np.empty(self.shape[1])
         for part in blocks(self.shape[1], self.shape[0]):

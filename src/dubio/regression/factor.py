@@ -136,7 +136,7 @@ class DualFactor(Factor):
         return np.asarray(prior + np.square(duals).sum(0))
 
     def sample(self, draws: int, rng: np.random.Generator) -> FloatArray:
-        """A draw v from the prior, corrected by the data: v − (1 − f) P⁻¹ Aᵀ K⁻¹ ((1 − f) A v + e).
+        """Draw v from the prior and correct it: v − (1 − f) P⁻¹ Aᵀ K⁻¹ ((1 − f) A v + e).
 
         With noise e ~ N(0, I) in the targets this has the covariance Λ⁻¹.
         """

@@ -140,7 +140,7 @@ def _slopes(posterior: DropoutPosterior) -> FloatArray:
 
 
 def _warn_at_bounds(posterior: DropoutPosterior, bounds: FloatArray, free: Sequence[bool]) -> None:
-    """Where the evidence grows beyond a bound, the best prior is not among those searched."""
+    """Warn if the evidence grows beyond a bound, so that the best prior lies outside."""
     prior = posterior.prior
     with np.errstate(divide="ignore"):
         point = np.array([special.logit(prior.drop), np.log(prior.precision)])

@@ -28,7 +28,7 @@ class Table:
     note: str = ""
 
     def __post_init__(self) -> None:
-        """A row of another length would stand under wrong heads."""
+        """Raise an error for a row of another length than the heads."""
         for row in self.rows:
             if len(row) != len(self.columns):
                 raise ValueError(

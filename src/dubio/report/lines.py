@@ -23,5 +23,5 @@ def styled(curves: Mapping[str, Curve]) -> Iterator[tuple[str, Curve, dict[str, 
 
 
 def draw_key(axes: Axes) -> None:
-    """Which line is which."""
+    """Draw a key that names the lines."""
     axes.legend(frameon=False, fontsize=9, labelcolor=QUIET, handlelength=2.6)

@@ -61,7 +61,7 @@ def draw_strips(
     width: float = 12.0,
     most_information: float = DISAGREEMENT,
 ) -> Figure:
-    """A strip for every scene: image, truth, prediction, entropy, mutual information, errors.
+    """Draw image, truth, prediction, entropy, mutual information and errors per scene.
 
     Scales are the same in all strips and all figures: the entropy goes from 0 to log K, its largest
     value for K classes. The mutual information goes from 0 to log 2, its value where half of the

@@ -242,7 +242,7 @@ def _trainable(objective: nn.Module, names: tuple[str, ...]) -> list[nn.Paramete
 
 
 def _check_call(objective: nn.Module, names: tuple[str, ...]) -> None:
-    """A network that is given without its loss is a common mistake."""
+    """Raise an error for a network without its loss, a common mistake."""
     try:
         arguments = signature(objective.forward)
     except ValueError:  # that of a traced module is not known
@@ -258,7 +258,7 @@ def _check_call(objective: nn.Module, names: tuple[str, ...]) -> None:
 
 
 def _check_num_data(objective: nn.Module, data: Any, rows: int | None) -> None:
-    """A KL that is divided by another number than that of the data is a common mistake."""
+    """Raise an error if ``num_data`` is not the number of rows, a common mistake."""
     if not isinstance(objective, ELBO) or rows is None:
         return
     known = objective.likelihood.known

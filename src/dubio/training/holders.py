@@ -53,7 +53,7 @@ def generators(things: list[object]) -> list[Generator]:
 
 
 def has_no_order(things: list[object]) -> bool:
-    """Whether there is a set with several generators, which no other process can tell apart."""
+    """Return whether a set holds several generators, whose order differs by process."""
     sets = [t for t in things if isinstance(t, set | frozenset) and len(t) > 1]
     return any(len(generators(holders(*members))) > 1 for members in sets)
 
@@ -99,7 +99,7 @@ def _slots(kind: type) -> tuple[str, ...]:
 
 
 def _unwrapped(value: Any) -> object:
-    """What is behind an attribute of a class: the function of a property or static method."""
+    """Return the function behind a property, static method or class method."""
     if isinstance(value, property):
         return value.fget
     return value.__func__ if isinstance(value, staticmethod | classmethod) else value
@@ -144,7 +144,7 @@ def _names(code: CodeType) -> dict[str, None]:
 
 
 def is_library(thing: type | FunctionType) -> bool:
-    """Whether a class or function is that of a library: what it has around it is its own affair."""
+    """Return whether a class or function belongs to a library."""
     if isinstance(thing, FunctionType):
         where = thing.__code__.co_filename
     else:

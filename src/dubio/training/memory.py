@@ -149,7 +149,7 @@ class Memory:
         return {k: written(v) for k, (_, v) in self._places(thing).items() if is_plain(v)}
 
     def _kept(self, thing: object) -> dict[Key, object]:
-        """The values that cannot be written down, and that count as others if they are replaced."""
+        """Return the values that cannot be saved and are compared by identity."""
         return {
             k: v
             for k, (_, v) in self._places(thing).items()

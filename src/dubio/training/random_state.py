@@ -51,7 +51,7 @@ class RandomState:
             generator.set_state(state)
 
     def get(self) -> dict[str, Any]:
-        """Where all generators stand, in types that ``torch.load(weights_only=True)`` takes."""
+        """Return the states of all generators, for ``torch.load(weights_only=True)``."""
         numbers = numpy.random.get_state(legacy=False)
         return {
             "torch": self.get_torch(),

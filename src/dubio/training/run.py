@@ -205,7 +205,7 @@ class Run:
         self.random.set(self._random_now)
 
     def _check(self, history: History, epoch: dict[str, Any], best: dict[str, Any] | None) -> None:
-        """Complain about numbers that no such run has, before they do harm."""
+        """Raise an error for numbers that no such run has."""
         numbers = [number for one in history for number in asdict(one).values()]
         numbers += [*epoch["sums"], epoch["rows"], epoch["learning_rate"], epoch["seconds"]]
         if not all(type(number) in (int, float, type(None)) for number in numbers):

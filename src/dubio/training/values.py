@@ -93,7 +93,7 @@ def restored(state: Any) -> Any:
 
 
 def _is_foreign(state: Any) -> bool:
-    """Whether there is something in it that ``torch.load(weights_only=True)`` does not take."""
+    """Return whether ``torch.load(weights_only=True)`` would refuse part of it."""
     if isinstance(state, dict):
         return any(map(_is_foreign, state.values()))
     if isinstance(state, list | tuple):

@@ -33,7 +33,7 @@ def _scaled_dot_product(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Tensor:
-    """softmax(QKᵀ·scale + mask) with dropout on it, times V."""
+    """Return softmax(QKᵀ·scale + mask) with dropout on it, times V."""
     bound = _sdpa_arguments(*args, **kwargs)
     query, key, value, attn_mask, rate, is_causal, scale, enable_gqa = bound
     if not rate:
