@@ -12,7 +12,7 @@ from dubio.cli import main
 from dubio_studies.catalogue import ENTRIES
 from dubio_studies.framework.ledger import Cause, Cell, Number
 from dubio_studies.framework.rows import Rows
-from dubio_studies.report.ledger import Line, as_text, cause_of, ledger
+from dubio_studies.report.ledger import LedgerLine, as_text, cause_of, ledger
 from dubio_studies.report.ledger_page import ledger_page
 from dubio_studies.report.results import Result, look
 
@@ -34,7 +34,7 @@ PRINTED = {  # counted in the papers; average ranks, which follow from the rest,
 
 
 @pytest.fixture(scope="module")
-def empty() -> list[Line]:
+def empty() -> list[LedgerLine]:
     """The ledger if nothing was run."""
     return ledger([Result(entry) for entry in ENTRIES], [])
 
@@ -44,13 +44,13 @@ def cell(ours: float | None, *, higher: bool = True, error: float = 0.1) -> Cell
     return Cell("table 1", "a number", Number(2.0, error), higher=higher, ours=number)
 
 
-def test_every_printed_number_has_one_entry(empty: list[Line]) -> None:
+def test_every_printed_number_has_one_entry(empty: list[LedgerLine]) -> None:
     assert Counter((line.study, line.cell.table) for line in empty) == PRINTED
     names = [(line.study, line.cell.table, line.cell.name) for line in empty]
     assert len(set(names)) == len(names)
 
 
-def test_what_was_not_run_says_why(empty: list[Line]) -> None:
+def test_what_was_not_run_says_why(empty: list[LedgerLine]) -> None:
     assert {line.cell.outcome for line in empty} == {"not run"}
     assert all(line.cause is not None and line.cause.text for line in empty)
     assert all(line.scale == "" for line in empty)
@@ -104,8 +104,8 @@ def test_causes_are_those_of_the_examined_run() -> None:
     assert unknown is not None
     assert unknown.text == "Nobody has looked into it yet."
     assert cause_of(cell(3.0), examined=True) is None
-    assert "(shown by a study)" in Line("s", "small", behind, behind.cause).cause_text
-    other = Line("s", "small", behind, Cause("A guess."))
+    assert "(shown by a study)" in LedgerLine("s", "small", behind, behind.cause).cause_text
+    other = LedgerLine("s", "small", behind, Cause("A guess."))
     assert other.cause_text == "A guess. (not shown by a run)"
 
 
@@ -144,8 +144,8 @@ def test_stored_rows_fill_it_sorted_by_how_far_we_are() -> None:
     assert 'href="gal2016-table-1.html"' in page
 
 
-def test_text_is_plain_unless_asked_for_colours(empty: list[Line]) -> None:
-    lines = [Line("a/b", "small", cell(1.0), Cause("Why.")), *empty[:2]]
+def test_text_is_plain_unless_asked_for_colours(empty: list[LedgerLine]) -> None:
+    lines = [LedgerLine("a/b", "small", cell(1.0), Cause("Why.")), *empty[:2]]
     plain = as_text(lines)
     assert "\033" not in plain
     assert "[1] Why. (not shown by a run)" in plain

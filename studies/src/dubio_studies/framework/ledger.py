@@ -12,8 +12,8 @@ from dubio_studies.framework.standard_errors import standard_error
 RowsOf = Callable[[str], Rows]
 """The rows of the run that is shown for a study, by its id; none if it was not run."""
 
-Outcome = Literal["behind", "holds", "goes further", "not run"]
-OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+LedgerOutcome = Literal["behind", "holds", "goes further", "not run"]
+OUTCOMES: tuple[LedgerOutcome, ...] = get_args(LedgerOutcome)
 
 
 @final
@@ -103,7 +103,7 @@ class Cell:
         return None if self.gain is None else round(self.gain / self.margin, 6)
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> LedgerOutcome:
         """What the comparison comes to."""
         if (distance := self.distance) is None:
             return "not run"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from dubio.report.tables import table
-from dubio_studies.framework.ledger import Cause, Cell, Number, Outcome
+from dubio_studies.framework.ledger import Cause, Cell, LedgerOutcome, Number
 from dubio_studies.framework.rows import Rows
 from dubio_studies.report.results import Result, misfit
 
@@ -13,7 +13,7 @@ COLUMNS = (
     "outcome", "study", "table", "number", "published", "authors' protocol", "ours", "gain",
     "scale", "cause",
 )  # fmt: skip
-COLOURS: dict[Outcome, str] = {
+COLOURS: dict[LedgerOutcome, str] = {
     "behind": "\033[31m",
     "holds": "\033[32m",
     "goes further": "\033[34m",
@@ -24,7 +24,7 @@ UNEXPLAINED = Cause("Nobody has looked into it yet.")
 
 @final
 @dataclass(frozen=True)
-class Line:
+class LedgerLine:
     """A number of the ledger.
 
     Attributes:
@@ -92,7 +92,7 @@ def as_pair(number: Number | None) -> dict[str, float | None] | None:
     return None if number is None else number._asdict()
 
 
-def ledger(results: Sequence[Result], problems: list[str]) -> list[Line]:
+def ledger(results: Sequence[Result], problems: list[str]) -> list[LedgerLine]:
     """All numbers, those that are furthest behind first and those that were not run last.
 
     Args:
@@ -118,7 +118,7 @@ def ledger(results: Sequence[Result], problems: list[str]) -> list[Line]:
             cells = page.ledger(lambda _: Rows([]))
         for cell in cells:
             lines.append(
-                Line(
+                LedgerLine(
                     result.entry.id,
                     "" if run is None or cell.compared is None else run.recipe.scale,
                     cell,
@@ -137,13 +137,13 @@ def cause_of(cell: Cell, *, examined: bool) -> Cause | None:
     return None
 
 
-def place(line: Line) -> tuple[bool, float]:
+def place(line: LedgerLine) -> tuple[bool, float]:
     """By how far we are behind; then what was not run."""
     distance = line.cell.distance
     return distance is None, distance or 0.0
 
 
-def as_text(lines: Sequence[Line], *, colours: bool = False) -> str:
+def as_text(lines: Sequence[LedgerLine], *, colours: bool = False) -> str:
     """The ledger as a table; causes follow it, each once.
 
     Args:

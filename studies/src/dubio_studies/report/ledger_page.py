@@ -6,7 +6,7 @@ from html import escape
 
 from dubio_studies.catalogue import find
 from dubio_studies.framework.ledger import OUTCOMES
-from dubio_studies.report.ledger import Line
+from dubio_studies.report.ledger import LedgerLine
 from dubio_studies.report.pages import chip, page, page_name, template
 
 NAME = "ledger.html"
@@ -15,7 +15,7 @@ HEADS = (
 )  # fmt: skip
 
 
-def ledger_page(lines: Sequence[Line]) -> str:
+def ledger_page(lines: Sequence[LedgerLine]) -> str:
     """All numbers, each with a link to its study's page."""
     counts = Counter(line.cell.outcome for line in lines)
     summary = "".join(f"<li><b>{counts[outcome]}</b>{chip(outcome)}</li>" for outcome in OUTCOMES)
@@ -28,7 +28,7 @@ def ledger_page(lines: Sequence[Line]) -> str:
     return page("dubio: the ledger", body)
 
 
-def line_html(line: Line) -> str:
+def line_html(line: LedgerLine) -> str:
     """A row of the table."""
     _, study, table, name, *numbers, scale, _ = line.texts()
     label = f"<b>{escape(name)}</b><br><code>{study}</code>, {escape(table)}"
