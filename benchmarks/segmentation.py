@@ -1,8 +1,9 @@
 """Time of T draws of networks that concatenate: dubio, dubio without splitting, the Python loop.
 
 Dropout is in the middle of these networks. Behind it they read skip connections, or earlier
-features, that are the same for all draws. Contenders take turns in one process, so compare them
-within a run. One thread: CPU time, median. More: wall time, minimum. ``--memory`` asks instead by
+features, that are the same for all draws. Passes of the loop are timed before and after each
+prediction, in one process; a speed-up is a median over rounds. One thread: CPU time. More: wall
+time. ``--memory`` asks instead by
 how much draws raise the peak memory of a process. See README.md in this folder.
 """
 
@@ -27,7 +28,7 @@ from dubio.draws import tape
 from dubio.likelihoods import Categorical
 from dubio_studies.networks.tiramisu import tiramisu56, tiramisu103
 
-MOST_PASSES = 10  # of the loop in a round; more draws take proportionally longer
+PASSES = 4  # of the loop before a prediction, and as many behind it
 LOOP, TRUNK, DUBIO = "loop", "trunk once", "dubio"
 CHUNKS = (1, 2, 5, None)  # draws that are computed at a time; None: as many as dubio chooses
 
@@ -139,8 +140,8 @@ def unsplit() -> Iterator[None]:
         yield
 
 
-def contenders(network: nn.Module, x: Tensor) -> dict[str, Callable[[int], Tensor]]:
-    """Functions from a number of draws to draws, at most ten of the loop.
+def contenders(network: nn.Module, x: Tensor) -> dict[str, Callable[[int], object]]:
+    """Functions from a number of draws to that many.
 
     Each has a network of its own: what dubio knows of it is the same then.
     """
@@ -150,7 +151,7 @@ def contenders(network: nn.Module, x: Tensor) -> dict[str, Callable[[int], Tenso
     def loop(draws: int) -> Tensor:
         for dropout in dropouts:
             dropout.train()
-        outputs = [network(x) for _ in range(min(draws, MOST_PASSES))]
+        outputs = [network(x) for _ in range(draws)]
         network.eval()
         return torch.stack(outputs)
 
@@ -177,24 +178,31 @@ def error(network: nn.Module, x: Tensor) -> float:
     return largest
 
 
-def measure(cell: Cell, draws: int, rounds: int, threads: int) -> tuple[dict[str, float], float]:
-    """Seconds of every contender, and the error."""
+def measure(cell: Cell, draws: int, rounds: int, threads: int) -> dict[str, float]:
+    """Seconds of a pass of the loop, speed-ups of the others, and the error."""
     torch.manual_seed(0)
     network = cell.build().eval().to(memory_format=cell.layout)  # type: ignore[call-overload]
     x = torch.randn(cell.batch).to(memory_format=cell.layout)
     runs = contenders(network, x)
     clock = time.process_time if threads == 1 else time.perf_counter
-    order, seconds = random.Random(0), {name: list[float]() for name in runs}
+
+    def timed(name: str, draws: int) -> float:
+        start = clock()
+        runs[name](draws)
+        return (clock() - start) / draws
+
     for _ in range(4):  # at first tapes are compared; flags are looked at in calls 1, 2, 4, 8 …
-        for run in runs.values():
-            run(2)
+        for name in runs:
+            timed(name, 2)
+    order = random.Random(0)
+    passes, gains = list[float](), {TRUNK: list[float](), DUBIO: list[float]()}
     for _ in range(rounds):
-        for name in order.sample(list(runs), len(runs)):
-            start = clock()
-            outputs = runs[name](draws)
-            seconds[name].append((clock() - start) * draws / len(outputs))
-    summary = statistics.median if threads == 1 else min
-    return {name: summary(values) for name, values in seconds.items()}, error(network, x)
+        for name in order.sample(list(gains), len(gains)):
+            before, own, after = timed(LOOP, PASSES), timed(name, draws), timed(LOOP, PASSES)
+            passes.append((before + after) / 2)
+            gains[name].append(passes[-1] / own)
+    found = {name: statistics.median(values) for name, values in gains.items()}
+    return {LOOP: statistics.median(passes), **found, "error": error(network, x)}
 
 
 def peak_rise(draws: int, chunk: int | None) -> float:
@@ -249,18 +257,15 @@ def main() -> None:
         return
     for threads in options.threads:
         torch.set_num_threads(threads)
-        print(f"\n=== threads: {threads}\n{'':32}{'T':>4}{'loop, s':>9}{'trunk once':>12}", end="")
+        print(f"\n=== threads: {threads}\n{'':32}{'T':>4}{'pass, s':>9}{'trunk once':>12}", end="")
         print(f"{'dubio':>8}{'error':>9}   target")
         for name in options.cells:
             for draws in options.draws:
-                took, wrong = measure(CELLS[name], draws, options.rounds, threads)
-                target = CELLS[name].targets.get(draws)
-                gain = took[LOOP] / took[DUBIO]
+                found = measure(CELLS[name], draws, options.rounds, threads)
+                target, gain = CELLS[name].targets.get(draws), found[DUBIO]
                 verdict = "" if target is None else "reached" if gain >= target else "NOT reached"
-                print(
-                    f"{name:32}{draws:4}{took[LOOP]:9.2f}{took[LOOP] / took[TRUNK]:11.2f}×", end=""
-                )
-                print(f"{gain:7.2f}×{wrong:9.0e}   {target or ''} {verdict}", flush=True)
+                print(f"{name:32}{draws:4}{found[LOOP]:9.2f}{found[TRUNK]:11.2f}×", end="")
+                print(f"{gain:7.2f}×{found['error']:9.0e}   {target or ''} {verdict}", flush=True)
 
 
 if __name__ == "__main__":
