@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 
-.PHONY: setup demo report test lint types imports unit fallback bridges device site coverage bench wheel picture clean
+.PHONY: setup demo report test lint types imports unit fallback bridges device site coverage bench wheel picture live live-test clean
 
 setup: $(READY)
 
@@ -76,6 +76,8 @@ $(DOCS): $(READY)
 site: $(DOCS)
 	$(BIN)/dubio report --output build/report
 	NO_MKDOCS_2_WARNING=1 OMP_NUM_THREADS=1 $(BIN)/mkdocs build --quiet
+	@if command -v npm >/dev/null; then $(MAKE) live && cp -r web/dist site/live; \
+	else echo "without Node.js the site has no live page"; fi
 	$(BIN)/python -m pytest --quiet tests/docs/test_site.py
 
 # Lines of the library that tests run through. The floor is in pyproject.toml.
@@ -99,6 +101,25 @@ wheel: $(READY)
 picture: $(READY)
 	@$(BIN)/python -m dubio_studies.demo --output demo.html --picture docs/images/regression.png
 
+# The page that runs networks in a browser: built in web/dist, and put into the studies for
+# `dubio demo --live`. Needs Node.js, and no Python.
+LIVE := studies/src/dubio_studies/live/page
+WEB := $(wildcard web/*.json web/*.ts web/index.html web/models/* web/src/* web/src/*/*)
+live: web/dist/index.html
+
+web/dist/index.html: web/node_modules/.ready $(WEB)
+	cd web && npm run build
+	rm -rf $(LIVE) && cp -r web/dist $(LIVE)
+
+web/node_modules/.ready: web/package.json web/package-lock.json
+	cd web && npm ci
+	@touch $@
+
+# Its numbers against dubio's, and a visit by Chromium.
+live-test: live
+	cd web && npm test && npm run e2e
+
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist site demo.html report
+	rm -rf web/dist web/node_modules $(LIVE)
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -178,7 +178,23 @@ def show_ledger(words: Sequence[str]) -> int:
 
 def show_demo(words: Sequence[str]) -> int:
     """Train two small networks and write a page about what they do not know."""
+    if "--live" in words:
+        return show_live(words)
     from dubio_studies.demo.__main__ import main as demo
 
     demo(words, prog="dubio demo")
+    return 0
+
+
+def show_live(words: Sequence[str]) -> int:
+    """Open the page to feel doubt in a browser."""
+    parser = subparser(show_live, "demo")
+    parser.add_argument("--live", action="store_true", required=True, help="open the live page")
+    parser.parse_args(words)
+    from dubio_studies.live.page import PageNotBuiltError, open_page
+
+    try:
+        print(f"open {open_page()}")
+    except PageNotBuiltError as error:
+        raise Failure(f"--live: {error}") from error
     return 0

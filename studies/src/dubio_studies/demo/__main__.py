@@ -49,7 +49,8 @@ def run(output: Path, picture: Path | None, steps: int, epochs: int) -> None:
 
 def main(words: Sequence[str] | None = None, prog: str = "python -m dubio_studies.demo") -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(prog=prog, description=__doc__)
+    live = "'dubio demo --live' opens a page in the browser that runs trained networks there."
+    parser = argparse.ArgumentParser(prog=prog, description=__doc__, epilog=live)
     parser.add_argument("--output", type=Path, default=Path("demo.html"), help="the page to write")
     parser.add_argument("--picture", type=Path, help="also write the predictive band as a PNG")
     parser.add_argument("--steps", type=int, default=2500, help="training steps of the regressor")

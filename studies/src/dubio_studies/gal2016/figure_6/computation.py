@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from torch import nn
 
 from dubio_studies.agents.exploration import Annealed, Constant, Exploration
 from dubio_studies.agents.networks import Kind, q_network
@@ -84,21 +85,28 @@ def pieces(config: Config) -> list[Piece]:
     return [{"agent": name} for name in config.settings]
 
 
-def foragers(config: Config, name: str, seeds: list[int]) -> QLearners:
-    """The agents of a setting."""
-    setting = SETTINGS[name]
+def networks(config: Config, name: str, seeds: list[int]) -> list[list[nn.Module]]:
+    """The networks of a setting: one for each agent, or the members of its ensemble."""
     members = config.members if name == "ensemble" else 1
     sizes = (3 * EYES, config.hidden, config.hidden, ACTIONS)
-    nets = [
+    return [
         [
             q_network(
-                setting.kind, sizes, seed=(seed + 7919 * member) % 2**61, drop=config.drop,
+                SETTINGS[name].kind, sizes, seed=(seed + 7919 * member) % 2**61, drop=config.drop,
                 prior_scale=config.prior_scale,
             )
             for member in range(members)
         ]
         for seed in seeds
     ]  # fmt: skip
+
+
+def foragers(
+    config: Config, name: str, seeds: list[int], nets: list[list[nn.Module]] | None = None
+) -> QLearners:
+    """The agents of a setting, with networks of their own unless given."""
+    setting = SETTINGS[name]
+    nets = networks(config, name, seeds) if nets is None else nets
     random_ticks = TICKS_OF_BATCH * config.burn_in
     explore = Exploration(setting.hold, setting.epsilon, random_ticks)
     learning = QLearningSettings(memory=config.memory, start=config.start)

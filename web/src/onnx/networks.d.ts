@@ -1,0 +1,5 @@
+declare module "*.onnx" {
+  /** The file in base64. */
+  const file: string;
+  export default file;
+}
