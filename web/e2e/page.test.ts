@@ -62,7 +62,7 @@ async function useAll(page: Page): Promise<void> {
   await page.locator("#plane").click({ position: { x: 150, y: 60 } });
   await page.locator('input[name="curve-mask"][value="apart"]').check();
   await page.locator("#world").scrollIntoViewIfNeeded();
-  for (const agent of ["concrete", "thompson"]) {
+  for (const agent of ["newborn", "grown"]) {
     await page.locator(`input[name="forager-agent"][value="${agent}"]`).check();
     for (const rule of ["episode", "argue", "tick"]) {
       await page.locator(`input[name="forager-rule"][value="${rule}"]`).check();
@@ -106,7 +106,7 @@ describe.each(Object.entries(SIZES))("%s", (_, viewport) => {
 test("the browser finds dubio's numbers for the same noise, and 100 draws within 100 ms", async () => {
   const { page } = await visit(browser, `${address}?check`);
   await page.waitForFunction(() => "dubio" in window);
-  for (const name of [...METHODS, "forager-thompson", "forager-concrete"]) {
+  for (const name of [...METHODS, "forager-grown", "forager-newborn"]) {
     const known = (await import(`../fixtures/${name}.json`)).default;
     for (const shared of known.shared ? [false, true] : [false]) {
       const found = await page.evaluate(

@@ -1,8 +1,8 @@
 import bayes from "../models/bayes.onnx";
 import bernoulli from "../models/bernoulli.onnx";
 import concrete from "../models/concrete.onnx";
-import foragerConcrete from "../models/forager-concrete.onnx";
-import foragerThompson from "../models/forager-thompson.onnx";
+import foragerNewborn from "../models/forager-newborn.onnx";
+import foragerGrown from "../models/forager-grown.onnx";
 import mc from "../models/mc.onnx";
 import { fromBase64 } from "./base64";
 import { rendered, EMPTY } from "./digits/drawing";
@@ -12,7 +12,7 @@ import { DIGITS } from "./digits/strokes";
 import { Network } from "./network";
 
 const FILES: Readonly<Record<string, string>> = {
-  mc, concrete, bernoulli, bayes, "forager-thompson": foragerThompson, "forager-concrete": foragerConcrete,
+  mc, concrete, bernoulli, bayes, "forager-grown": foragerGrown, "forager-newborn": foragerNewborn,
 };
 
 /** What tests in a browser ask, at an address that ends in `?check`. */

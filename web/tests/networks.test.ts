@@ -9,7 +9,7 @@ import { Graph } from "../src/onnx/graph";
 import { fromHalf, readModel } from "../src/onnx/model";
 import { tensor } from "../src/onnx/tensor";
 
-const NAMES = ["mc", "concrete", "bernoulli", "bayes", "forager-thompson", "forager-concrete"];
+const NAMES = ["mc", "concrete", "bernoulli", "bayes", "forager-grown", "forager-newborn"];
 const bytes = (name: string): Uint8Array<ArrayBuffer> => new Uint8Array(readFileSync(resolve(__dirname, `../models/${name}.onnx`)));
 const fixture = (name: string) => JSON.parse(readFileSync(resolve(__dirname, `../fixtures/${name}.json`), "utf-8"));
 
@@ -56,8 +56,8 @@ describe.each(NAMES)("%s", (name) => {
 });
 
 test("a rate that is chosen keeps the mean and changes the spread", () => {
-  const known = fixture("forager-thompson");
-  const network = new Network(bytes("forager-thompson"));
+  const known = fixture("forager-grown");
+  const network = new Network(bytes("forager-grown"));
   const row = Float32Array.from(known.x[0] as number[], (byte) => byte / 255);
   const moments = (drop?: (number | null)[]) => {
     const values = network.predict([row], { draws: 2000, seed: 1n, shared: true, drop });

@@ -1,5 +1,5 @@
-import concrete from "../../models/forager-concrete.onnx";
-import thompson from "../../models/forager-thompson.onnx";
+import grown from "../../models/forager-grown.onnx";
+import newborn from "../../models/forager-newborn.onnx";
 import known from "../../models/foragers.json";
 import { fromBase64 } from "../base64";
 import { Network } from "../network";
@@ -12,7 +12,7 @@ export type Rule = "tick" | "episode" | "argue";
 
 const ACTIONS = WHEELS.length;
 const TICKS_OF_EPISODE = 200;
-const FILES: Readonly<Record<Name, string>> = { thompson, concrete };
+const FILES: Readonly<Record<Name, string>> = { newborn, grown };
 
 /** What many functions think of the moves, and what is done. */
 export interface Council {
@@ -29,19 +29,14 @@ export class Agent {
     this.network = new Network(fromBase64(FILES[name]));
   }
 
-  /** Rates of dropping, layer by layer. */
-  get drop(): readonly number[] {
-    return known[this.name].drop;
+  /** How many ticks it has lived. */
+  get ticks(): number {
+    return known[this.name].ticks;
   }
 
-  /** What it earned per tick at the end of its training. */
-  get reward(): number {
+  /** What it earned per tick at the end of its training, if it had any. */
+  get reward(): number | null {
     return known[this.name].reward;
-  }
-
-  /** Whether its rate can be chosen. */
-  get hasChoice(): boolean {
-    return this.name === "thompson";
   }
 
   /** Ask as many functions as may argue, and choose. */
@@ -57,7 +52,6 @@ export class Agent {
   }
 
   private values(senses: Float32Array, seed: bigint, draws: number, drop: number): Float32Array {
-    const rates = this.hasChoice ? [drop, drop] : undefined;
-    return this.network.predict([senses], { draws, seed, shared: true, drop: rates });
+    return this.network.predict([senses], { draws, seed, shared: true, drop: [drop, drop] });
   }
 }

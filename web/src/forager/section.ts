@@ -71,9 +71,9 @@ export function startForager(): void {
 
   function changed(): void {
     const one = agent();
-    drop.disabled = !one.hasChoice;
-    const rates = one.hasChoice ? percent(Number(drop.value)) : `learned: ${one.drop.map(percent).join(" and ")}`;
-    element<HTMLOutputElement>("forager-drop-value").value = rates;
+    element("forager-past").textContent = one.reward === null
+      ? "It has learned nothing yet."
+      : `It has learned for ${one.ticks.toLocaleString("en")} ticks, and earned ${decimal(one.reward)} a tick at their end.`;
     ask();
     show();
   }

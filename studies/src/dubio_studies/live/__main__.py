@@ -45,12 +45,12 @@ def write_digits(models: Path, fixtures: Path) -> None:
 def write_foragers(models: Path, fixtures: Path) -> None:
     """Agents, and what they have earned."""
     known: dict[str, Any] = {}
-    for name in foragers.AGENTS:
-        agent = foragers.best_agent(name)
-        export_small(agent.network, torch.zeros(2, SENSES), models / f"forager-{name}.onnx")
-        write(fixtures / f"forager-{name}.json", network_fixture(agent.network, SENSES))
-        known[name] = {"reward": agent.reward, "drop": agent.drop}
-        print(name, known[name], flush=True)
+    for agent in (foragers.newborn(), foragers.grown()):
+        export_small(agent.network, torch.zeros(2, SENSES), models / f"forager-{agent.name}.onnx")
+        fixture = network_fixture(agent.network, SENSES)
+        write(fixtures / f"forager-{agent.name}.json", fixture)
+        known[agent.name] = {"ticks": agent.ticks, "reward": agent.reward, "drop": agent.drop}
+        print(agent.name, known[agent.name], flush=True)
     write(models / "foragers.json", known)
 
 

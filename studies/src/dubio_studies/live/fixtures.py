@@ -14,6 +14,7 @@ from dubio.noise.numbers import Numbers
 SEED = 7
 DRAWS = 4
 ROWS = 2
+DROP, PRECISION, LENGTH_SCALE, LEARNING_RATE = 0.2, 50.0, 0.3, 0.01  # of curves
 
 
 def noise_fixture(size: int = 300) -> dict[str, Any]:
@@ -45,7 +46,7 @@ def network_fixture(network: nn.Module, width: int, *, functions: bool = True) -
 
     def draws(shared: bool) -> list[Any]:
         found = dubio.predict(network, x / 255, draws=DRAWS, shared=shared, generator=SEED)
-        return cast(list[Any], found.draws.tolist())
+        return found.draws.tolist()
 
     return {
         "seed": seed_of(SEED),
@@ -72,40 +73,33 @@ def curve_fixture(hidden: int = 12, points: int = 9, steps: int = 30) -> dict[st
     generator = torch.Generator().manual_seed(SEED)
     x = torch.linspace(-2, 2, points, dtype=torch.float64)[:, None]
     y = x.sin() + 0.1 * torch.randn(points, 1, generator=generator, dtype=torch.float64)
-    settings = {"hidden": hidden, "precision": 50.0, "length_scale": 0.3, "learning_rate": 0.01}
-    masks: dict[str, type[Mask]] = {"dropout": Bernoulli, "concrete": Concrete}
+    masks: dict[str, type[Bernoulli | Concrete]] = {"dropout": Bernoulli, "concrete": Concrete}
     return {
-        **settings,
-        "drop": 0.2,
+        "hidden": hidden,
+        "precision": PRECISION,
+        "length_scale": LENGTH_SCALE,
+        "learning_rate": LEARNING_RATE,
+        "drop": DROP,
         "x": x.flatten().tolist(),
         "y": y.flatten().tolist(),
-        "methods": {
-            name: _learned(mask, x, y, steps=steps, **settings) for name, mask in masks.items()
-        },
+        "methods": {name: _learned(mask, x, y, hidden, steps) for name, mask in masks.items()},
     }
 
 
 def _learned(
-    mask: type[Mask],
-    x: Tensor,
-    y: Tensor,
-    *,
-    hidden: int,
-    precision: float,
-    length_scale: float,
-    learning_rate: float,
-    steps: int,
+    mask: type[Bernoulli | Concrete], x: Tensor, y: Tensor, hidden: int, steps: int
 ) -> dict[str, Any]:
     def masked(outputs: int) -> nn.Module:
-        return dubio.Masked(nn.Linear(hidden, outputs), mask(drop=0.2), length_scale=length_scale)
+        linear = nn.Linear(hidden, outputs)
+        return dubio.Masked(linear, mask(drop=DROP), length_scale=LENGTH_SCALE)
 
     torch.manual_seed(SEED)
     net = nn.Sequential(nn.Linear(1, hidden), nn.ReLU(), masked(hidden), nn.ReLU(), masked(1))
     net = net.double()
     start = _state(net)
     generator = torch.Generator().manual_seed(SEED)
-    elbo = dubio.ELBO(net, Gaussian(precision), num_data=len(x), generator=generator)
-    optimizer = torch.optim.Adam(elbo.parameters(), lr=learning_rate)
+    elbo = dubio.ELBO(net, Gaussian(PRECISION), num_data=len(x), generator=generator)
+    optimizer = torch.optim.Adam(elbo.parameters(), lr=LEARNING_RATE)
     seeds, losses = [], []
     for _ in range(steps):
         state = generator.get_state()

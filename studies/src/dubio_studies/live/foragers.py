@@ -7,13 +7,12 @@ from typing import Any, final
 import numpy as np
 from torch import nn
 
-from dubio.masks import Mask
 from dubio_studies.gal2016.figure_6.computation import Config, foragers, networks
 from dubio_studies.gal2016.figure_6.timing import TICKS_OF_BATCH, WINDOW
 from dubio_studies.live.graphs import in_half_precision
 
-AGENTS = ("thompson", "concrete")
-SETTINGS = Config(batches=75, seeds=2)
+SETTING = "thompson"  # of figure 6: dropout, one mask a tick
+SETTINGS = Config(batches=200, seeds=4)
 
 
 @final
@@ -22,28 +21,37 @@ class Agent:
     """A network that gives a value for each action.
 
     Attributes:
-        name: That of its setting in figure 6.
+        name: How old it is.
         network: From what nine eyes see to five values.
         drop: Its dropout rates, layer by layer.
-        reward: Per tick, over the last ticks of its training.
+        ticks: How long it has lived.
+        reward: Per tick, over the last 5,000 of these; None if there are none.
     """
 
     name: str
     network: nn.Module
     drop: tuple[float, ...]
-    reward: float
+    ticks: int
+    reward: float | None
 
 
-def best_agent(name: str, settings: Config = SETTINGS, seed: int = 0) -> Agent:
-    """Let some agents of a setting learn side by side; the one that earns most at the end."""
+def newborn(settings: Config = SETTINGS, seed: int = 0) -> Agent:
+    """An agent that has learned nothing yet."""
+    ((network,),) = networks(settings, SETTING, [seed])
+    network = in_half_precision(network).eval()
+    return Agent("newborn", network, drop_rates(network), 0, None)
+
+
+def grown(settings: Config = SETTINGS, seed: int = 0) -> Agent:
+    """Let some agents learn side by side; the one that earns most at the end."""
     import gymnasium  # an extra of the studies
 
     import dubio_studies.worlds  # noqa: F401  registers them
     from dubio_studies.agents.play import play
 
     seeds = [seed + number for number in range(settings.seeds)]
-    nets = networks(settings, name, seeds)
-    agents = foragers(settings, name, seeds, nets)
+    nets = networks(settings, SETTING, seeds)
+    agents = foragers(settings, SETTING, seeds, nets)
     envs: Any = gymnasium.make_vec("dubio/Forager-v0", num_envs=settings.seeds, reward="gal")
     ticks = TICKS_OF_BATCH * (settings.burn_in + settings.batches)
     rewards: deque[Any] = deque(maxlen=5 * WINDOW)
@@ -53,13 +61,9 @@ def best_agent(name: str, settings: Config = SETTINGS, seed: int = 0) -> Agent:
     earned = np.mean(rewards, axis=0)  # (M,)
     best = int(earned.argmax())
     network = in_half_precision(nets[best][0]).eval()
-    return Agent(name, network, drop_rates(network), float(earned[best]))
+    return Agent("grown", network, drop_rates(network), ticks, float(earned[best]))
 
 
 def drop_rates(network: nn.Module) -> tuple[float, ...]:
-    """Of nn.Dropout and of dubio's masks, in order."""
-    return tuple(
-        float(part.p if isinstance(part, nn.Dropout) else part.drop)
-        for part in network.modules()
-        if isinstance(part, nn.Dropout | Mask)
-    )
+    """Of nn.Dropout, in order."""
+    return tuple(float(part.p) for part in network.modules() if isinstance(part, nn.Dropout))
