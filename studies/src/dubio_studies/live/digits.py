@@ -25,7 +25,7 @@ CALIBRATION = 5000  # test images that the rule is fitted to; it is tried on the
 
 @final
 @dataclass(frozen=True)
-class Reader:
+class DigitReader:
     """A network that reads digits, and what is known of it.
 
     Attributes:
@@ -47,7 +47,7 @@ class Reader:
     wrong: float
 
 
-def readers(settings: Config = SETTINGS, seed: int = 0) -> Iterator[Reader]:
+def readers(settings: Config = SETTINGS, seed: int = 0) -> Iterator[DigitReader]:
     """Train a network by each method."""
     sets = load(settings.source, settings.images, settings.test_images, seed)
     for number, method in enumerate(METHODS):
@@ -55,7 +55,7 @@ def readers(settings: Config = SETTINGS, seed: int = 0) -> Iterator[Reader]:
         yield judged(method, in_half_precision(trained(settings, method, sets)), sets)
 
 
-def judged(method: Method, network: nn.Module, sets: Sets) -> Reader:
+def judged(method: Method, network: nn.Module, sets: Sets) -> DigitReader:
     """Fit the rule to some test images, and try it on the others."""
     first, others = (_halves(sets.test), _halves(sets.test_labels))
     generator = torch.Generator().manual_seed(0)
@@ -69,7 +69,7 @@ def judged(method: Method, network: nn.Module, sets: Sets) -> Reader:
     right = decision.answer == others[1]
     hits = [(p.mean.argmax(-1) == y).double() for p, y in zip((known, new), others, strict=True)]
     masks = [module for module in network.modules() if isinstance(module, Mask)]
-    return Reader(
+    return DigitReader(
         method,
         network,
         tuple(float(mask.drop) for mask in masks),

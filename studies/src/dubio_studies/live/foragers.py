@@ -17,7 +17,7 @@ SETTINGS = Config(batches=200, seeds=4)
 
 @final
 @dataclass(frozen=True)
-class Agent:
+class LiveForager:
     """A network that gives a value for each action.
 
     Attributes:
@@ -35,14 +35,14 @@ class Agent:
     reward: float | None
 
 
-def newborn(settings: Config = SETTINGS, seed: int = 0) -> Agent:
+def newborn(settings: Config = SETTINGS, seed: int = 0) -> LiveForager:
     """An agent that has learned nothing yet."""
     ((network,),) = networks(settings, SETTING, [seed])
     network = in_half_precision(network).eval()
-    return Agent("newborn", network, drop_rates(network), 0, None)
+    return LiveForager("newborn", network, drop_rates(network), 0, None)
 
 
-def grown(settings: Config = SETTINGS, seed: int = 0) -> Agent:
+def grown(settings: Config = SETTINGS, seed: int = 0) -> LiveForager:
     """Let some agents learn side by side; the one that earns most at the end."""
     import gymnasium  # an extra of the studies
 
@@ -61,7 +61,7 @@ def grown(settings: Config = SETTINGS, seed: int = 0) -> Agent:
     earned = np.mean(rewards, axis=0)  # (M,)
     best = int(earned.argmax())
     network = in_half_precision(nets[best][0]).eval()
-    return Agent("grown", network, drop_rates(network), ticks, float(earned[best]))
+    return LiveForager("grown", network, drop_rates(network), ticks, float(earned[best]))
 
 
 def drop_rates(network: nn.Module) -> tuple[float, ...]:
