@@ -256,5 +256,5 @@ def test_errors_say_where() -> None:
 
 
 def test_a_compiled_network_says_what_to_do() -> None:
-    with pytest.raises(TypeError, match="convert what was compiled, and compile the result"):
+    with pytest.raises(TypeError, match="convert the original network, then compile the result"):
         dubio.convert(torch.compile(NET, backend="eager"), mask_inputs(Concrete))  # type: ignore[arg-type]

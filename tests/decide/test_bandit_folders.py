@@ -34,7 +34,7 @@ def test_an_agent_that_was_overtaken_is_not_kept(tmp_path: Path) -> None:
     first, second = decide.Bandit.load(tmp_path), decide.Bandit.load(tmp_path)
     second.keep_in(tmp_path).choose(X)
     second.close()
-    with pytest.raises(CheckpointError, match="or with more of this one; go on with that by"):
+    with pytest.raises(CheckpointError, match="or with more of this one; continue with"):
         first.keep_in(tmp_path)
     assert decide.Bandit.load(tmp_path).choices == 3
     second.keep_in(tmp_path)  # it knows what is there

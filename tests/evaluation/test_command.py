@@ -151,7 +151,7 @@ def test_modules_of_the_current_folder(
     [
         ("a_model.py", "expected package.module:function or file.py:function, got 'a_model.py'"),
         ("a_model.py:", "name the function"),
-        ("other.py:build", "other.py, where there is none"),
+        ("other.py:build", "other.py, which does not exist"),
         ("no.such:build", r"expected a module no\.such, got none"),
         ("a_model.py:bild", "a function bild in a_model.py, got none; there are: build, number"),
         ("a_model.py:rate", "got float"),

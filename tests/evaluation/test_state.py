@@ -178,7 +178,7 @@ def test_a_checkpoint_is_not_a_state(tmp_path: Path) -> None:
     torch.save(torch.zeros(3), tmp_path / "tensor.pt")
     with pytest.raises(EvaluationError, match="got a Tensor"):
         read_state(tmp_path / "tensor.pt")
-    with pytest.raises(EvaluationError, match="where there is none"):
+    with pytest.raises(EvaluationError, match="which does not exist"):
         read_state(tmp_path / "nowhere.pt")
 
 

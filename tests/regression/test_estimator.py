@@ -404,7 +404,7 @@ class TestBadInput:
         X, y = data()
         model = BayesianDropoutRegression(solver="cg").fit(X, y)
         for ask in (lambda: model.predictive(X), model.sample_weights, model.evidence):
-            with pytest.raises(ValueError, match="got 'cg', which gives the mean alone"):
+            with pytest.raises(ValueError, match="got 'cg', which computes the mean only"):
                 ask()
 
     def test_conjugate_gradients_say_when_they_do_not_converge(self) -> None:

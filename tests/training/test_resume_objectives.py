@@ -541,7 +541,7 @@ class SeveralInSet(Draws):
 def test_what_cannot_go_on_says_so_at_the_first_step(
     kind: type[Objective], what: str, tmp_path: Path
 ) -> None:
-    message = f"{what}.* cannot go on to the same numbers"
+    message = f"{what}.* cannot be resumed exactly"
     with pytest.warns(RuntimeWarning, match=message), pytest.raises(StoppedError):
         fit(kind(), lambda _: {}, tmp_path / "run.pt", 1)
     fit(kind(), lambda _: {}, None)  # who does not save needs not know

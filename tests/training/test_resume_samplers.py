@@ -349,7 +349,7 @@ UNSEEN: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize("case", UNSEEN)
 def test_what_cannot_go_on_says_so_before_the_first_step(case: str, tmp_path: Path) -> None:
-    message = "cannot go on to the same numbers: the data draw"
+    message = "cannot be resumed exactly: the data draw"
     with pytest.warns(RuntimeWarning, match=message), pytest.raises(StoppedError):
         fit(Loss(1), UNSEEN[case](), tmp_path / "run.pt")
     with warnings.catch_warnings():

@@ -193,5 +193,5 @@ def _check(model: nn.Module, rule: Rule) -> None:
         if compiler is not None and isinstance(module, compiler.OptimizedModule):
             raise TypeError(
                 f"model: expected a network that is not compiled yet, but {name or 'the network'} "
-                f"comes from torch.compile; convert what was compiled, and compile the result"
+                f"comes from torch.compile; convert the original network, then compile the result"
             )

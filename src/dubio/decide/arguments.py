@@ -131,7 +131,7 @@ def read_numbers(name: str, values: ArrayLike, rows: int) -> Tensor:
     if wrong:
         raise ValueError(
             f"{name}: expected finite numbers, got {wrong} that are NaN or infinite; leave out "
-            "what is not known yet, it may come later"
+            "rewards that are not known yet"
         )
     return numbers
 

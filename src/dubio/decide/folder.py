@@ -177,7 +177,7 @@ class KeptFolder:
         if os.getpid() != self._process:
             raise CheckpointError(
                 f"folder: expected the process that keeps the agent in {self.folder}, got a fork "
-                "of it; use copy.deepcopy(agent) there, and tell the first process of rewards"
+                "of it; use copy.deepcopy(agent) there, and pass rewards to the first process"
             )
 
     def _let_go(self) -> None:

@@ -66,8 +66,8 @@ class KeptAgent(ABC):
             if folders.holds_agent(place) and self._left != now:
                 raise CheckpointError(
                     f"folder: expected an empty one, or this agent as it was left there, got "
-                    f"{folder} with another agent in it, or with more of this one; go on with that "
-                    "by Bandit.load(folder), or pass another folder"
+                    f"{folder} with another agent in it, or with more of this one; continue with "
+                    "Bandit.load(folder), or pass another folder"
                 )
             self._kept = KeptFolder(place, self._state(), save_every)
             self._known = self._weights()

@@ -69,7 +69,7 @@ def snips(log: Log, policy: Policy) -> Estimate:
     if not bool(total > 0):
         raise ValueError(
             "policy: expected one that takes some of the logged actions, got weights of zero in "
-            "all rows; nothing in this log tells about it"
+            "all rows; this log has no information about it"
         )
     value = (weights * log.rewards).sum() / total
     error = (weights * (log.rewards - value)).square().sum().sqrt() / total

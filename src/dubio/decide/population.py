@@ -123,7 +123,7 @@ class BanditPopulation:
         self._members = len(ensembles[0])
         if any(isinstance(m, ExactLinear) for nets in ensembles for n in nets for m in n.modules()):
             raise NotImplementedError(
-                "nets: expected networks that are trained by gradients alone, got ExactLinear, "
+                "nets: expected networks that are trained by gradients only, got ExactLinear, "
                 "which is conditioned on the memory; use a Bandit for each, or dubio.BayesLinear"
             )
         own_rules: list[ActionRule] = one_each("rule", rule, count)

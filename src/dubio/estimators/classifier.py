@@ -115,7 +115,7 @@ class DropoutClassifier(ClassifierMixin, DropoutEstimator):
         if len(self.classes_) < 2:
             raise ValueError(
                 f"y: expected at least 2 classes, got {len(self.classes_)} class, "
-                f"{self.classes_.tolist()}; a classifier has something to tell apart"
+                f"{self.classes_.tolist()}; add rows of another class"
             )
 
     def _standard_targets(self, y: Array, dtype: np.dtype[Any]) -> Tensor:

@@ -104,7 +104,7 @@ def _read_file(path: Path) -> Data:
 def _read_npz(path: Path) -> dict[str, Tensor]:
     """Read numbers only: arrays of objects are pickles, and are refused."""
     if not path.is_file():
-        raise EvaluationError(f"data: expected a file, got {path}, where there is none")
+        raise EvaluationError(f"data: expected a file, got {path}, which does not exist")
     try:
         if not zipfile.is_zipfile(path):
             raise ValueError("not a zip archive")

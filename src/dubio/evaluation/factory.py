@@ -26,8 +26,8 @@ def build_network(path: str) -> nn.Module:
     network = _find_function(path)()
     if not isinstance(network, nn.Module):
         raise EvaluationError(
-            f"model: expected {path} to return an nn.Module, got {type(network).__name__}; let it "
-            "build the network whose state was saved, and return it"
+            f"model: expected {path} to return an nn.Module, got {type(network).__name__}; make it "
+            "return the network whose state was saved"
         )
     return network
 
@@ -66,7 +66,7 @@ def _import_module(name: str) -> ModuleType:
 
 def _import_file(path: Path) -> ModuleType:
     if not path.is_file():
-        raise EvaluationError(f"model: expected a Python file, got {path}, where there is none")
+        raise EvaluationError(f"model: expected a Python file, got {path}, which does not exist")
     _search(path.resolve().parent)  # as Python does for a file that it runs
     spec = importlib.util.spec_from_file_location(f"_dubio_model_{path.stem}", path)
     assert spec is not None

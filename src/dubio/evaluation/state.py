@@ -28,7 +28,7 @@ def read_tensors(path: Path, what: str) -> Any:
         what: It is for, in messages.
     """
     if not path.is_file():
-        raise EvaluationError(f"{what}: expected a file, got {path}, where there is none")
+        raise EvaluationError(f"{what}: expected a file, got {path}, which does not exist")
     if path.suffix == ".safetensors":
         return _read_safetensors(path, what)
     try:
@@ -38,9 +38,9 @@ def read_tensors(path: Path, what: str) -> Any:
         wanted = re.search(r"GLOBAL ([\w.]+)", str(error))
         reason = f"it asks for {wanted[1]}" if wanted else first_sentence(error)
         raise EvaluationError(
-            f"{what}: expected a file of tensors alone, got {path}, which was refused and not run "
+            f"{what}: expected a file of tensors only, got {path}, which was refused and not run "
             f"({reason}); save with torch.save(network.state_dict(), path) or with "
-            "safetensors. A pickled network or a TorchScript archive will not do."
+            "safetensors. Pickled networks and TorchScript archives are not accepted."
         ) from error
 
 
@@ -71,7 +71,7 @@ def read_state(path: Path) -> State:
     if others or not all(isinstance(name, str) for name in state):
         raise EvaluationError(
             f"state: expected dense tensors by name, got others in {path}: {_listed(others)}; if "
-            "it is a checkpoint of a training run, save network.state_dict() alone"
+            "it is a checkpoint of a training run, save only network.state_dict()"
         )
     return dict(state)
 

@@ -108,7 +108,7 @@ def export(
     if path.suffix not in (".onnx", ".pt2"):
         raise ValueError(
             f"file: expected a name that ends in .onnx or .pt2, got {path.name!r}; the ending "
-            f"tells the format"
+            f"sets the format"
         )
     if noise not in ("input", "seed"):
         raise ValueError(f"noise: expected 'input' or 'seed', got {noise!r}")

@@ -91,7 +91,7 @@ class Bernoulli(Discrete):
         if not all_true((y == 0) | (y == 1)):
             raise ValueError(
                 f"y: expected only 0 and 1, got values in [{float(y.min()):.4g}, "
-                f"{float(y.max()):.4g}]; threshold soft labels, which ELBO alone takes"
+                f"{float(y.max()):.4g}]; threshold soft labels, which only ELBO accepts"
             )
 
     def log_prob(self, outputs: Tensor, y: Tensor) -> Tensor:

@@ -46,7 +46,7 @@ class Categorical(Discrete):
             if isinstance(self.void, bool) or not isinstance(self.void, SupportsIndex):
                 raise ValueError(
                     f"void: expected an integer label or None, got {self.void!r}; pass the label "
-                    "of what does not count, such as -100"
+                    "to ignore, such as -100"
                 )
             object.__setattr__(self, "void", index(self.void))  # of NumPy, too
         if self.class_weights is not None:

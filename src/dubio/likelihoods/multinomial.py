@@ -46,8 +46,8 @@ class Multinomial(Likelihood):
     def __post_init__(self) -> None:
         if isinstance(self.total_count, bool) or not isinstance(self.total_count, int):
             raise TypeError(
-                f"total_count: expected an int, got {self.total_count!r}; totals that differ from "
-                "row to row belong to the targets of log_prob alone"
+                f"total_count: expected an int, got {self.total_count!r}; totals that differ by "
+                "row are taken from the targets of log_prob"
             )
         if self.total_count < 1:
             raise ValueError(

@@ -44,7 +44,7 @@ class MultivariateGaussian(Numeric):
         if outputs.ndim < 3 or _targets(outputs.shape[-1]) is None:
             raise ValueError(
                 "outputs: expected (draws, batch, ..., D + D (D + 1) / 2) with means and a "
-                f"Cholesky factor, got shape {tuple(outputs.shape)}; let the last layer give 2 "
+                f"Cholesky factor, got shape {tuple(outputs.shape)}; make the last layer return 2 "
                 "numbers for one target, 5 for two, 9 for three"
             )
 

@@ -190,7 +190,7 @@ class HeteroscedasticGaussian(_Normal):
         if outputs.ndim < 3 or outputs.shape[-1] % 2:
             raise ValueError(
                 "outputs: expected (draws, batch, ..., 2 * D) with means and then log variances, "
-                f"got shape {tuple(outputs.shape)}; let the last layer give an even number"
+                f"got shape {tuple(outputs.shape)}; make the last layer return an even number"
             )
 
     def mean(self, outputs: Tensor) -> Tensor:

@@ -103,8 +103,8 @@ def check_missing(missing: str) -> None:
     """Raise an error unless this is "error" or "ignore"."""
     if missing not in ("error", "ignore"):
         raise ValueError(
-            f"missing: expected 'error' or 'ignore', got {missing!r}; say 'ignore' if NaN among "
-            "targets stands for those that are not known"
+            f"missing: expected 'error' or 'ignore', got {missing!r}; pass 'ignore' if NaN marks "
+            "missing targets"
         )
 
 
@@ -124,7 +124,7 @@ def split(outputs: Tensor, names: tuple[str, ...]) -> tuple[Tensor, ...]:
     if outputs.ndim < 3 or outputs.shape[-1] % parts:
         raise ValueError(
             f"outputs: expected (draws, batch, ..., {parts} * D) with D "
-            f"{' and then D '.join(names)}, got shape {tuple(outputs.shape)}; let the last layer "
-            f"give {parts} numbers a target"
+            f"{' and then D '.join(names)}, got shape {tuple(outputs.shape)}; make the last layer "
+            f"return {parts} numbers a target"
         )
     return outputs.chunk(parts, dim=-1)

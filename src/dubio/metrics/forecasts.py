@@ -205,8 +205,8 @@ def _as_normal(prediction: Forecastable) -> Forecastable:
         return prediction
     if isinstance(prediction, Interval):
         raise TypeError(
-            "prediction: expected a distribution, got an Interval, which interval_coverage and "
-            "interval_score take alone; pass the prediction itself"
+            "prediction: expected a distribution, got an Interval, which only interval_coverage "
+            "and interval_score accept; pass the prediction itself"
         )
     if len(prediction) != 2 or not all(isinstance(part, Tensor) for part in prediction):
         raise TypeError(

@@ -235,7 +235,7 @@ def draw_scenes(
     elif len(classes) != count:
         raise ValueError(
             f"classes: expected {count} names, one for every class of the prediction, got "
-            f"{len(classes)}; void is none of them"
+            f"{len(classes)}; void is not one of them"
         )
     return draw_strips(
         scenes, classes, colours=colours, width=width, most_information=most_information

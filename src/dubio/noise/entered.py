@@ -73,7 +73,7 @@ def leave(noise: object, exception: object) -> None:
     if position is None:
         raise RuntimeError(
             "expected a noise to be left by the thread or task that has entered it, got another; "
-            "let `with noise` begin and end in one function"
+            "begin and end `with noise` in one function"
         )
     mine, later = entered[position], entered[position + 1 :]
     if later:

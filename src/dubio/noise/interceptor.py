@@ -89,9 +89,9 @@ class Interceptor(TorchFunctionMode):
                 _push_mode(mode)
         if self not in modes:
             raise RuntimeError(
-                "expected noise to be at work until it is left, got none: another context of "
+                "expected noise to be active until its block ends, got none: another context of "
                 "torch, such as torch.device, was left by another task in between and took it "
-                "away; let no `await` stand inside of such a context"
+                "away; do not `await` inside such a context"
             )
 
     def __torch_function__(

@@ -52,7 +52,7 @@ def check_batch_axis(batch_axis: BatchAxes | None) -> BatchAxes:
     ):
         raise TypeError(
             f"batch_axis: expected a dict of ints or None by the names of sites, such as "
-            f"{{'drop': 0}}, got {batch_axis!r}; dubio.sites tells the names"
+            f"{{'drop': 0}}, got {batch_axis!r}; dubio.sites lists the names"
         )
     return axes
 

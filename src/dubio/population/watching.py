@@ -42,8 +42,8 @@ def watch(stack: Stack, x: Tensor, one_pass: MemberPass, *, training: bool) -> N
     except Exception as error:
         differ = ", ".join(map(shown, stack.numbers)) or "no number"
         raise NotImplementedError(
-            f"members: expected networks that torch.vmap can compute at once, got one that works "
-            f"only alone: {_place(error, few.skeleton)} failed ({_reason(error)}); members "
+            f"members: expected networks that torch.vmap can compute at once, got one that it "
+            f"cannot batch: {_place(error, few.skeleton)} failed ({_reason(error)}); members "
             f"differ in {differ}. Some layers have no such form (recurrent cells, nn.RReLU, "
             f"nn.AlphaDropout and attention with rates that differ), nor has code that decides by "
             f"the values of tensors; give members the same settings, or train them one by one with "

@@ -23,7 +23,7 @@ def chosen_rows(key: RowIndex, rows: int, device: torch.device) -> slice | Tenso
     if count == 0:
         raise IndexError(
             f"rows: expected at least one of {rows}, got none; a prediction of no rows has no "
-            "distribution: look whether any are left first"
+            "distribution: check first that some are left"
         )
     return found
 

@@ -232,7 +232,7 @@ def _parse(metrics: str | Sequence[str]) -> dict[str, tuple[str, int]]:
             )
         found[name] = match[1], int(match[2])
     if not found:
-        raise ValueError("metrics: expected at least one, got none; ['ndcg@100'] will do")
+        raise ValueError("metrics: expected at least one, got none; pass ['ndcg@100'], for example")
     return found
 
 

@@ -93,5 +93,5 @@ def _check_entries(entries: np.ndarray[Any, Any], name: str) -> None:
     if negative.any():
         raise ValueError(
             f"{name}: expected entries of 0 or more, got {int(negative.sum())} below, such as "
-            f"{entries[negative][0]}; keep what users liked only"
+            f"{entries[negative][0]}; keep only what users liked"
         )

@@ -211,7 +211,7 @@ class BayesianDropoutRegression(DropoutRegression):
         if solver.name == "cg":
             raise ValueError(
                 "solver: expected 'auto' or 'cholesky' to choose by evidence, got 'cg', which "
-                "gives the mean alone"
+                "computes the mean only"
             )
         return maximise(make_design(X, weights, bool(self.fit_intercept)), y, drop, precision)
 

@@ -83,7 +83,7 @@ class DropoutPosterior:
             if self._design is None:
                 raise ValueError(
                     "solver: expected 'auto' or 'cholesky' for variances, samples and the "
-                    "evidence, got 'cg', which gives the mean alone; fit again with another"
+                    "evidence, got 'cg', which computes the mean only; fit again with another"
                 )
             self._factor, self._design = factorise(self._design, self.prior), None
         return self._factor

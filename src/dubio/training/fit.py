@@ -196,9 +196,9 @@ def _validate(
         value = float(found)
     if not value > -math.inf:  # no epoch is better or worse than NaN, and none better than -inf
         raise NonFiniteError(
-            f"validate returned {value} in epoch {run.epoch}, by which no epoch can be called the "
-            "best. Look in it for a logarithm, root or division of a number that it cannot take, "
-            "and for NaN in the held-out data; let it return inf for weights that are of no use.",
+            f"validate returned {value} in epoch {run.epoch}, so the best epoch is unknown. "
+            "Look in it for a logarithm, root or division of a number that it cannot take, and for "
+            "NaN in the held-out data; return inf for useless weights.",
             run.epoch,
             run.step,
             "validate",

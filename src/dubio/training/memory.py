@@ -30,7 +30,7 @@ _OF_MODULES = frozenset(vars(nn.Module()))
 _OF_OPTIMIZERS = ("state", "param_groups", "defaults", "step", "_optimizer_", "_opt_called")
 _CODE = (FunctionType, BuiltinFunctionType, MethodType, partial, type, ModuleType, Generator)
 _ADVICE = (
-    "so that a run that is interrupted cannot go on to the same numbers if the loss depends on it. "
+    "so an interrupted run cannot be resumed exactly if the loss depends on it. "
     "Make it before fit, of tensors, numbers, lists, dicts or modules, or return its state from "
     "get_extra_state"
 )

@@ -18,8 +18,8 @@ def rehearse(data: Any, batches: Batches, random: RandomState) -> None:
     if random.has_no_order:
         warnings.warn(
             "checkpoint: expected generators in lists, dicts or attributes, got several in a set, "
-            "so that a run that is interrupted cannot go on to the same numbers: nobody can tell "
-            "later which was which",
+            "so an interrupted run cannot be resumed exactly: they cannot be "
+            "told apart later",
             RuntimeWarning,
             stacklevel=3,
         )
@@ -39,8 +39,8 @@ def rehearse(data: Any, batches: Batches, random: RandomState) -> None:
     if found[0] != found[1]:
         warnings.warn(
             f"checkpoint: expected data that give the same batches for the same random numbers, "
-            f"got others the second time, so that a run that is interrupted cannot go on to the "
-            f"same numbers: {UNSEEN}",
+            f"got others the second time, so an interrupted run cannot be resumed "
+            f"exactly: {UNSEEN}",
             RuntimeWarning,
             stacklevel=3,
         )
@@ -51,7 +51,7 @@ def _check_workers(loader: DataLoader[Any]) -> None:
         if getattr(loader, name, wanted) is not wanted:
             warnings.warn(
                 f"checkpoint: expected {name}={wanted}, got {not wanted}; if the data set draws "
-                f"random numbers, a run that is interrupted cannot go on to the same numbers, as "
+                f"random numbers, an interrupted run cannot be resumed exactly, as "
                 f"what such workers draw depends on their past",
                 RuntimeWarning,
                 stacklevel=4,
