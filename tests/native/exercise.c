@@ -35,9 +35,11 @@ int dubio_local_backward(uint64_t key, int64_t draw, int64_t count, const float 
 
 int dubio_activate(const mask *of, uint64_t key, int64_t draw, int64_t draws, int64_t count,
                    const float *bias, int64_t units, int32_t relu, float *x, int threads);
-int dubio_cut(const float *from, int64_t stride, int64_t rows, int64_t columns,
-              const float *kept_rows, const float *kept_columns, float scale, float *out,
-              int64_t out_stride, int threads);
+int dubio_width(void);
+int dubio_unit_layer(const unit_layer_of *of, int threads);
+int dubio_row_layer(const row_layer_of *of, int threads);
+int dubio_panels(int64_t draws, int64_t rows, int64_t columns, const float *from, int64_t stride,
+                 int64_t apart, float *out, int threads);
 int dubio_column_products(int64_t rows, int64_t columns, const float *a, const float *b, float *out,
                           int threads);
 
@@ -116,20 +118,48 @@ static double exercise(int64_t count, int64_t units, int64_t draw, int threads) 
                              units, form % 3, x, threads));
         total += sum_of(x, draws * count);
     }
-    const int64_t rows = count / units, room = rows * (units + 16);
-    float *cut = array(room);
-    for (int form = 0; form < 4; form++) {
-        for (int64_t i = 0; i < count; i++) positive[i] = (float)((i + form) % 3 > 0);
-        for (int64_t i = 0; i < units; i++) of_rates[i] = (float)(i % 4 > 0);
-        for (int64_t i = 0; i < room; i++) cut[i] = 0.0f;
-        check(dubio_cut(g, units, rows, units, form % 2 ? positive : 0, form / 2 ? of_rates : 0, 2.0f,
-                        cut, units + 16, threads));
-        const int64_t width = form / 2 ? units - (units + 3) / 4 : units;
-        for (int64_t i = 0; i < rows; i++) total += sum_of(cut + i * (units + 16), width);
-    }
+    const int64_t rows = count / units;
     check(dubio_column_products(rows, units, x, g, of_rates, threads));
     total += sum_of(of_rates, units);
-    done(cut), done(x), done(out), done(g), done(other), done(positive), done(rates), done(of_rates);
+    done(x), done(out), done(g), done(other), done(positive), done(rates), done(of_rates);
+    return total;
+}
+
+/* Linear layers with some inputs, outputs and masks left out. */
+static double exercise_layers(int64_t rows, int64_t inputs, int64_t outputs, int threads) {
+    const int64_t draws = 2, width = dubio_width() ? dubio_width() : 12;
+    const int64_t panels = (rows + width - 1) / width, own = (outputs + width - 1) / width;
+    const int64_t in = panels * width * inputs, room = panels * width * outputs;
+    float *x = array(draws * rows * inputs), *laid = array(draws * in), *out = array(draws * room);
+    float *weights = array(draws * outputs * inputs), *of_weights = array(own * width * inputs);
+    float *bias = array(draws * outputs), *made = array(draws * rows * outputs);
+    float *kept = array(draws * inputs), *kept_outputs = array(draws * outputs);
+    double total = 0.0;
+    for (int64_t i = 0; i < draws * inputs; i++) kept[i] = (float)(i % 3 > 0);
+    for (int64_t i = 0; i < draws * outputs; i++) kept_outputs[i] = (float)(i % 4 > 0);
+    check(dubio_panels(draws, rows, inputs, x, inputs, rows * inputs, laid, threads));
+    check(dubio_panels(1, outputs, inputs, weights, inputs, 0, of_weights, threads));
+    total += sum_of(laid, draws * in) + sum_of(of_weights, own * width * inputs);
+    for (int form = 0; form < 8; form++) {
+        const int sampled = form / 4 && inputs % 16 == 0;
+        const unit_layer_of layer = {
+            draws, rows, inputs, outputs, laid, weights, form % 2 ? bias : 0,
+            form % 4 ? in : 0, inputs, form % 3 && !sampled ? outputs * inputs : 0,
+            form % 5 ? outputs : 0, form / 2 % 2 ? kept : 0, form / 4 && !sampled ? kept_outputs : 0,
+            out, 1.25f, form % 2, sampled ? weights + outputs * inputs : 0, KEY, 5, RUN * form};
+        for (int64_t i = 0; i < draws * room; i++) out[i] = 0.0f;
+        check(dubio_unit_layer(&layer, threads));
+        total += sum_of(out, draws * room);
+        const dropout_of dropout = {{.keep = 0.3, .scale = 1.0 / 0.3, .units = 1}, KEY};
+        const row_layer_of with_rows = {
+            5, draws, rows, inputs, outputs, x, of_weights, form % 3 ? bias : 0,
+            form % 4 ? rows * inputs : 0, form % 2 && inputs % 16 == 0 ? &dropout : 0,
+            form / 4 && outputs % 16 == 0 ? &dropout : 0, made, form % 2};
+        check(dubio_row_layer(&with_rows, threads));
+        total += sum_of(made, draws * rows * outputs);
+    }
+    done(x), done(laid), done(out), done(weights), done(of_weights), done(bias), done(made);
+    done(kept), done(kept_outputs);
     return total;
 }
 
@@ -150,7 +180,16 @@ int main(void) {
                     sums[askew] = exercise(counts[c], units[u], FAR[(c + u) % 4], 1 + askew);
                 if (memcmp(sums, sums + 1, 3 * sizeof(double))) return 5;
             }
+        const int64_t sizes[][3] = {{1, 1, 1}, {9, 16, 5}, {50, 7, 32}, {70, 48, 16}, {130, 33, 67}};
+        for (int c = 0; c < 5; c++) {
+            double sums[3];
+            for (askew = 0; askew < 3; askew++)
+                sums[askew] = exercise_layers(sizes[c][0], sizes[c][1], sizes[c][2], 1 + askew);
+            if (memcmp(sums, sums + 1, 2 * sizeof(double))) return 7;
+        }
         askew = 1; /* enough for several threads */
+        const double apart = exercise_layers(200, 160, 208, 3), alone = exercise_layers(200, 160, 208, 1);
+        if (memcmp(&apart, &alone, sizeof apart)) return 8;
         const double one = exercise(140000, 300, 1, 1), three = exercise(140000, 300, 1, 3);
         if (memcmp(&one, &three, sizeof one)) return 6;
     }

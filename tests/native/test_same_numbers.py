@@ -229,5 +229,7 @@ def test_training_does_not_depend_on_threads(level: str) -> None:
 def test_no_memory_is_an_error(level: str) -> None:
     mask = MaskDescription(None, 0.5, 2.0, 2**60, 0.0, 0, 0, 0)
     assert library.LOADED is not None
-    with pytest.raises(MemoryError, match="expected memory for a table of rates, got none"):
+    with pytest.raises(
+        MemoryError, match="expected memory for a table of rates or units, got none"
+    ):
         library.LOADED.dubio_masked(mask, 0, 0, 1, 0, None, 0, None, 1)

@@ -249,7 +249,7 @@ class Engine:
                 raise no_sites(self._roots, sites, self._chosen) from None
             return None, output, sites
         if slot is not None:
-            tape.finish(slot, shared=shared)
+            tape.finish(slot)
         elif tape.obstacle is None and self._is_constant(output, sites):
             raise no_sites(self._roots, sites, self._chosen)
         else:  # a branch may have chosen it, or it was computed out of sight

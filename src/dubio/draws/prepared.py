@@ -5,7 +5,6 @@ Before each call the network is looked at (`dubio.draws.structure`); if it has c
 recorded anew.
 """
 
-import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping
@@ -160,7 +159,7 @@ class Prepared:
             return self._anew(batch, numbers, chunk)
         known, recording = self._find(form.key)
         if recording is not None and recording.serves(form.tensors):
-            if any(map(_may_hold_nan, form.tensors)):
+            if any(map(inputs.may_hold_nan, form.tensors)):
                 inputs.check(self._model, batch)
             draws = recording.chunks(form.tensors, numbers, chunk)
             if draws is not None:
@@ -191,7 +190,7 @@ class Prepared:
                 self.chunks(batch, numbers, 1)  # makes one, if there can be one
                 _, recording = self._find(form.key)
             if recording is not None and self._has_slopes(recording, form.tensors, batch, numbers):
-                if any(map(_may_hold_nan, form.tensors)):
+                if any(map(inputs.may_hold_nan, form.tensors)):
                     inputs.check(self._model, batch)
                 draws = recording.differentiable(form.tensors, numbers)
                 if draws is not None:
@@ -349,10 +348,6 @@ class _Form:
         """Return the same inputs, as tensors that nobody else knows."""
         leaves = [leaf.detach() if isinstance(leaf, Tensor) else leaf for leaf in self._leaves]
         return _Form(leaves, self._spec, False)
-
-
-def _may_hold_nan(tensor: Tensor) -> bool:
-    return tensor.is_floating_point() and not math.isfinite(tensor.detach().sum())
 
 
 def _leaf_form(leaf: Any) -> Hashable:

@@ -136,7 +136,8 @@ class NetworkDraws:
             return blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=1)
 
     def _batches(self) -> Iterator[Inputs]:
-        return inputs.batches(self._x, inputs.home_of(self._model))
+        home = inputs.home_of(self._model) if inputs.is_loader(self._x) else None
+        return inputs.batches(self._x, home)
 
     def _engine(self, batch: Inputs, index: int) -> Engine:
         inputs.check(self._model, batch)

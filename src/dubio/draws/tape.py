@@ -17,7 +17,7 @@ from torch import Tensor
 from dubio.draws.activated import fuse_activations
 from dubio.draws.arguments import Arguments, Slot
 from dubio.draws.concatenations import split_concatenations
-from dubio.draws.masked_layers import fuse_masked_layers
+from dubio.draws.masked_runs import fuse_masked_layers
 from dubio.draws.reuse import overwrite_what_is_spent
 from dubio.draws.steps import Call, Perturb, Play, Step
 from dubio.noise.numbers import Numbers
@@ -84,7 +84,7 @@ class Tape:
         if not constant.is_inference():
             self._constants.append((constant, constant._version))
 
-    def finish(self, *outputs: Slot, shared: bool = False) -> None:
+    def finish(self, *outputs: Slot) -> None:
         """Drop the steps that no output needs, and check that constants stayed so."""
         if any(constant._version != version for constant, version in self._constants):
             self.obstacle = "a tensor of the deterministic part is overwritten after it was used"
@@ -102,8 +102,7 @@ class Tape:
         recorded = self._slots
         steps = split_concatenations(kept[::-1], needed_after, self._further_slot)
         self._steps = overwrite_what_is_spent(steps, needed_after)
-        if shared:
-            self._steps = fuse_masked_layers(self._steps, outputs)
+        self._steps = fuse_masked_layers(self._steps, outputs)
         self._steps = fuse_activations(self._steps, [*needed_after])
         trunk: list[Step] = []
         shares: list[Step] = []

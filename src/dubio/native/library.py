@@ -29,6 +29,62 @@ class MaskDescription(ctypes.Structure):
     )
 
 
+@final
+class UnitLayerDescription(ctypes.Structure):
+    """A linear layer as ``unit_layer_of`` in ``kernels/kernels.h`` describes it."""
+
+    _fields_ = (
+        ("draws", c_int64),
+        ("rows", c_int64),
+        ("inputs", c_int64),
+        ("outputs", c_int64),
+        ("x", c_void_p),
+        ("weights", c_void_p),
+        ("bias", c_void_p),
+        ("x_apart", c_int64),
+        ("stride", c_int64),
+        ("weights_apart", c_int64),
+        ("bias_apart", c_int64),
+        ("kept_inputs", c_void_p),
+        ("kept_outputs", c_void_p),
+        ("out", c_void_p),
+        ("scale", c_float),
+        ("relu", c_int32),
+        ("sigma", c_void_p),
+        ("key", c_uint64),
+        ("draw", c_int64),
+        ("start", c_int64),
+    )
+
+
+@final
+class DropoutDescription(ctypes.Structure):
+    """Dropout as ``dropout_of`` in ``kernels/kernels.h`` describes it."""
+
+    _fields_ = (("mask", MaskDescription), ("key", c_uint64))
+
+
+@final
+class RowLayerDescription(ctypes.Structure):
+    """A linear layer as ``row_layer_of`` in ``kernels/kernels.h`` describes it."""
+
+    _fields_ = (
+        ("draw", c_int64),
+        ("draws", c_int64),
+        ("rows", c_int64),
+        ("inputs", c_int64),
+        ("outputs", c_int64),
+        ("x", c_void_p),
+        ("panels", c_void_p),
+        ("bias", c_void_p),
+        ("x_apart", c_int64),
+        ("before", POINTER(DropoutDescription)),
+        ("after", POINTER(DropoutDescription)),
+        ("out", c_void_p),
+        ("relu", c_int32),
+    )
+
+
 _NOISE = (c_uint64, c_int64, c_int64)  # key, draw, draws or entries
 _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "dubio_best_level": (),
@@ -54,9 +110,10 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "dubio_activate": (
         POINTER(MaskDescription), *_NOISE, c_int64, c_void_p, c_int64, c_int32, c_void_p, c_int,
     ),
-    "dubio_cut": (
-        c_void_p, c_int64, c_int64, c_int64, c_void_p, c_void_p, c_float, c_void_p, c_int64, c_int,
-    ),
+    "dubio_width": (),
+    "dubio_unit_layer": (POINTER(UnitLayerDescription), c_int),
+    "dubio_row_layer": (POINTER(RowLayerDescription), c_int),
+    "dubio_panels": (c_int64, c_int64, c_int64, c_void_p, c_int64, c_int64, c_void_p, c_int),
     "dubio_column_products": (c_int64, c_int64, c_void_p, c_void_p, c_void_p, c_int),
     "dubio_local": (*_NOISE, c_void_p, c_void_p, c_void_p, c_int),
     "dubio_local_backward": (*_NOISE, c_void_p, c_void_p, c_void_p, c_int),
@@ -93,7 +150,7 @@ def load(path: Path) -> ctypes.CDLL:
             raise OSError(f"{path.name} has no {name}: it is of another version") from error
         function.argtypes = arguments
         function.restype = None if name == "dubio_philox" else c_int
-        if not name.endswith("level"):
+        if not name.endswith(("level", "width")):
             function.errcheck = _check
     return library
 
@@ -102,8 +159,8 @@ def _check(status: int | None, function: Any, arguments: tuple[Any, ...]) -> Non
     """Functions return 0, or −1 if there is no memory."""
     if status:
         raise MemoryError(
-            f"{function.__name__}: expected memory for a table of rates, got none; use fewer "
-            f"units at a time"
+            f"{function.__name__}: expected memory for a table of rates or units, got none; use "
+            f"fewer units at a time"
         )
 
 

@@ -1,7 +1,9 @@
 """What a network is called with, and which tensor of its answer is meant."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from itertools import chain
 from typing import Any, TypeAlias
 
 import numpy
@@ -49,7 +51,7 @@ def check(model: Network, inputs: Inputs) -> None:
     elif not callable(model):
         raise TypeError(f"model: expected an nn.Module or a function, got {type(model).__name__}")
     for tensor in tensors(inputs):
-        if tensor.is_floating_point() and not tensor.is_meta:
+        if may_hold_nan(tensor):
             bad = tensor.isnan()
             if bad.any():
                 row = int(bad.nonzero()[0, 0]) if tensor.dim() else 0
@@ -57,6 +59,13 @@ def check(model: Network, inputs: Inputs) -> None:
                     f"x: expected numbers, got NaN in {int(bad.sum())} of {bad.numel()} entries, "
                     f"first in row {row}; drop or impute them"
                 )
+
+
+def may_hold_nan(tensor: Tensor) -> bool:
+    """Return whether a number may be NaN, by a sum, which takes little time."""
+    if not tensor.is_floating_point() or tensor.is_meta:
+        return False
+    return tensor.layout != torch.strided or not math.isfinite(tensor.detach().sum())
 
 
 def _check_module(model: nn.Module, inputs: Inputs) -> None:
@@ -219,7 +228,7 @@ def opened(structure: Any) -> Any:
 def home_of(model: Network) -> torch.device | None:
     """Return where a network is: the device of its first parameter, or else of its first buffer."""
     for network in networks(model):
-        for tensor in (*network.parameters(), *network.buffers()):
+        for tensor in chain(network.parameters(), network.buffers()):
             return tensor.device
     return None
 

@@ -9,7 +9,8 @@
 
 #include "kernels.h"
 
-enum { PLAIN = 0, AVX2 = 1, AVX512 = 2, MOST_THREADS = 64, WORTH = 64 /* runs for a thread */ };
+enum { PLAIN = 0, AVX2 = 1, AVX512 = 2, MOST_THREADS = 64 };
+enum { WORTH = 64, PRODUCTS = 1 << 22 }; /* runs and multiplications that are worth a thread */
 
 #define API __attribute__((visibility("default")))
 
@@ -222,25 +223,74 @@ API int dubio_activate(const mask *of, uint64_t key, int64_t draw, int64_t draws
     return 0;
 }
 
-/* The rows and columns of a matrix (rows, columns) whose entries in two masks are not zero, times a
- * factor; NULL for all. A row of `out` has room for 16 entries more than it gets. */
-API int dubio_cut(const float *from, int64_t stride, int64_t rows, int64_t columns,
-                  const float *kept_rows, const float *kept_columns, float scale, float *out,
-                  int64_t out_stride, int threads) {
-    const size_t words = (size_t)columns / 32 + 1;
-    int64_t *chosen = malloc(((size_t)rows + 1) * sizeof(int64_t) + words * sizeof(uint32_t));
-    if (!chosen) return -1;
-    uint32_t *bits = (uint32_t *)(void *)(chosen + rows + 1);
-    int64_t height = 0;
-    for (int64_t i = 0; i < rows; i++)
-        if (!kept_rows || kept_rows[i] != 0.0f) chosen[height++] = i;
-    memset(bits, kept_columns ? 0 : 0xFF, words * sizeof(uint32_t));
-    if (kept_columns)
-        for (int64_t j = 0; j < columns; j++)
-            bits[j / 32] |= (uint32_t)(kept_columns[j] != 0.0f) << (j % 32);
-    const cut_job job = {from, stride, columns, chosen, bits, scale, out, out_stride};
-    divide(table->cut, &job, height, RUN * WORTH / (columns + 1) + 1, threads);
-    free(chosen);
+/* Columns of a panel at the level in use; 0 where products are better left to others. */
+API int dubio_width(void) { return level_in_use == PLAIN ? 0 : (int)table->width; }
+
+/* The numbers of what each draw keeps: `numbers` (draws, size), `counts` (draws). */
+static void list_kept(int64_t draws, int64_t size, const float *kept, int32_t *numbers,
+                      int64_t *counts) {
+    for (int64_t draw = 0; draw < draws; draw++) {
+        int32_t *to = numbers + draw * size;
+        int64_t count = 0;
+        for (int64_t i = 0; i < size; i++) {
+            to[count] = (int32_t)i;
+            count += !kept || kept[draw * size + i] != 0.0f;
+        }
+        counts[draw] = count;
+    }
+}
+
+/* So many groups of rows are worth a thread. */
+static int64_t worth_of(int64_t inner, int64_t columns) {
+    return PRODUCTS / (GROUP * (inner + 1) * (columns + 1)) + 1;
+}
+
+/* A linear layer, of which each draw leaves some inputs and outputs out. */
+API int dubio_unit_layer(const unit_layer_of *of, int threads) {
+    const int64_t draws = of->draws, panels = (of->rows + table->width - 1) / table->width;
+    int64_t *counts = malloc((size_t)draws * (2 * sizeof(int64_t)
+                             + (size_t)(of->inputs + of->outputs) * sizeof(int32_t)) + 1);
+    if (!counts) return -1;
+    int32_t *numbers = (int32_t *)(void *)(counts + 2 * draws);
+    int failed = 0;
+    const unit_layer_job job = {of, (of->outputs + GROUP - 1) / GROUP,
+                                panels * of->outputs * table->width, numbers,
+                                numbers + draws * of->inputs, counts, counts + draws, &failed};
+    list_kept(draws, of->inputs, of->kept_inputs, job.inputs, job.input_counts);
+    list_kept(draws, of->outputs, of->kept_outputs, job.outputs, job.output_counts);
+    divide(table->unit_layer, &job, draws * job.groups, worth_of(of->inputs, of->rows), threads);
+    free(counts);
+    return failed ? -1 : 0;
+}
+
+/* A linear layer with dropout before and after it, a mask for each row. */
+API int dubio_row_layer(const row_layer_of *of, int threads) {
+    const size_t inputs = (size_t)of->inputs, outputs = (size_t)of->outputs;
+    int failed = 0;
+    row_layer_job job = {.of = of, .groups = (of->rows + GROUP - 1) / GROUP, .failed = &failed};
+    int32_t *units = malloc(inputs * sizeof(int32_t) + 1);
+    float *bias = calloc(outputs + 1, sizeof(float));
+    void *before = of->before ? table_for(&of->before->mask, &job.before) : 0;
+    void *after = of->after ? table_for(&of->after->mask, &job.after) : 0;
+    failed = !units || !bias || (of->before && !before) || (of->after && !after);
+    if (!failed) {
+        for (size_t i = 0; i < inputs; i++) units[i] = (int32_t)i;
+        if (of->bias) memcpy(bias, of->bias, outputs * sizeof(float));
+        job.units = units, job.bias = bias;
+        divide(table->row_layer, &job, of->draws * job.groups, worth_of(of->inputs, of->outputs),
+               threads);
+    }
+    free(units), free(bias), free(before), free(after);
+    return failed ? -1 : 0;
+}
+
+/* Matrices (draws, rows, columns) in panels of their rows: out (draws, panels, columns, width). */
+API int dubio_panels(int64_t draws, int64_t rows, int64_t columns, const float *from, int64_t stride,
+                     int64_t apart, float *out, int threads) {
+    const int64_t panels = (rows + table->width - 1) / table->width;
+    const panels_job job = {rows, columns, panels, from, stride, apart, out};
+    divide(table->to_panels, &job, draws * panels, WORTH * RUN / (table->width * columns + 1) + 1,
+           threads);
     return 0;
 }
 

@@ -117,16 +117,76 @@ typedef struct {
     float *x;
 } activate_job;
 
-/* Some rows of a matrix, by number, and some of its columns, by a bit for each. */
+/* A linear layer for some draws, as the caller describes it: out[s] = scale·W[s]·x[s] + bias[s] and
+ * perhaps a ReLU of it. `x` and `out` have rows of the batch as columns, in panels: see products.h.
+ *
+ * stride: from a row of the weights to the next.
+ * …_apart: from a draw to the next; 0 if all draws have the same.
+ * kept_inputs, kept_outputs: zeros for what each draw leaves out, or NULL.
+ * sigma: if there is one, weights are means μ in one row, and those of a draw μ + σε. Then all outputs
+ *     are kept, and a group of them begins with a run of the noise, whose entry `start` is the first.
+ */
 typedef struct {
-    const float *from;
-    int64_t stride, columns;
-    const int64_t *rows;
-    const uint32_t *kept;
-    float scale;
+    int64_t draws, rows, inputs, outputs;
+    const float *x, *weights, *bias;
+    int64_t x_apart, stride, weights_apart, bias_apart;
+    const float *kept_inputs, *kept_outputs;
     float *out;
-    int64_t out_stride;
-} cut_job;
+    float scale;
+    int32_t relu;
+    const float *sigma;
+    uint64_t key;
+    int64_t draw, start;
+} unit_layer_of;
+
+enum { GROUP = 64 }; /* rows of a left matrix that meet a panel while it is in the cache */
+
+/* What each draw keeps: numbers, and how many. */
+typedef struct {
+    const unit_layer_of *of;
+    int64_t groups, out_apart;
+    int32_t *inputs, *outputs;
+    int64_t *input_counts, *output_counts;
+    int *failed; /* set if there is no memory */
+} unit_layer_job;
+
+/* Dropout with an entry of the mask for every entry of a draw. */
+typedef struct {
+    mask mask;
+    uint64_t key;
+} dropout_of;
+
+/* A linear layer with dropout before and after it, for some draws: out[s] = f(x[s]·m·Wᵀ + bias)·m, where
+ * f may be a ReLU. `x` and `out` have the rows of the batch as rows.
+ *
+ * panels: the weights, in panels of outputs.
+ * before, after: dropout, or NULL. A group of rows must then begin with a run of its noise.
+ */
+typedef struct {
+    int64_t draw, draws, rows, inputs, outputs;
+    const float *x, *panels, *bias;
+    int64_t x_apart;
+    const dropout_of *before, *after;
+    float *out;
+    int32_t relu;
+} row_layer_of;
+
+typedef struct {
+    const row_layer_of *of;
+    int64_t groups;
+    by_unit before, after;
+    const float *bias;
+    const int32_t *units; /* all inputs */
+    int *failed;          /* set if there is no memory */
+} row_layer_job;
+
+/* `panels` of rows of one matrix or several. */
+typedef struct {
+    int64_t rows, columns, panels;
+    const float *from;
+    int64_t stride, apart;
+    float *out;
+} panels_job;
 
 /* out[k] = Σ_r a[r, k]·b[r, k], by blocks of columns. */
 enum { COLUMNS = 256 };
@@ -149,8 +209,11 @@ typedef struct {
     void (*local)(const void *job, int64_t first, int64_t last);
     void (*local_backward)(const void *job, int64_t first, int64_t last);
     void (*activate)(const void *job, int64_t first, int64_t last);
-    void (*cut)(const void *job, int64_t first, int64_t last);
+    void (*unit_layer)(const void *job, int64_t first, int64_t last);
+    void (*row_layer)(const void *job, int64_t first, int64_t last);
+    void (*to_panels)(const void *job, int64_t first, int64_t last);
     void (*column_products)(const void *job, int64_t first, int64_t last);
+    int64_t width; /* of panels */
 } kernels;
 
 extern const kernels kernels_plain, kernels_avx2, kernels_avx512;

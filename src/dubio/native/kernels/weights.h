@@ -133,20 +133,25 @@ static void sample(const void *given, int64_t first, int64_t last) {
     }
 }
 
+/* μ + σε of some entries of a run, from entry `begin` of the noise on. */
+INLINE void spread_run(stream from, int64_t begin, int64_t count, const float *restrict mean,
+                       const float *restrict sigma, float *restrict out) {
+    float eps[RUN] ALIGNED;
+    const int64_t run = begin / RUN, before = begin % RUN;
+    fill_normal(from, run, before + count, eps);
+    for (int64_t i = 0; i < count; i++) out[i] = mean[i] + sigma[i] * eps[before + i];
+}
+
 /* w = μ + σε of several draws, with σ in the place of ρ. */
 static void spread(const void *given, int64_t first, int64_t last) {
     const weights_job *job = given;
-    float eps[RUN] ALIGNED;
     const int64_t before = job->start / RUN;
     const int64_t runs = (job->start + job->from.count + RUN - 1) / RUN - before;
     for (int64_t index = first; index < last; index++) {
         const int64_t s = index / runs, run = before + index % runs;
         EACH_RUN(job, run)
-        fill_normal((stream){job->from.key, (uint64_t)(job->from.draw + s)}, run, end - run * RUN, eps);
-        const float *restrict own = eps + (begin - run * RUN);
-        const float *restrict mean = job->mean + place, *restrict sigma = job->rho + place;
-        float *restrict out = job->out + s * job->from.count + place;
-        for (int64_t i = 0; i < count; i++) out[i] = mean[i] + sigma[i] * own[i];
+        spread_run((stream){job->from.key, (uint64_t)(job->from.draw + s)}, begin, count,
+                   job->mean + place, job->rho + place, job->out + s * job->from.count + place);
     }
 }
 
