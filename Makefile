@@ -75,9 +75,8 @@ $(DOCS): $(READY)
 
 site: $(DOCS)
 	$(BIN)/dubio report --output build/report
+	@if command -v npm >/dev/null; then $(MAKE) live; else echo "without Node.js the site has no live page"; fi
 	NO_MKDOCS_2_WARNING=1 OMP_NUM_THREADS=1 $(BIN)/mkdocs build --quiet
-	@if command -v npm >/dev/null; then $(MAKE) live && cp -r web/dist site/live; \
-	else echo "without Node.js the site has no live page"; fi
 	$(BIN)/python -m pytest --quiet tests/docs/test_site.py
 
 # Lines of the library that tests run through. The floor is in pyproject.toml.

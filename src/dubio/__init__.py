@@ -113,7 +113,7 @@ __all__ = [
     "sparse_weights",
 ]
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _EXTRAS = {  # where they are; need the extras regression and sklearn
     "BayesianDropoutRegression": "dubio.regression",

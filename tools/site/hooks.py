@@ -15,7 +15,7 @@ from notebooks import rendered
 ROOT = Path(__file__).parents[2]
 HOME = "docs/start.md"
 ASIDE = "repository/"
-BUILT = {"studies-pages": ROOT / "build/report", "play": ROOT / "web/dist"}
+BUILT = {"studies-pages": ROOT / "build/report", "live": ROOT / "web/dist"}
 STUDIES = {
     "studies-pages/index.html": "All stored runs: tables, figures and verdicts",
     "studies-pages/ledger.html": "The ledger: every number of the papers next to ours",

@@ -4,4 +4,4 @@ Data flow one way: a config, its pieces, the rows of each piece, and from rows a
 figures, verdicts and pages. How to run a study and how to add one: ``docs/studies.md``.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
