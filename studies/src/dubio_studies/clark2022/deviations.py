@@ -4,34 +4,37 @@ from dubio_studies.clark2022.digits import Networks
 from dubio_studies.mnist.images import Scaled
 
 DEVIATIONS = (
-    f"The recipe is ours. The paper trains for 600 epochs by Adam with a rate of 10⁻⁴; here Bayes "
-    f"by Backprop has {Networks.epochs} epochs and the other networks {Networks.point_epochs}, or "
-    f"as many as the settings say. The rate falls along half a cosine to zero, from "
-    f"{Networks.learning_rate:g} for Bayes by Backprop, with {Networks.batch_size} images a step, "
-    f"and from 10⁻³ for the others, with 128 as in the paper. The deviation of Bayesian weights "
-    f"starts at {Networks.deviation:g}.",
-    f"The scales of the priors are ours: N(0, {Networks.prior_sigma:g}²); deviations of "
+    "The training recipe is ours. The paper trains for 600 epochs with Adam and a learning "
+    f"rate of 10⁻⁴. Here Bayes by Backprop has {Networks.epochs} epochs and the other "
+    f"networks {Networks.point_epochs}, unless the settings say otherwise. The learning rate "
+    f"falls along half a cosine to zero: from {Networks.learning_rate:g} for Bayes by "
+    f"Backprop, with {Networks.batch_size} images per step, and from 10⁻³ for the others, "
+    "with 128 as in the paper. The deviations of Bayesian weights start at "
+    f"{Networks.deviation:g}.",
+    f"The prior scales are ours: N(0, {Networks.prior_sigma:g}²); deviations of "
     f"{Networks.slab_sigma:g} and {Networks.spike_sigma:g} in the mixture, with equal "
     f"probability; b = {Networks.laplace_scale:g} for Laplace. In the paper they are N(0, 1), "
-    f"exp(0) and exp(−7), and b = 0.15.",
-    f"With so wide a prior deviations grow until most weights are noise, if training lasts long "
-    f"enough. The variant that is called slow has the prior N(0, {Networks.slow_sigma:g}²) and the "
-    f"KL in full, but its deviations start at {Networks.slow_deviation:g} and learn at "
-    f"{Networks.slow:g} times the rate of the means: training ends long before they have settled, "
-    f"as its KL shows.",
-    f"The KL has the weight 1/M in each of M minibatches, and nothing is tempered. The paper's "
-    f"weights, 2^(M−i)/(2^M−1), leave next to none of it after the first ten of 468 minibatches: "
-    f"Adam, which does not notice the scale of a gradient, then gives the KL a small part of its "
-    f"due. The variant that is called cold stands for that: its KL is multiplied by "
+    "exp(0) and exp(−7), and b = 0.15.",
+    "With such a wide prior, deviations grow until most weights are noise, if training lasts "
+    f"long enough. The variant called slow has the prior N(0, {Networks.slow_sigma:g}²) and "
+    f"the full KL, but its deviations start at {Networks.slow_deviation:g} and have "
+    f"{Networks.slow:g} times the learning rate of the means: training ends long before they "
+    "have settled, as its KL shows.",
+    "The KL has the weight 1/M in each of M minibatches, without tempering. The paper's "
+    "weights, 2^(M−i)/(2^M−1), leave almost none of it after the first ten of 468 "
+    "minibatches. Adam ignores the scale of a gradient, so the KL then has only a small part "
+    "of its effect. The variant called cold imitates this: its KL is multiplied by "
     f"{Networks.cold:g}.",
-    "The KL is in closed form where there is one, for the Gaussian prior and Laplace's; else it "
-    "is log q(w) − log p(w) at the weights of the pass. The paper estimates it from two draws.",
-    f"Dropout leaves out {Networks.drop_pixels:.0%} of the pixels and {Networks.drop_units:.0%} of "
-    f"the hidden units. The paper's rate is a half; with a fifth of the pixels, as is usual, 400 "
-    f"units and 40 epochs, that made 1.37 % of errors.",
-    f"Pixels are divided by {Scaled.DIVISOR:g}, as by Blundell et al.; by 255 in an earlier state "
-    f"of the authors' code.",
-    "Outputs go through one softmax, unless rows say double. In that earlier state networks end in "
-    "a softmax and the loss takes another; which published numbers come from it is unknown.",
-    "The paper has one network of each kind; restarts here differ in start and noise.",
+    "The KL is in closed form for the Gaussian and the Laplace prior; for the mixture it is "
+    "log q(w) − log p(w) at the sampled weights. The paper estimates it from two draws.",
+    f"Dropout leaves out {Networks.drop_pixels:.0%} of the pixels and "
+    f"{Networks.drop_units:.0%} of the hidden units. The paper's rate is one half; with that "
+    "rate, a fifth of the pixels dropped as usual, 400 units and 40 epochs, the error was "
+    "1.37 %.",
+    f"Pixels are divided by {Scaled.DIVISOR:g}, as in Blundell et al.; an earlier version of "
+    "the authors' code divides by 255.",
+    "Outputs go through one softmax, unless a row says double. In that earlier version "
+    "networks end in a softmax and the loss takes another; it is unknown which published "
+    "numbers come from it.",
+    "The paper has one network of each kind; our restarts differ in initial weights and noise.",
 )

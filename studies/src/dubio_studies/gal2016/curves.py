@@ -87,17 +87,19 @@ SCALES: dict[Scale, Config] = {
 }
 
 DEVIATIONS = (
-    "The paper leaves out initial weights, optimizer, schedule and weight decay: they are those of "
-    "the authors' Caffe files, in which the 4 or 5 hidden layers of the text are 3 or 4, and the "
-    "output. The models with one layer less are left out.",
-    "Networks narrower than 1024 have lower dropout rates, 0.0137 at width 128 for the published "
-    "0.1, such that a layer's output is as noisy: drop/(keep·width) is the published one.",
-    "The paper scale was not run: a million iterations at width 1024 take about a day a network on "
-    "one core. The small scale minimises the same loss, with the same weight decay, by Muon, from "
-    "first layers whose units bend all over the data; in TanH networks they are four times as "
-    "steep. Tried beforehand, Adam did not learn the seasons at width 256: in 3000 iterations at "
-    "the published rate, and in 5000 at the lower one, from Caffe's start, it had learned those in "
-    "the middle only, where all units begin to bend.",
+    "The paper does not give initial weights, optimizer, schedule and weight decay: ours are "
+    "those of the authors' Caffe files, in which the 4 or 5 hidden layers of the text are 3 "
+    "or 4 plus the output. We leave out the models with one layer less.",
+    "Networks narrower than 1024 have lower dropout rates (0.0137 at width 128 for the "
+    "published 0.1), so that a layer's output is equally noisy: drop/(keep·width) is as "
+    "published.",
+    "The paper scale was not run: a million iterations at width 1024 take about a day per "
+    "network on one core. The small scale minimises the same loss, with the same weight "
+    "decay, using Muon and an initialisation that spreads the kinks of the first layer's "
+    "units over the data; in TanH networks they are four times as steep. In earlier trials, "
+    "Adam with Caffe's initialisation did not learn the seasons at width 256: after 3000 "
+    "iterations at the published rate, and 5000 at the lower one, it had learned only those "
+    "in the middle, where all units have their kinks.",
 )
 
 

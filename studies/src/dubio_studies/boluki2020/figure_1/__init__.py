@@ -4,7 +4,7 @@ from dubio_studies.framework.study import Card
 
 CARD = Card(
     title="Gradients for dropout rates in a toy network",
-    about="Bias, deviation and error of gradient estimates against the truth; error against width.",
+    about="Bias, standard deviation and error of gradient estimates; error against network width.",
     covers=("figure 1",),
     cost={"smoke": "5 s", "small": "5 min", "paper": "12 min"},
 )

@@ -104,8 +104,8 @@ CLAIMS = (
     Claim(
         "LBD, which leverages ARM, has no bias in estimating the gradient of the Bernoulli model.",
         "panels (a) to (f); no numbers",
-        "Over the grid, the mean square of ARM's bias in standard errors is within four standard "
-        "errors of 1, and that of Concrete is not.",
+        "Over the grid, the mean squared bias, in units of its standard error, is within "
+        "four standard errors of 1 for ARM, and not for Concrete.",
         no_bias,
     ),
     Claim(
@@ -117,15 +117,15 @@ CLAIMS = (
     Claim(
         "The estimates from LBD follow the true gradients very closely.",
         "panels (g) and (h), 50 samples; no numbers",
-        "Along gradient descent with the true gradient, ARM's averaged estimates are nearer to it "
-        "than Concrete's.",
+        "Along gradient descent with the true gradient, ARM's averaged estimates are closer "
+        "to it than Concrete's.",
         close_traces,
     ),
     Claim(
-        "Sequel: truly binary masks give better gradients than Concrete beyond two units, too.",
+        "Sequel: truly binary masks also give better gradients than Concrete beyond two units.",
         "two units only",
         "The library's default estimator has a lower RMSE than Concrete at every width. (The "
-        "paper's ARM has not.)",
+        "paper's ARM does not.)",
         at_every_width,
         ours=True,
     ),

@@ -178,12 +178,12 @@ def at_width(config: Config, width: int, method: str, seed: Seed) -> Iterator[Me
 
 COMPUTATION = Computation(
     protocol="A network with one input, two hidden ReLU units and one output has fixed random "
-    "weights; its 3000 data come from the same network without ReLU and dropout. For every pair of "
-    "rates the true gradient of the expected squared error is the derivative of a sum over all "
-    "masks. One-sample gradients, each from a mask for every one of the 3000 data, give bias, "
-    "standard deviation and mean squared error. Then the estimates are followed along gradient "
-    "descent with the true gradient. The sequel repeats the comparison at widths up to 2000, for "
-    "all estimators of the library and with its masks z/keep.",
+    "weights. Its 3000 data points come from the same network without ReLU and dropout. For "
+    "every pair of rates the true gradient of the expected squared error is computed by "
+    "summing over all masks. Bias, standard deviation and mean squared error come from "
+    "one-sample gradients, with one mask per data point. The estimates are then compared "
+    "along gradient descent with the true gradient. The sequel repeats the comparison at "
+    "widths up to 2000, for all estimators of the library and with its masks z/keep.",
     scales={
         "smoke": Config(
             grid=(0.3, 0.7),
@@ -200,12 +200,13 @@ COMPUTATION = Computation(
     pieces=pieces,
     run=run,
     deviations=(
-        "The authors' code for this figure is not public, and the paper gives neither the weights "
-        "nor their distribution: ours are N(0, 1), those of the output divided by √width, and the "
-        "inputs N(0, 1). Other networks are compared too, since the outcome depends on them.",
+        "The authors' code for this figure is not public, and the paper gives neither the "
+        "weights nor their distribution: ours are N(0, 1), those of the output divided by "
+        "√width, and the inputs N(0, 1). The outcome depends on the weights, so other random "
+        "networks are compared too.",
         "Grid, learning rate, start and length of the descent are ours; the paper gives none.",
-        "The temperature of Concrete is not given: 0.1 as in Gal et al. 2017. The authors' code "
-        "for classification has 0.67; try --temperature 0.67.",
+        "The paper does not give the temperature of Concrete: we use 0.1 as in Gal et al. "
+        "2017. The authors' code for classification uses 0.67; try --temperature 0.67.",
         "The panels use bare masks z, as the paper's objective does; the library's masks z/keep "
         "are used in the sequel.",
         "Maps replace the paper's three-dimensional histograms.",

@@ -34,24 +34,25 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
         Plot(
             "traces",
             "Panels (g) and (h): estimates along gradient descent",
-            "Estimated gradients along a descent with the true gradient: those of LBD stay close "
-            "to it, those of Concrete scatter more",
+            "Estimated gradients along a descent with the true gradient: LBD stays close to "
+            "it, Concrete scatters more",
             partial(draw_traces, rows),
             wide=(12.0, 4.4),
             narrow=(5.0, 7.4),
-            note="Each point is the mean of as many one-sample gradients as the settings say.",
+            note="Each point is a mean of one-sample gradients; the settings give their number.",
         ),
         grid_table(rows),
         Plot(
             "widths",
             "Sequel: the error of one gradient against the width of the network",
-            "Relative RMSE by estimator against width on logarithmic axes: losses-only estimators "
-            "grow with width, the trapezoid rule stays below Concrete",
+            "Relative RMSE of each estimator against width on logarithmic axes: it grows "
+            "with width for estimators that use losses only, and stays below Concrete for "
+            "the trapezoid rule",
             partial(draw_widths, rows),
             wide=(12.0, 5.4),
             narrow=(5.0, 5.6),
-            note="Root mean square over the logits, in units of the true gradient's; bars are two "
-            "jackknife standard errors, most of them smaller than the dot.",
+            note="Root mean square over the logits, in units of the true gradient's; bars are "
+            "two jackknife standard errors, mostly smaller than the dots.",
         ),
         width_table(rows),
     ]
@@ -68,8 +69,8 @@ def grid_plot(rows: Rows, unit: int) -> Plot:
         partial(draw_grid, rows, unit),
         wide=(12.0, 7.6),
         narrow=(5.0, 8.6),
-        note="The stronger the colour, the larger; LBD and Concrete share their scale. Numbers are "
-        "multiplied as the title says. Orange bias is positive, blue negative.",
+        note="Stronger colours are larger values; LBD and Concrete share a scale. Numbers are "
+        "scaled as in the title. Orange is positive bias, blue negative.",
     )
 
 
@@ -235,10 +236,11 @@ def grid_table(rows: Rows) -> Table:
             "beats Concrete in",
         ),
         [cells(method) for method in methods],
-        "The first three columns average the grid and both units; the trace is panels (g) and (h), "
-        "relative to the true gradient. The last two are the median over other random networks at "
-        "random rates, and the share of those in which the estimator beats Concrete. The paper "
-        "prints no numbers. Even an unbiased estimator shows a bias of its standard error.",
+        "The first three columns are averages over the grid and both units; the trace is "
+        "panels (g) and (h), relative to the true gradient. The last two columns are the "
+        "median over other random networks at random rates, and the share of these in which "
+        "the estimator beats Concrete. The paper prints no numbers. Even an unbiased "
+        "estimator shows a bias of about its standard error.",
     )
 
 
@@ -266,7 +268,7 @@ def width_table(rows: Rows) -> Table:
             for method in methods
         ],
         "In units of the true gradient, with jackknife standard errors. The paper stops at 2 "
-        "units. A bias far below its error shows as zero.",
+        "units. A bias far below its standard error is shown as zero.",
     )
 
 

@@ -4,7 +4,7 @@ from dubio_studies.framework.study import Card
 
 CARD = Card(
     title="Segmentation of CamVid with five kinds of dropout",
-    about="Accuracy, IoU and PAvgPU; PAvgPU over thresholds, and what its mean says.",
+    about="Accuracy, IoU and PAvgPU; PAvgPU against its threshold, and what its mean measures.",
     covers=("table 1, CamVid", "figure 2, CamVid"),
     cost={
         "smoke": "40 s",

@@ -100,8 +100,8 @@ def compared(metric: str, text: str, best: Callable[[Rows], Finding]) -> Claim:
     return Claim(
         text,
         f"{published} (table 1)",
-        "LBD's is higher than that of every other method, by more than two standard errors of the "
-        "difference over forks.",
+        "LBD's value is higher than that of every other method, by more than two standard "
+        "errors of the difference over forks.",
         best,
         otherwise=UNCLEAR[metric],
     )
@@ -148,8 +148,8 @@ CLAIMS = (
     Claim(
         "LBD consistently achieves better uncertainty estimates.",
         "figure 2, right",
-        "Its curve of PAvgPU, a mean over forks, is the highest at 90 % of the thresholds or more, "
-        "without the two ends.",
+        "Its PAvgPU curve, averaged over forks, is the highest at 90 % or more of the "
+        "thresholds, excluding the two ends.",
         is_best_at_most_thresholds,
         otherwise=Undecided(
             "Curves cross. Which is the highest changes with the threshold, and forks of one kind "
@@ -158,8 +158,8 @@ CLAIMS = (
     ),
     Claim(
         "Methods that learn rates generally have a better PAvgPU than MC and regular dropout.",
-        "83.81 to 85.16 against 84.39 and 81.17: not so of Concrete dropout (table 1)",
-        "The mean of the three that learn is higher than either of the two.",
+        "83.81 to 85.16 against 84.39 and 81.17: not for Concrete dropout (table 1)",
+        "The mean of the three methods that learn rates is higher than each of the other two.",
         learning_helps,
         otherwise=Refuted(
             "Gaussian noise pulls the mean of the learned ones down, although it is the best by "
@@ -168,10 +168,9 @@ CLAIMS = (
         ),
     ),
     Claim(
-        "Mean PAvgPU orders methods as other scores of uncertainty do.",
-        "the paper has no other score",
-        "The order is the same by mean PAvgPU, by that on ranks of entropies, and by the AUROC of "
-        "errors.",
+        "Mean PAvgPU ranks methods in the same order as other measures of uncertainty.",
+        "the paper has no other measure",
+        "Mean PAvgPU, the same on ranks of entropies, and the AUROC of errors give the same order.",
         ranks_agree,
         otherwise=Refuted(
             "The three orders differ. Mean PAvgPU puts Gaussian noise last, and the AUROC of "
@@ -182,7 +181,8 @@ CLAIMS = (
     Claim(
         "How patches and entropies are computed matters more than the method.",
         "the authors' public code: bands of rows for patches, and entropies summed",
-        "One of the two changes mean PAvgPU, on average over methods, by more than methods differ.",
+        "One of the two changes mean PAvgPU, on average over methods, by more than the "
+        "methods differ.",
         code_matters,
         ours=True,
     ),

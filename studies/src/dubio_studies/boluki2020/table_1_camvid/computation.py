@@ -23,23 +23,25 @@ def run(config: Forks, piece: Piece, seed: Seed) -> Iterator[Measurement]:
 
 
 COMPUTATION = Computation(
-    protocol=f"{protocol.NETWORKS} PAvgPU is of patches of 2 × 2 pixels: a patch is accurate if "
-    "more than half of it is, and uncertain if its mean entropy exceeds a threshold. Thresholds go "
-    "from the smallest to the largest entropy of validation images; the mean is over all of them. "
-    "Regular and MC dropout are the same forks: one pass without noise, and an average over draws. "
-    "LBD's gradient is by the trapezoid rule with one pass at the small scale, and by ARM, as in "
-    "the paper, at the paper scale. Claims and rules were written before the run.",
+    protocol=f"{protocol.NETWORKS} PAvgPU uses patches of 2 × 2 pixels: a patch is accurate if "
+    "more than half of its pixels are, and uncertain if its mean entropy exceeds a "
+    "threshold. Thresholds range from the smallest to the largest entropy of the validation "
+    "images; the mean is over all thresholds. Regular and MC dropout use the same forks: one "
+    "pass without noise, and an average over draws. LBD's gradient uses the one-pass "
+    "trapezoid rule at the small scale, and ARM, as in the paper, at the paper scale. Claims "
+    "and rules were written before the run.",
     scales={"smoke": Forks(**SMOKE), "small": Forks(**SMALL), "paper": Forks(**PAPER)},
     pieces=pieces,
     run=run,
     deviations=(
         *protocol.DEVIATIONS,
-        "The mean IoU is over the whole data set. The authors' public code has the mean over "
-        "images, with predictions of void pixels in the unions: our table has that, too.",
-        "The authors' public code cuts patches from rows twice, so that they are bands of whole "
-        "rows, and in classification sums entropies over a batch. Both are shown as variants.",
-        "In the authors' public code the second pass of ARM does not use the noise of the first; "
-        "here gradients for rates are tested against enumeration.",
+        "The mean IoU is computed over the whole data set. The authors' public code averages "
+        "over images and counts predictions for void pixels in the unions; our table has "
+        "that too.",
+        "The authors' public code slices rows twice, so its patches are bands of whole rows; "
+        "for classification it sums entropies over a batch. Both are shown as variants.",
+        "In the authors' public code the second pass of ARM does not reuse the noise of the "
+        "first. Our gradients for rates are tested against enumeration.",
         "The paper names 232 test images; there are 233.",
     ),
 )

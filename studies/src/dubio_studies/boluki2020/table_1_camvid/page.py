@@ -57,14 +57,14 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
         Plot(
             "pavgpu",
             "Figure 2: PAvgPU over thresholds",
-            "PAvgPU and the two probabilities that it joins against the threshold of the entropy, "
-            "a line for each of five methods",
+            "PAvgPU and the two probabilities it combines, against the entropy threshold, "
+            "one line for each of five methods",
             partial(draw_curves, rows),
             wide=(12.0, 4.2),
             narrow=(5.0, 9.0),
-            note="Means over forks, with bands of two standard errors. A threshold of t is min + "
-            "t (max − min) of the entropies of validation images. At the left end PAvgPU is the "
-            "share of inaccurate patches, at the right end that of accurate ones.",
+            note="Means over forks, with bands of two standard errors. The threshold is min + t "
+            "(max − min) of the entropies of the validation images. At the left end PAvgPU "
+            "is the share of inaccurate patches, at the right end that of accurate ones.",
         ),
         uncertainty_table(rows),
         code_table(rows),
@@ -99,17 +99,18 @@ def scores_table(rows: Rows) -> Table:
         "Table 1, CamVid: accuracy, IoU and PAvgPU, %",
         ("method", *heads),
         cells,
-        f"Means over {len(values(rows, LBD, METRICS[0]))} forks, ± standard errors, which leave "
-        "out what forks share. IoU is of the whole data set. PAvgPU is of 2 × 2 pixels, its mean "
-        "is over all thresholds. Dropout 0.2 makes one pass without noise, the others average over "
-        "draws. Published: FC-DenseNet-103 at 480 × 360; their IoU is a mean over images.",
+        f"Means over {len(values(rows, LBD, METRICS[0]))} forks, ± standard errors, which do "
+        "not include the variation that forks share. IoU is over the whole data set. PAvgPU "
+        "uses patches of 2 × 2 pixels; its mean is over all thresholds. Dropout 0.2 makes "
+        "one pass without noise, the others average over draws. Published: FC-DenseNet-103 "
+        "at 480 × 360; its IoU is a mean over images.",
     )
 
 
 def uncertainty_table(rows: Rows) -> Table:
     """Scores of uncertainty that do not depend on the histogram of entropies."""
     return Table(
-        "Other scores of the same predictions",
+        "Other measures of the same predictions",
         ("method", "PAvgPU on ranks, %", "error AUROC, %", "log-likelihood"),
         [
             [
@@ -120,9 +121,9 @@ def uncertainty_table(rows: Rows) -> Table:
             ]
             for method in METHODS
         ],
-        "On ranks, thresholds call equal shares of patches certain, whatever the entropies are. "
-        "The AUROC is the probability that a wrong pixel has a higher entropy than a right one. "
-        "The log-likelihood is in nats per labelled pixel.",
+        "On ranks, each threshold calls a fixed share of patches certain, whatever the "
+        "entropies are. The AUROC is the probability that a wrong pixel has a higher entropy "
+        "than a right one. The log-likelihood is in nats per labelled pixel.",
     )
 
 
@@ -133,10 +134,10 @@ def code_table(rows: Rows) -> Table:
         "The same predictions, scored as in the authors' public code, %",
         ("method", *heads),
         [[method.name, *(percent(rows, method, name) for name in heads)] for method in METHODS],
-        "Bands: patches are two whole rows, as rows are cut twice. Sums: every pixel of an image "
-        "has the sum of its entropies, as their classification code has it of a batch. Void in "
-        "unions: the mean over images of the IoU of their classes, where predictions of pixels "
-        "without a label count as false.",
+        "Bands: patches are two whole rows, because rows are sliced twice. Sums: every pixel "
+        "of an image gets the sum of the image's entropies, as their classification code "
+        "does for a batch. Void in unions: the mean over images of the IoU of their classes, "
+        "where predictions for unlabelled pixels count as false.",
     )
 
 

@@ -156,16 +156,16 @@ def has_converged(rows: Rows) -> Finding:
 
 
 _CLEARLY = (
-    "Clearly: the 95 % interval of the difference of means, by Welch's t over networks that differ "
-    "in start and noise, lies above zero; on every trunk."
+    "Clearly above means: the 95 % interval of the difference of means (Welch's t over "
+    "networks with different initial weights and noise) is above zero on every trunk."
 )
 CLAIMS = (
     Claim(
         "LBD is the most accurate kind of dropout.",
         "93.47 % against 92.72 % (Concrete), 91.16 % (Gaussian), 91.57 % (MC) and 91.61 % "
         "(regular); table 1",
-        "The better one of LBD with a rate for each layer and for each unit is clearly above all "
-        f"four. {_CLEARLY}",
+        "The better of LBD with a rate per layer and LBD with a rate per unit is clearly "
+        f"above all four. {_CLEARLY}",
         above((LBD_UNIT, LBD_LAYER), OTHERS, "accuracy"),
         otherwise=Undecided(
             "Only heads learn here, on features that stay as they are; in the paper all layers of "
@@ -189,9 +189,9 @@ CLAIMS = (
         "LBD has the best uncertainty estimates, by mean PAvgPU.",
         "64.52 % against 59.97 % (Concrete), 52.71 % (Gaussian), 52.08 % (MC) and 56.81 % "
         "(regular); table 1, figure 2",
-        "The better one of LBD with a rate for each layer and for each unit is clearly above all "
-        "four, with thresholds between the least and the largest entropy of the test photographs. "
-        f"{_CLEARLY}",
+        "The better of LBD with a rate per layer and LBD with a rate per unit is clearly "
+        "above all four, with thresholds between the smallest and the largest entropy of the "
+        f"test photographs. {_CLEARLY}",
         above((LBD_UNIT, LBD_LAYER), OTHERS, "pavgpu, image"),
         otherwise=Refuted(
             "LBD with a rate for each layer is clearly above all but Concrete dropout, which it "
@@ -203,9 +203,10 @@ CLAIMS = (
         ),
     ),
     Claim(
-        "One learned rate is better than rates by hand, and a rate for each layer better still.",
+        "One learned rate is better than hand-tuned rates, and a rate per layer is better still.",
         "92.11 %, against 91.57 % (MC), 91.61 % (regular) and 93.47 % (LBD); section 3.2.1",
-        f"One rate is clearly above both, and a rate for each layer clearly above it. {_CLEARLY}",
+        "One rate is clearly above both, and a rate per layer is clearly above one rate. "
+        f"{_CLEARLY}",
         one_rate_is_between,
         otherwise=Undecided(
             "Only heads learn here. One rate is within 0.2 points of rates by hand on "
@@ -224,17 +225,18 @@ CLAIMS = (
         ),
     ),
     Claim(
-        "Published PAvgPU is what entropies give that are summed over a batch of 100 photographs.",
+        "The published PAvgPU results from summing entropies over a batch of 100 photographs.",
         "52 to 65 % at accuracies of 91 to 93 %; the authors' public code sums",
-        "On every trunk mean PAvgPU is above 70 % for all rows by entropies of photographs, and "
-        "between 45 % and 66 % for all rows by entropies summed over batches.",
+        "On every trunk mean PAvgPU is above 70 % for all rows with entropies of single "
+        "photographs, and between 45 % and 66 % for all rows with entropies summed over "
+        "batches.",
         is_the_batch_sum,
         ours=True,
     ),
     Claim(
-        "The kind of dropout with the highest mean PAvgPU knows best when it errs.",
-        "the use that the paper makes of PAvgPU",
-        "On every trunk no other row has a clearly higher AUROC for telling errors by entropy.",
+        "The kind of dropout with the highest mean PAvgPU is best at detecting its own errors.",
+        "how the paper uses PAvgPU",
+        "On every trunk no other row has a clearly higher AUROC for detecting errors by entropy.",
         tells_who_knows,
         otherwise=Refuted(
             "On EfficientNet-Lite0 the row with the highest mean PAvgPU is clearly worse at "
@@ -243,10 +245,10 @@ CLAIMS = (
         ours=True,
     ),
     Claim(
-        "Learned rates do not depend on the start of the weights.",
+        "Learned rates do not depend on the initial weights.",
         "not in the paper",
-        "Mean rates of a layer are less than 0.05 apart between networks, for Concrete and for LBD "
-        "with a rate for each layer and for each unit, on every trunk.",
+        "On every trunk, the mean rates of a layer differ by less than 0.05 between "
+        "networks, for Concrete and for LBD with a rate per layer and per unit.",
         rates_agree,
         ours=True,
     ),

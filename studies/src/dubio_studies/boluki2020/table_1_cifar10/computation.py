@@ -203,17 +203,17 @@ def watched(photographs: Photographs) -> WatchedImages:
 
 
 COMPUTATION = Computation(
-    protocol="CIFAR-10's photographs go through a network that has learned from ImageNet, and "
-    "what it sees of them into the paper's head: two hidden layers with rectifiers, each followed "
-    "by a mask, and ten logits. 5,000 of the 50,000 photographs for training are held out; they "
-    "bound the thresholds of one column, and training is watched on them. Nothing is chosen by "
-    "them or by the test photographs. All kinds of dropout start from rates of 0.5 and share "
-    "prior, optimiser and number of steps; Adam's two learning rates, of weights and of logits of "
-    "rates, fall to zero along half a cosine. A prediction is the mean of ten draws; regular "
-    "dropout has one pass without noise of the networks of MC dropout. Two kinds are also trained "
-    "with the authors' two softmaxes. At the scales smoke and small the trunk is frozen: one that "
-    "had learned from the same photographs would make them too easy for the rates of the head to "
-    "mean anything. Claims and rules were written before the first run.",
+    protocol="A network pretrained on ImageNet turns CIFAR-10's photographs into features for "
+        "the paper's head: two hidden ReLU layers, each followed by a mask, and ten logits. "
+        "5,000 of the 50,000 training photographs are held out. They bound the thresholds of one "
+        "column and monitor training; nothing is selected on them or on the test photographs. "
+        "All kinds of dropout start from rates of 0.5 and share prior, optimiser and number of "
+        "steps. Adam's two learning rates, for weights and for logits of rates, fall to zero "
+        "along half a cosine. A prediction is the mean of ten draws; regular dropout is one pass "
+        "without noise through the networks of MC dropout. Two kinds are also trained with the "
+        "authors' double softmax. At the scales smoke and small the trunk is frozen: a trunk "
+        "trained on the same photographs would fit them so well that the rates of the head would "
+        "mean little. Claims and rules were written before the first run.",
     scales={
         "smoke": Config(
             source="clusters", trunks=("efficientnet-lite0",), fine_tune=False, images=600,
@@ -230,19 +230,19 @@ COMPUTATION = Computation(
     pieces=pieces,
     run=run,
     deviations=(
-        "VGG19 from ImageNet is not at hand: the scale paper needs its weights, and a GPU. The "
-        "scale small has EfficientNet-Lite0 with 128 × 128 pixels and VGG16 with 64 × 64, frozen, "
-        "in bfloat16.",
-        "The gradient for learned rates is the trapezoid rule; the authors' code has a gradient of "
-        "constant sign, which is not ARM's.",
-        "The paper does not say whose Gaussian dropout it means; ours learns a variance for each "
-        "layer (Kingma et al. 2015), without their bound α ≤ 1.",
-        "The prior of weights behind masks is N(0, 1), and the KL has its full weight; the authors "
-        "give it almost none.",
-        "5,000 photographs at random are held out; the authors hold out the last tenth of every "
-        "file.",
+        "The scale paper needs the ImageNet weights of VGG19, which we do not have, and a "
+            "GPU. The scale small uses EfficientNet-Lite0 with 128 × 128 pixels and VGG16 with "
+            "64 × 64, frozen, in bfloat16.",
+        "The gradient for learned rates is the trapezoid rule. The authors' code uses a "
+            "gradient of constant sign, which is not ARM's.",
+        "The paper does not specify its Gaussian dropout; ours learns a variance for each "
+            "layer (Kingma et al. 2015), without their bound α ≤ 1.",
+        "The prior of masked weights is N(0, 1), and the KL has its full weight; the authors "
+            "give it almost none.",
+        "5,000 random photographs are held out; the authors hold out the last tenth of every "
+            "file.",
         "Adam's learning rates fall along half a cosine; the paper's are constant.",
-        "The paper takes thresholds between the entropies of validation data, and its code those "
-        "of the test; here are both.",
+        "The paper takes thresholds from the entropies of validation data, its code from "
+            "those of test data; we show both.",
     ),
 )  # fmt: skip

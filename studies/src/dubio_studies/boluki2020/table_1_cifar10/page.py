@@ -69,26 +69,27 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
         Plot(
             "pavgpu",
             "Figure 2: PAvgPU against the threshold",
-            "PAvgPU against the threshold of entropy, a line for each kind of dropout, a panel "
-            "for each trunk; and the same of entropies summed over batches",
+            "PAvgPU against the entropy threshold, one line per kind of dropout and one "
+            "panel per trunk; and the same with entropies summed over batches",
             partial(draw_curves, rows),
             wide=(12.0, 4.6 * len(trunks)),
             narrow=(5.0, 9.0 * len(trunks)),
-            note="t goes from the least entropy of the test photographs to the largest; bands are "
-            "two standard errors over networks. At t = 0 all predictions are uncertain, and PAvgPU "
-            "is the share of errors; at t = 1 all are certain, and it is the accuracy. So a mean "
-            "over t is high when most entropies are near the least: overconfidence is rewarded. "
-            "Right: each photograph has the sum of the entropies of its batch of 100, as in the "
-            "authors' code; it says nothing of the photograph.",
+            note="t runs from the smallest to the largest entropy of the test photographs; bands "
+            "are two standard errors over networks. At t = 0 all predictions are uncertain, "
+            "and PAvgPU is the share of errors; at t = 1 all are certain, and it is the "
+            "accuracy. So the mean over t is high when most entropies are near the smallest: "
+            "it rewards overconfidence. Right: each photograph gets the sum of the entropies "
+            "of its batch of 100, as in the authors' code; this says nothing about the "
+            "photograph.",
         ),
         *(detail_table(rows, trunk) for trunk in trunks),
         *(authors_table(rows, trunk) for trunk in trunks),
         rate_table(rows),
         Plot(
             "training",
-            "Validation error while networks learn",
-            "The share of validation photographs that one pass without noise gets wrong, against "
-            "the epoch, a line for each kind of dropout, a panel for each trunk",
+            "Validation error during training",
+            "Validation error of one pass without noise against the epoch, one line per kind "
+            "of dropout and one panel per trunk",
             partial(draw_training, rows),
             wide=(12.0, 4.6),
             narrow=(5.0, 8.0),
@@ -126,12 +127,12 @@ def result_table(rows: Rows, trunk: str) -> Table:
         f"Table 1, CIFAR-10: heads on {TRUNKS[trunk]}",
         ("method", "accuracy", "published", "mean PAvgPU", "published", "NLL", "ECE"),
         [cells(variant) for variant in own],
-        f"Percent, but for the NLL in nats. {images:,} photographs to learn from, {cases:,} to "
-        f"test. Means over {len(values(rows, trunk, next(iter(own)), 'accuracy'))} networks; ± is "
-        "a standard error over them. All are tested on the same photographs, whose choice adds "
-        "about 0.3 points to an accuracy, but little to differences. Published numbers are of "
-        "VGG19, all of whose layers learned, with 224 × 224 pixels; which kind of rates the "
-        "paper's LBD has there its text leaves open.",
+        f"Percent; the NLL is in nats. {images:,} training photographs, {cases:,} test "
+        f"photographs. Means over {len(values(rows, trunk, next(iter(own)), 'accuracy'))} "
+        "networks; ± is a standard error over them. All are tested on the same photographs. "
+        "Their choice adds an error of about 0.3 points to an accuracy, but little to "
+        "differences. Published numbers are for VGG19 with all layers trained and 224 × 224 "
+        "pixels; the paper does not say which kind of rates its LBD has there.",
     )
 
 
@@ -139,16 +140,17 @@ def detail_table(rows: Rows, trunk: str) -> Table:
     """Uncertainty by several measures."""
     own = shown(rows, NAMES)
     return Table(
-        f"Does it know when it errs? Heads on {TRUNKS[trunk]}",
+        f"Error detection: heads on {TRUNKS[trunk]}",
         ("method", *DETAILS.values()),
         [
             [name, *(percent(rows, trunk, variant, metric) for metric in DETAILS)]
             for variant, name in own.items()
         ],
-        "Percent. PAvgPU is a mean over thresholds between the least and the largest entropy: of "
-        "the test photographs, or of the validation. On ranks the shape of the histogram of "
-        "entropies does not matter. The two shares are at the mean entropy as threshold. AUROC is "
-        "the chance that an error has more entropy than a right answer; 50 % is guessing.",
+        "Percent. PAvgPU is a mean over thresholds between the smallest and the largest "
+        "entropy of the test or the validation photographs. On ranks, the shape of the "
+        "histogram of entropies does not matter. The two shares use the mean entropy as "
+        "threshold. AUROC is the probability that an error has a higher entropy than a right "
+        "answer; 50 % is guessing.",
     )
 
 
@@ -157,7 +159,7 @@ def authors_table(rows: Rows, trunk: str) -> Table:
     variants = shown(rows, {**NAMES, **AUTHORS})
     metrics = ("accuracy", "pavgpu, image", "pavgpu, batch", "error auroc, batch", "ece")
     return Table(
-        f"What the authors' code makes of it: heads on {TRUNKS[trunk]}",
+        f"With the authors' scoring: heads on {TRUNKS[trunk]}",
         (
             "method", "accuracy", "PAvgPU by photograph", "PAvgPU summed over batches",
             "error AUROC of these sums", "ECE",
@@ -166,9 +168,9 @@ def authors_table(rows: Rows, trunk: str) -> Table:
             [name, *(percent(rows, trunk, variant, metric) for metric in metrics)]
             for variant, name in variants.items()
         ],
-        "Percent. Sums are over batches of 100 test photographs. Rows with two softmaxes were "
-        "trained and tested so, as in the authors' code: no probability is then above 23 %, and "
-        "no entropy below 2.2 of at most 2.3 nats.",
+        "Percent. Sums are over batches of 100 test photographs. Rows with a double softmax "
+            "were trained and tested with it, as in the authors' code: then no probability "
+            "exceeds 23 %, and no entropy is below 2.2 of at most 2.3 nats.",
     )  # fmt: skip
 
 
@@ -196,10 +198,10 @@ def rate_table(rows: Rows) -> Table:
     learned = shown(rows, {LBD_UNIT: "", LBD_LAYER: "", LBD_SHARED: "", CONCRETE: "", GAUSSIAN: ""})
     return Table(
         "Learned rates",
-        ("trunk", "method", "behind hidden layer 1", "behind hidden layer 2"),
+        ("trunk", "method", "after hidden layer 1", "after hidden layer 2"),
         [cells(trunk, v) for trunk in rows.distinct("trunk") for v in learned],
-        "Dropout rates; ± is a standard error over networks. Brackets: the tenth and the "
-        "ninetieth percentile over units. That of Gaussian noise is α/(1 + α) for a variance of α.",
+        "Dropout rates; ± is a standard error over networks. Brackets: the 10th and 90th "
+        "percentiles over units. The rate of Gaussian noise with variance α is α/(1 + α).",
     )
 
 

@@ -45,7 +45,7 @@ NAMES = {
     REGULAR: "regular dropout",
 }
 AUTHORS = {
-    variant._replace(loss="double softmax"): f"{NAMES[variant]} with two softmaxes"
+    variant._replace(loss="double softmax"): f"{NAMES[variant]} with a double softmax"
     for variant in (LBD_LAYER, MC, REGULAR)
 }
 TRUNKS = {"efficientnet-lite0": "EfficientNet-Lite0", "vgg16": "VGG16", "vgg19": "VGG19"}

@@ -176,17 +176,18 @@ def backdrop() -> Iterator[Measurement]:
 
 COMPUTATION = Computation(
     protocol="Liang's protocol (MovieLens 1M, ML-20M, Netflix, MSD): ratings of 4 and 5, users "
-    "with at least five; validation and test users are new, and a fifth of their items is to be "
-    "found. MovieLens 1M has 500 users for validation and 1000 for the test. LightGCN's splits "
-    "(Gowalla, Yelp 2018): test items of the users of the training; Recall is over all held-out "
-    "items; a tenth of the training interactions chooses epoch and β, then a model is fitted again "
-    "to all of them, and the test part is read once. VAEs have the layers of the paper, a "
-    "multinomial likelihood and tanh; β rises from 0, and the epoch with the highest NDCG@100 of "
-    "the validation, and with it its β, is kept. SIVAE has three masks in the posterior. SIVAE "
-    "rows of the table average draws at the test, as the authors do; the others have one pass "
-    "without noise, as Liang. Settings of EASE, SLIM and WMF are chosen on the validation. The "
-    "ablation has both predictions of four models: rates fixed at 0.5 or learned, one mask or "
-    "three. Claims and rules were written before the run.",
+        "with at least five; validation and test users are new, and a fifth of their items is "
+        "held out. MovieLens 1M has 500 validation and 1000 test users. LightGCN's splits "
+        "(Gowalla, Yelp 2018): held-out items of training users; Recall is over all held-out "
+        "items. There a tenth of the training interactions selects epoch and β; then the model "
+        "is refitted on all of them, and the test part is read once. VAEs have the layers of the "
+        "paper, a multinomial likelihood and tanh. β rises from 0, and the epoch with the "
+        "highest validation NDCG@100, with its β, is kept. SIVAE has three masks in the "
+        "posterior. SIVAE rows of the table average draws at test time, as the authors do; the "
+        "others make one pass without noise, as in Liang et al. Settings of EASE, SLIM and WMF "
+        "are selected on the validation users. The ablation has both kinds of prediction for "
+        "four models: rates fixed at 0.5 or learned, one mask or three. Claims and rules were "
+        "written before the run.",
     scales={
         "smoke": Config(
             datasets=("tastes", "tastes-split"), restarts=1, draws=4, hidden=12, latent=6, epochs=3,
@@ -202,20 +203,20 @@ COMPUTATION = Computation(
     run=run,
     backdrop=backdrop,
     deviations=(
-        "ML-20M, Netflix and MSD, the data sets of the paper, are not at hand: with their files in "
-        "place, --datasets ml-20m netflix msd runs them. MovieLens 1M stands in, with fewer "
-        "held-out users.",
-        "The gradient for learned rates is the trapezoid rule on the whole stack of masks, with "
-        "the path through 1/keep and noise in common. The authors' code multiplies two means over "
-        "the batch, which hardly moves the rates; fixed 0.5 with mixture and draws is what it "
-        "comes to.",
-        "One of the three masks is decoded in a step; the authors decode all three. The bound has "
-        "the same expectation.",
-        "The validation has no noise; the authors average ten draws. β is not fixed at its best "
-        "value in a second training.",
-        "tanh as in Liang et al. 2018; the authors' code has rectifiers.",
+        "We do not have ML-20M, Netflix and MSD, the data sets of the paper; with their "
+            "files in place, --datasets ml-20m netflix msd runs them. MovieLens 1M replaces "
+            "them, with fewer held-out users.",
+        "The gradient for learned rates is the trapezoid rule on all masks together, with "
+            "the path through 1/keep and common noise. The authors' code multiplies two means "
+            "over the batch, which hardly moves the rates: effectively they stay at 0.5, with "
+            "mixture and draws.",
+        "One of the three masks is decoded per step; the authors decode all three. The bound "
+            "has the same expectation.",
+        "Validation uses no noise; the authors average ten draws. There is no second "
+            "training with β fixed at its best value.",
+        "tanh as in Liang et al. 2018; the authors' code uses ReLU.",
         "VampPrior has 100 pseudo-inputs, IAF one autoregressive layer; the paper does not say.",
-        "WMF is by implicit and SLIM by irspack, with a few settings each; the paper copies "
-        "published numbers.",
+        "WMF is from the package implicit and SLIM from irspack, with a few settings each; "
+            "the paper copies published numbers.",
     ),
 )  # fmt: skip

@@ -81,11 +81,11 @@ def result_table(rows: Rows, dataset: str) -> Table:
             *(f"{METRICS[m]}, published" for m in heads),
         ),
         [cells(name) for name in (*names, *others)],
-        f"Percent. ± is a standard error over {cases:,} test users, then one over restarts, if "
-        "there are several. Rows share their test users, so that differences are much surer than "
-        f"that: see the ablation. {users['value']:,} training users, {users['items']:,} items, "
-        f"{users['interactions']:,} interactions. SIVAE rows average draws, the others have one "
-        f"pass without noise. {notes(rows, dataset)}",
+        f"Percent. The first ± is the standard error over {cases:,} test users, the second, "
+        "if any, over restarts. Rows share their test users, so differences are much more "
+        f"precise: see the ablation. {users['value']:,} training users, {users['items']:,} "
+        f"items, {users['interactions']:,} interactions. SIVAE rows average draws, the others "
+        f"make one pass without noise. {notes(rows, dataset)}",
     )
 
 
@@ -112,7 +112,7 @@ def notes(rows: Rows, dataset: str) -> str:
     here = rows.where(dataset=dataset)
     said = [f"{METHODS[row['method']]}: {row['value']}." for row in here.where(metric="skipped")]
     if not has(rows, dataset, in_table("cdae")):
-        said.append("CDAE has a vector for each user of the training, and cannot have new users.")
+        said.append("CDAE has a vector for each training user, so it cannot handle new users.")
     return " ".join(said)
 
 
@@ -132,9 +132,9 @@ def ablation_table(rows: Rows, dataset: str) -> Table:
         f"Ablation: {DATASETS[dataset]}",
         ("model", "rates", "masks", "prediction", METRICS[metric], "less VAE+Drop, no noise"),
         [cells((method, prediction)) for method in ABLATION for prediction in PREDICTIONS],
-        "Percent. Differences are between the same users, with a standard error over users and "
-        "restarts together. The authors' gradient hardly moves the rates, so that their "
-        "SIVAE+LBDrop is close to rates fixed at 0.5 with three masks and draws.",
+        "Percent. Differences are paired by user, with a standard error over users and "
+        "restarts. The authors' gradient hardly moves the rates, so their SIVAE+LBDrop is "
+        "close to rates fixed at 0.5 with three masks and draws.",
     )
 
 
@@ -159,12 +159,13 @@ def spread_plots(rows: Rows) -> list[Plot]:
             partial(draw_spreads, rows, dataset),
             wide=(12.0, 5.0),
             narrow=(5.0, 9.6),
-            note="SIVAE+LBDrop, the 100 best items of each test user. They are sorted by what is "
-            "held equal and cut into blocks of 20, and each block is halved by spread: so both "
-            "curves have the same scores. Left the score itself. Right the expected hit 1 − (1 − "
-            "p)ᵐ for a score p and m held-out items, since users with long histories have low "
-            "spreads and more items to be found; the line is what the model says. Bars are two "
-            "standard errors over users; means over restarts.",
+            note="SIVAE+LBDrop, the 100 best items of each test user. They are sorted by the "
+            "quantity held equal and cut into blocks of 20, and each block is split in half "
+            "by spread, so both curves have the same scores. Left: the score itself. Right: "
+            "the expected hit 1 − (1 − p)ᵐ for a score p and m held-out items, since users "
+            "with long histories have low spreads and more items to find. The line is what "
+            "the model predicts. Bars are two standard errors over users; means over "
+            "restarts.",
         )
         for dataset in rows.distinct("dataset")
         if rows.where(dataset=dataset, method=OURS, metric="hits by spread")
@@ -216,8 +217,8 @@ def keep_plots(rows: Rows) -> list[Plot]:
             partial(draw_keep, rows, dataset),
             wide=(12.0, 4.8),
             narrow=(5.0, 5.4),
-            note=f"Bins of as many items each; bands hold 80 % of the items. Of the first restart; "
-            f"all start at 0.5. {correlations(rows, dataset)}",
+            note="Bins have equal numbers of items; bands hold 80 % of the items. First restart; "
+            f"all rates start at 0.5. {correlations(rows, dataset)}",
         )
         for dataset in rows.distinct("dataset")
         if rows.where(dataset=dataset, metric="keep")
@@ -288,10 +289,10 @@ def example_tables(rows: Rows) -> list[Table]:
                     ]
                     for row in own
                 ],
-                f"SIVAE+LBDrop. The test user with the median number of liked items, of which "
-                f"{liked[0]['of']} were shown, among them the most popular: {seen}. The score is "
-                "the probability to be the next item; the spread is its standard deviation between "
-                "draws.",
+                "SIVAE+LBDrop. The test user with the median number of liked items. The "
+                f"model saw {liked[0]['of']} of them, including the most popular: {seen}. The "
+                "score is the probability of being the next item; the spread is its standard "
+                "deviation between draws.",
             )
         )
     return tables
@@ -319,11 +320,11 @@ def choice_table(rows: Rows) -> Table:
                 ]
             )
     return Table(
-        "What the validation chose, and what it cost",
+        "What validation selected, and its cost",
         ("model", "chosen", "mean keep", "CPU seconds"),
         cells,
-        "Means over restarts. β is that of the epoch that was kept. Seconds of fitting, all "
-        "settings that were tried included, on one core of a busy machine.",
+        "Means over restarts. β is that of the kept epoch. Seconds of fitting include all "
+        "settings tried, on one core of a busy machine.",
     )
 
 

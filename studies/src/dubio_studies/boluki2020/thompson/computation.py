@@ -89,15 +89,15 @@ def played(
 
 
 COMPUTATION = Computation(
-    protocol="A recommender is fitted to the training users of MovieLens 1M, by Liang's protocol "
-    "as in table 2. 1000 other users come, of whom it knows two liked films each. In every round "
-    "each gets five films that were not shown before; a film that the user has rated 4 or 5 is a "
-    "reward of 1 and joins the history. Ratings are those of the data set. The recommender is not "
-    "fitted again: only histories grow. It ranks by the mean over draws, by mean + spread (upper "
-    "bound), or by a single draw for each user and round (Thompson sampling). In one variant all "
-    "films can be recommended, and those without a rating are no reward; in the other only films "
-    "that the user has rated, so that every reward is known. The claim and its rule were written "
-    "before the run.",
+    protocol="A recommender is fitted to the training users of MovieLens 1M with Liang's "
+        "protocol, as in table 2. For 1000 other users it knows two liked films each. In every "
+        "round each user gets five films not shown before; a film that the user has rated 4 or 5 "
+        "gives a reward of 1 and joins the history. Ratings are those of the data set. The "
+        "recommender is not refitted: only histories grow. It ranks by the mean over draws, by "
+        "mean + spread (upper bound), or by a single draw for each user and round (Thompson "
+        "sampling). In one variant all films can be recommended, and those without a rating give "
+        "no reward; in the other only films that the user has rated, so every reward is known. "
+        "The claim and its rule were written before the run.",
     scales={
         "smoke": Config(
             source="tastes", restarts=1, rounds=4, n=2, draws=4, hidden=12, latent=6, epochs=3,
@@ -110,7 +110,7 @@ COMPUTATION = Computation(
     run=run,
     deviations=(
         "The paper has no such experiment.",
-        "Users have not chosen their films from these recommendations: a film without a rating may "
-        "be one that the user would like. Films that were rated are mostly popular ones.",
+        "Users did not choose their films from these recommendations: they might like a film "
+            "without a rating. Rated films are mostly popular ones.",
     ),
 )  # fmt: skip

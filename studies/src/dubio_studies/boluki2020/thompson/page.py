@@ -49,14 +49,14 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
         Plot(
             "rewards",
             "Cumulative reward above that of the most popular items",
-            "Mean cumulative reward of a user by round, for three policies, less that of "
+            "Mean cumulative reward per user by round, for three policies, minus that of "
             "recommending the most popular items",
             partial(draw_rewards, rows),
             wide=(12.0, 5.0),
             narrow=(5.0, 9.0),
-            note="SIVAE+LBDrop; means over users and restarts. Bands are two standard errors over "
-            "users of the reward itself; policies share their users, so that their differences are "
-            "surer: see the table.",
+            note="SIVAE+LBDrop; means over users and restarts. Bands are two standard errors of "
+            "the reward over users. Policies share their users, so their differences are "
+            "more precise: see the table.",
         ),
         reward_table(rows),
     ]
@@ -118,8 +118,7 @@ def reward_table(rows: Rows) -> Table:
         "Liked items of a user after all rounds",
         ("model, policy", "choice", "reward", "less mean"),
         cells,
-        "Differences are between the same users, with a standard error over users and restarts "
-        "together.",
+        "Differences are paired by user, with a standard error over users and restarts.",
     )
 
 
@@ -127,9 +126,9 @@ PAGE = Page(
     (
         Claim(
             "Thompson exploration reaches a higher cumulative reward than the mean.",
-            "Not in the paper: an expectation of ours.",
-            "With SIVAE+LBDrop and with either choice of items, the reward after all rounds is "
-            "higher by more than two standard errors, over users and restarts together.",
+            "Not in the paper: our own expectation.",
+            "With SIVAE+LBDrop and either choice of items, the reward after all rounds is "
+            "higher by more than two standard errors over users and restarts.",
             exploring_pays,
             otherwise=Refuted(
                 "The model is not fitted again, so that only the user's own history gains from "

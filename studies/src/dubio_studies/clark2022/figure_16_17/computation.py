@@ -70,19 +70,18 @@ def histogram(values: Tensor) -> Iterator[Measurement]:
 
 
 COMPUTATION = Computation(
-    protocol="The weights, without biases, of all three layers of the networks of table 3, slow "
-    "and cold variants included, and of one more with a Laplace prior: those of the plain network "
-    "and of dropout as they are, those of Bayes by Backprop as one draw of the posterior and as "
-    "its means.",
+    protocol="The weights, without biases, of all three layers of the networks of table 3, "
+    "including the slow and cold variants, and of one more with a Laplace prior. For Bayes "
+    "by Backprop the weights are one draw from the posterior, or its means.",
     scales=SCALES_BY_WIDTH,
     pieces=pieces,
     run=run,
     revision=2,
     deviations=(
         *DEVIATIONS,
-        "The paper does not say whether its Bayesian weights are drawn, as those of Blundell et "
-        "al. are, or means; here are both, and claims are judged by the drawn ones.",
-        "Weights of the first layer depend on the unit of pixels: for the same outputs they are "
-        "about half of those for pixels from 0 to 1.",
+        "The paper does not say whether its Bayesian weights are draws, as in Blundell et "
+        "al., or means. We show both, and judge claims by the draws.",
+        "Weights of the first layer depend on the scale of the pixels: for the same outputs "
+        "they are about half of those for pixels in [0, 1].",
     ),
 )

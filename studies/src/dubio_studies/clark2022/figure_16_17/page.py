@@ -81,9 +81,10 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
     """What the page shows, in order."""
     units = max(widths(rows))
     note = (
-        f"Densities, on a logarithmic scale, of all weights of a network with {units} units, of "
-        "the first restart; the outermost thousandth is not shown. Left Bayesian weights are one "
-        "draw of the posterior, right its means, which leave out how uncertain each is."
+        f"Densities, on a logarithmic scale, of all weights of a network with {units} units, "
+        "first restart; the outermost thousandth is not shown. Left: Bayesian weights are "
+        "one draw from the posterior. Right: its means, without the uncertainty of each "
+        "weight."
     )
     shown = {
         "figure-16": ("by method", METHODS, "plain, dropout and Bayesian networks"),
@@ -125,9 +126,9 @@ def measure_table(rows: Rows) -> Table:
             for weights in kinds(method)
             for width in widths(rows)
         ],
-        "The middle 90 % is the distance from the 5th percentile to the 95th. The excess kurtosis "
-        "is 0 for a Gaussian, and large for weights most of which are near zero. ± is a standard "
-        "error over restarts, if there are several.",
+        "The middle 90 % is the distance from the 5th percentile to the 95th. The excess "
+        "kurtosis is 0 for a Gaussian, and large if most weights are near zero. ± is a "
+        "standard error over restarts, if there are several.",
     )
 
 
@@ -176,8 +177,8 @@ CLAIMS = (
         "As in the original, weights of Bayes by Backprop spread wider than those of plain and "
         "dropout networks.",
         "figure 16, 1200 units; Blundell et al., figure 3",
-        "The middle 90 % of the drawn weights, under the Gaussian prior, are wider than those of "
-        "either, for each number of units.",
+        "With the Gaussian prior, the middle 90 % of the drawn weights are wider than for "
+        "either of the others, for each number of units.",
         bayes_is_widest,
     ),
     Claim(
@@ -187,10 +188,10 @@ CLAIMS = (
         mixture_is_narrower,
     ),
     Claim(
-        "Under Laplace's prior they are similar to those under the Gaussian one.",
+        "Under the Laplace prior they are similar to those under the Gaussian prior.",
         "figure 17, 1200 units",
-        f"The middle 90 % of the drawn weights are at most {SIMILAR:g} times as wide as the "
-        "other, either way, for each number of units.",
+        "The widths of the middle 90 % of the drawn weights differ by a factor of at most "
+        f"{SIMILAR:g}, for each number of units.",
         laplace_is_similar,
         otherwise=Undecided(
             "Most weights spread as their prior does, and ours are not the paper's: the middle "

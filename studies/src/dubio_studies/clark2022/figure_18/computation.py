@@ -23,19 +23,20 @@ def run(config: NetworksByWidth, piece: Piece, seed: Seed) -> Iterator[Measureme
 
 
 COMPUTATION = Computation(
-    protocol="The networks of table 3 that are plain, have dropout or a Gaussian prior, the slow "
-    "and the cold variant of that included, are watched while they learn: after each epoch, the "
-    "share of test digits that one pass gets wrong, by the mean weights of Bayes by Backprop and "
-    "without dropout's masks.",
+    protocol="The plain networks of table 3, those with dropout and those with a Gaussian prior, "
+    "including its slow and cold variants, are tested after each epoch of training: the test "
+    "error of one pass, with the mean weights of Bayes by Backprop and without dropout's "
+    "masks.",
     scales=SCALES_BY_WIDTH,
     pieces=pieces,
     run=run,
     revision=2,
     deviations=(
         *DEVIATIONS,
-        "The paper does not say how the Bayesian network predicts while it learns; here by its "
-        "mean weights.",
-        "As the rate falls along a cosine, curves settle towards the end of their epochs, whatever "
-        "their number; the paper's rate is constant. When networks converge depends on this.",
+        "The paper does not say how the Bayesian network predicts during training; we use "
+        "its mean weights.",
+        "Our learning rate falls along a cosine, so curves settle towards the last epochs, "
+        "whatever their number; the paper's rate is constant. The time to convergence "
+        "depends on this.",
     ),
 )

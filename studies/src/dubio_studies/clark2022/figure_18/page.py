@@ -88,14 +88,14 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
     return [
         Plot(
             "curves",
-            "Test error while networks learn",
+            "Test error during training",
             "Test error against epochs for plain, dropout and Bayesian networks, a panel for each "
             "number of hidden units",
             partial(draw_curves, rows),
             wide=(12.0 if panels > 1 else 9.0, 5.0),
             narrow=(5.0, 1.0 + 4.0 * panels),
-            note="Errors are on a logarithmic scale. A thin line is a restart, a thick one their "
-            "mean. Networks that learn for fewer epochs end earlier.",
+            note="Errors are on a logarithmic scale. Thin lines are restarts, thick lines their "
+            "means. Networks with fewer epochs end earlier.",
         ),
         summary_table(rows),
     ]
@@ -119,11 +119,11 @@ def summary_table(rows: Rows) -> Table:
             for method in METHODS
             for width in widths(rows)
         ],
-        "Of test errors after each epoch. The lowest is chosen by the test digits, so it is no "
-        f"estimate. Settled is a curve that stays below its last value plus {SETTLED:g} points. "
-        "The largest rise from one epoch to the next is of the second half of the epochs: the "
-        "paper's plain network has spikes. ± is a standard error over restarts, if there are "
-        "several.",
+        "Test errors after each epoch. The lowest is selected on the test digits, so it is "
+        "not an estimate. A curve has settled when it stays below its last value plus "
+        f"{SETTLED:g} points. The largest rise between consecutive epochs is over the second "
+        "half of the epochs: the paper's plain network has spikes. ± is a standard error "
+        "over restarts, if there are several.",
     )
 
 
@@ -189,7 +189,7 @@ CLAIMS = (
         otherwise=KL_IN_FULL,
     ),
     Claim(
-        "A Bayesian network converges to about the error of dropout, or a lower one.",
+        "A Bayesian network converges to about the error of dropout, or lower.",
         "figure 18; table 3, %, 1200 units: dropout 1.37, Bayes 1.35",
         f"At each width its error after the last epoch is at most {TOLERATED:g} points above that "
         "of dropout.",

@@ -124,14 +124,13 @@ def bootstrap_error(probabilities: Tensor, labels: Tensor, resamples: int) -> fl
 
 
 COMPUTATION = Computation(
-    protocol="Networks with two hidden layers learn MNIST by maximum likelihood, with dropout, and "
-    "by Bayes by Backprop with a Gaussian and a mixture prior, and, as a variant that is called "
-    "cold, with less weight on the KL. All test images are put in 15 bins of equal width by the "
-    "probability of the likeliest class, and its mean is compared with the share of images that "
-    "are recognised. Networks with dropout are read twice: by one pass "
-    "without noise, which is the standard, and averaged over draws. An earlier state of the "
-    "authors' code has a softmax in the network and another in the loss; networks that were "
-    "trained so are a variant of their own.",
+    protocol="Networks with two hidden layers are trained on MNIST: by maximum likelihood, with "
+    "dropout, and with Bayes by Backprop with a Gaussian and a mixture prior; a variant "
+    "called cold gives the KL less weight. All test images are put into 15 bins of equal "
+    "width by the probability of the most likely class, and its mean is compared with the "
+    "accuracy. Dropout predicts in two ways: one pass without noise, which is standard, and "
+    "an average over draws. An earlier version of the authors' code has a softmax in the "
+    "network and another in the loss; networks trained this way are a separate variant.",
     scales={
         "smoke": Config(**SMOKE, width=16, resamples=5),
         "small": Config(**SMALL, width=400),
@@ -142,9 +141,9 @@ COMPUTATION = Computation(
     revision=2,
     deviations=(
         *DEVIATIONS,
-        "The paper does not say whether the probabilities of all classes are put in bins or that "
-        "of the likeliest alone, nor how many bins there are: here it is the likeliest, and 15.",
-        "All test images count; the earlier state of the authors' code leaves the last incomplete "
-        "batch out.",
+        "The paper does not say whether it bins the probabilities of all classes or only the "
+        "largest, nor how many bins it uses. We use the largest and 15 bins.",
+        "We use all test images; the earlier version of the authors' code leaves out the "
+        "last incomplete batch.",
     ),
 )

@@ -94,24 +94,24 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
         Plot(
             "reliability",
             "Accuracy against confidence",
-            "Accuracy against confidence with the diagonal, a line for each method, in a panel "
-            "for the right loss and two for the authors'",
+            "Accuracy against confidence with the diagonal, one line per method; one panel "
+            "for the correct loss and two for the authors'",
             partial(draw_reliability, rows),
             wide=(12.0, 5.6),
             narrow=(5.0, 15.0),
-            note=f"Bins with at least {CASES} images; their accuracy has a standard error of up to "
-            "11 points. On the diagonal confidence is what comes true; above it the network is too "
-            "modest, below it too sure. Of the first restart.",
+            note=f"Bins with at least {CASES} images; their accuracy has a standard error of up "
+            "to 11 points. On the diagonal the network is calibrated; above it it is "
+            "underconfident, below it overconfident. First restart.",
         ),
         Plot(
             "confidences",
-            "How sure they are",
-            "Histograms of the confidence, a panel for each method, on a logarithmic scale",
+            "Distribution of the confidence",
+            "Histograms of the confidence, one panel per method, on a logarithmic scale",
             partial(draw_confidences, rows),
             wide=(12.0, 7.0),
             narrow=(5.0, 10.5),
-            note="The share of test images in each of the 15 bins; heights are logarithmic. "
-            "Of the first restart.",
+            note="The share of test images in each of the 15 bins, on a logarithmic scale. First "
+            "restart.",
         ),
         double_table(rows),
     ]
@@ -124,10 +124,10 @@ def right_table(rows: Rows) -> Table:
         "Calibration",
         COLUMNS,
         [[name, *cells(own(rows, way))] for way, name in WAY_NAMES.items()],
-        f"Of {cases:,} test images. ECE has 15 bins of equal width, and ± from the choice of "
-        "images (bootstrap), as the last column has; ACE has 15 bins of equal mass for every "
-        "class. Elsewhere ± is a standard error over restarts, if there are several. NLL in nats; "
-        "the Brier score is between 0 and 2.",
+        f"{cases:,} test images. ECE has 15 bins of equal width; ACE has 15 bins of equal "
+        "mass for every class. ± of the ECE and of the last column is a bootstrap standard "
+        "error over images; elsewhere it is a standard error over restarts, if there are "
+        "several. NLL is in nats; the Brier score is between 0 and 2.",
     )
 
 
@@ -135,7 +135,7 @@ def double_table(rows: Rows) -> Table:
     """The authors' loss."""
     found = rows.where(loss="double softmax").distinct("method")
     return Table(
-        "Trained with two softmaxes",
+        "Trained with a double softmax",
         COLUMNS,
         [
             [f"{name}, {('one', 'two')[softmaxes - 1]}", *cells(part)]
@@ -144,9 +144,9 @@ def double_table(rows: Rows) -> Table:
             for softmaxes in (1, 2)
             if (part := own(rows, way, "double softmax", softmaxes))
         ],
-        "The variant of an earlier state of the authors' code, whose loss takes the softmax of "
-        "probabilities. One: probabilities are what the network puts out. Two: they are the "
-        "softmax of that, as in the loss, and at most e/(e + 9) = 23 %.",
+        "The variant of an earlier version of the authors' code, whose loss takes the "
+        "softmax of probabilities. One: the probabilities are the network's outputs. Two: "
+        "they are the softmax of these, as in the loss, and at most e/(e + 9) = 23 %.",
     )
 
 
@@ -261,9 +261,9 @@ CLAIMS = (
         "The Bayesian network's calibration curve is close to the diagonal, the plain network's is "
         "not.",
         "Figure 19, without numbers",
-        "ECE (15 bins, all test images) of Bayes by Backprop with the Gaussian prior, that of the "
-        "figure, is below the plain network's; ± is a bootstrap standard error from the choice of "
-        "images. Other Bayesian networks are for information.",
+        "ECE (15 bins, all test images) of Bayes by Backprop with the Gaussian prior, that "
+        "of the figure, is below the plain network's; ± is a bootstrap standard error from "
+        "the choice of images. Other Bayesian networks are shown for information.",
         is_calibrated,
         otherwise=Refuted(
             "With the KL in full, once deviations have settled, the Bayesian network is "
@@ -274,17 +274,18 @@ CLAIMS = (
     Claim(
         "The plain network and the one with dropout are overconfident.",
         "Figure 19, without numbers",
-        "Mean confidence is above accuracy by more than two standard errors, for the plain network "
-        "and for dropout that is read without noise.",
+        "Mean confidence is above accuracy by more than two standard errors, for the plain "
+        "network and for dropout without noise.",
         is_overconfident,
     ),
     Claim(
         "With scores around 1 the Bayesian network is always right, the others are not.",
-        "About 70 % right (plain), 90 % (dropout), 100 % (Bayesian). As the plain network errs on "
-        "1.83 % of all images, no more than 6 % of them can have such scores and be wrong so often",
-        "In the highest of 15 bins the Bayesian network (Gaussian prior, first restart) is right "
-        "more often than the plain network and standard dropout. A network that is less sure has "
-        "fewer images there, which are easier: their numbers are given.",
+        "About 70 % right (plain), 90 % (dropout), 100 % (Bayesian). Since the plain network "
+        "errs on 1.83 % of all images, at most 6 % of them can have such scores and be wrong "
+        "so often",
+        "In the highest of 15 bins the Bayesian network (Gaussian prior, first restart) is "
+        "right more often than the plain network and standard dropout. A less confident "
+        "network has fewer and easier images there, so their numbers are given.",
         is_right_when_sure,
     ),
 )

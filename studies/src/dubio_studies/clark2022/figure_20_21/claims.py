@@ -93,13 +93,13 @@ CLAIMS = (
     Claim(
         "The accuracy stays the same until 95 % of the weights are pruned.",
         "About 98.5 % up to there; Blundell et al. 2015: from 1.24 to 1.29 % error",
-        "With 95 % of the weights pruned, the test error by draws is at most 0.3 points higher "
-        "than without pruning, for each prior and width, if the KL has its full weight; ± is a "
+        "With 95 % of the weights pruned, the test error with draws is at most 0.3 points "
+        "higher than without pruning, for each prior and width with the full KL; ± is the "
         "standard error of the difference on the same images.",
         cheap_at_95,
     ),
     Claim(
-        "98 % of the weights can go.",
+        "98 % of the weights can be pruned.",
         "Blundell et al. 2015: from 1.24 to 1.39 % error",
         "With 98 % pruned it is at most 0.3 points higher, for the same networks.",
         cheap_at_98,
@@ -112,8 +112,8 @@ CLAIMS = (
     Claim(
         "The effect of pruning hardly depends on width and prior.",
         "Figure 20, without numbers",
-        "What pruning 75, 90, 95 and 98 % costs differs by at most 0.3 points between any two "
-        "priors and widths, if the KL has its full weight.",
+        "The cost of pruning 75, 90, 95 and 98 % differs by at most 0.3 points between any "
+        "two priors and widths, with the full KL.",
         is_alike,
         otherwise=Refuted(
             "It depends on the prior, beyond 95 %: the mixture has more weights to spare than the "
@@ -123,9 +123,9 @@ CLAIMS = (
     Claim(
         "Weights of the output layer have the highest signal-to-noise ratio and are kept longest.",
         "Figure 21, without numbers",
-        "For each prior, if the KL has its full weight, the output layer has the highest median "
-        "ratio, and the largest share of its weights is kept when 50, 75, 90, 95 and 98 % of all "
-        "are pruned.",
+        "For each prior with the full KL, the output layer has the highest median ratio, and "
+        "keeps the largest share of its weights when 50, 75, 90, 95 and 98 % of all are "
+        "pruned.",
         output_is_critical,
     ),
 )

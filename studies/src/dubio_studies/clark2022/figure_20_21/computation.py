@@ -84,19 +84,19 @@ def ratios(layer: dubio.Bayesian) -> Tensor:  # (weights,)
 
 
 COMPUTATION = Computation(
-    protocol="Networks with two hidden layers learn MNIST by Bayes by Backprop with two priors "
-    "and, as a variant that is called cold, with less weight on the KL. Their weights, biases "
-    "included, are ranked by signal-to-noise ratio |μ|/σ, all layers together, and a growing share "
-    "of the lowest is set to zero in mean and deviation, without further training. All test images "
-    "are recognised by draws of what is left, and by its means.",
+    protocol="Networks with two hidden layers are trained on MNIST with Bayes by Backprop and "
+    "two priors; a variant called cold gives the KL less weight. Their weights, including "
+    "biases, are ranked by the signal-to-noise ratio |μ|/σ over all layers. A growing share "
+    "of the lowest is set to zero in mean and deviation, without further training. All test "
+    "images are classified with draws of the remaining weights, and with their means.",
     scales=SCALES_BY_WIDTH,
     pieces=pieces,
     run=run,
     revision=2,
     deviations=(
         *DEVIATIONS,
-        "The paper replaces posteriors by a Dirac delta; we take it to be one at zero, as the "
-        "original authors remove such weights.",
-        "The paper also prunes networks after 300 of 600 epochs; ours are pruned at the end alone.",
+        "The paper replaces posteriors by a Dirac delta; we assume that it is at zero, since "
+        "Blundell et al. remove such weights.",
+        "The paper also prunes networks after 300 of 600 epochs; we prune at the end only.",
     ),
 )

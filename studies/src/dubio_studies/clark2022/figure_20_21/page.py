@@ -31,24 +31,24 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
         Plot(
             "error",
             "Test error against the pruned share",
-            "Test error against the share of weights that are pruned, by draws and by mean "
-            "weights, a line for each kind of network, next to Blundell et al.",
+            "Test error against the share of pruned weights, with draws and with mean "
+            "weights, one line per kind of network, with Blundell et al. for comparison",
             partial(draw_errors, rows),
             wide=(12.0, 1.0 + 4.2 * shown),
             narrow=(5.0, 1.5 + 8.0 * shown),
-            note="Both scales are logarithmic, the lower one in what is kept. Bars are a standard "
-            "error from the choice of test images. Of the first restart.",
+            note="Both scales are logarithmic, the horizontal one in the kept share. Bars are "
+            "one standard error over test images. First restart.",
         ),
         Plot(
             "layers",
-            "What is kept of each layer",
-            "The kept share of each layer's weights against the pruned share of all, a panel for "
-            "each kind of network",
+            "Share kept of each layer",
+            "The kept share of each layer's weights against the pruned share of all, one "
+            "panel per kind of network",
             partial(draw_layers, rows),
             wide=(12.0, 8.2),
             narrow=(5.0, 15.5),
-            note="Of the widest network and the first restart, biases included. If all layers lost "
-            "the same share, lines would lie on the grey one.",
+            note="Widest network, first restart, including biases. If all layers lost the same "
+            "share, lines would follow the grey one.",
         ),
         Plot(
             "ratios",
@@ -58,10 +58,10 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
             partial(draw_ratios, rows),
             wide=(12.0, 6.6),
             narrow=(5.0, 12.0),
-            note="10 log₁₀ |μ|/σ. First the share of each layer's weights in bins of one decibel, "
-            "then the share of weights below; vertical lines are where 75 and 95 % of all "
-            "weights are pruned, to a decibel. The outer bins hold all beyond. Of the "
-            "widest network and the first restart.",
+            note="10 log₁₀ |μ|/σ. First the share of each layer's weights in bins of one "
+            "decibel, then the cumulative share. Vertical lines show where 75 and 95 % of "
+            "all weights are pruned, to a decibel. The outer bins hold everything beyond. "
+            "Widest network, first restart.",
         ),
         kept_table(rows),
     ]
@@ -95,9 +95,9 @@ def error_table(rows: Rows) -> Table:
                 *(f"{BLUNDELL[share]:.2f}" if share in BLUNDELL else "–" for share in shares),
             ],
         ],
-        f"Of {cases:,} test images; an error without pruning has a standard error of {noise:.2f} "
-        "points from their choice alone. ± is a standard error over restarts, if there are "
-        "several. Clark et al. 2022 draws its values: about 1.5 % up to 95 %.",
+        f"{cases:,} test images; their choice alone gives an error without pruning a standard "
+        f"error of {noise:.2f} points. ± is a standard error over restarts, if there are "
+        "several. Clark et al. 2022 shows its values in a figure: about 1.5 % up to 95 %.",
     )
 
 
@@ -112,7 +112,7 @@ def kept_table(rows: Rows) -> Table:
         return [with_error([100 * v for v in own.where(share=s).values()], 2) for s in shares]
 
     return Table(
-        f"Kept of each layer, percent, with {width} units",
+        f"Share kept of each layer, percent, with {width} units",
         ("network", "layer", *(f"{percent(share)} pruned" for share in shares)),
         [
             [NAMES[method], which, *cells(method, layer)]

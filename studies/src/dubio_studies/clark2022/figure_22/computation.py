@@ -158,13 +158,14 @@ def watched(
 
 
 COMPUTATION = Computation(
-    protocol="The fast gradient sign method (eq. 21) changes every pixel, from 0 to 1, by ε in the "
-    "direction that makes the right class less likely; results are cut to the range of pixels. "
-    "Transferred, as in the paper: the gradient is that of a separate convolutional network, and "
-    "all networks see the same images. White-box, which the paper does not test: the gradient is "
-    "that of the network itself as it is read, for one that is averaged over draws that of the "
-    "average. Gradients are in double precision, as in single precision that of a sure prediction "
-    "is rounded away. Networks are those of clark2022/table-3, slow and cold variants included.",
+    protocol="The fast gradient sign method (eq. 21) changes every pixel, from 0 to 1, by ε in "
+    "the direction that makes the right class less likely; results are clipped to the range "
+    "of pixels. Transferred attack, as in the paper: the gradient is that of a separate "
+    "convolutional network, and all networks see the same images. White-box attack, which "
+    "the paper does not test: the gradient is that of the network's own prediction, averaged "
+    "over draws if it is. Gradients are in double precision, since in single precision the "
+    "gradient of a confident prediction is rounded to zero. The networks are those of "
+    "clark2022/table-3, including the slow and cold variants.",
     scales={
         "smoke": Config(**SMOKE, width=16, attacked=60, attack_draws=2, cnn_epochs=1),
         "small": Config(**SMALL, width=400, attacked=2_000, cnn_epochs=3),
@@ -175,9 +176,10 @@ COMPUTATION = Computation(
     revision=2,
     deviations=(
         *DEVIATIONS,
-        "The paper's convolutional network is described as simple. Ours has two layers of 16 and "
-        "32 filters, 5 × 5, each with ReLU and pooling by two, and a linear one.",
-        "The paper does not say whether changed images are cut to the range of pixels; ours are.",
-        "Changes are in units of pixels from 0 to 1, whatever the network divides them by.",
+        "The paper describes its convolutional network only as simple. Ours has two layers "
+        "of 16 and 32 filters, 5 × 5, each with ReLU and pooling by two, and a linear layer.",
+        "The paper does not say whether changed images are clipped to the range of pixels; "
+        "ours are.",
+        "ε refers to pixels in [0, 1], whatever the scaling inside the network.",
     ),
 )

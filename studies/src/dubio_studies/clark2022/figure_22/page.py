@@ -126,17 +126,17 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
         Plot(
             "robustness",
             "Accuracy and entropy against the size of the change",
-            "Accuracy, and below it entropy, against ε, transferred on the left and white-box on "
-            "the right, a line for each method",
+            "Accuracy (top) and entropy (bottom) against ε, transferred on the left and "
+            "white-box on the right, one line per method",
             partial(draw, rows),
             wide=(12.0, 8.2),
             narrow=(5.0, 16.5),
-            note="Transferred: the images are the same for all and made with the convolutional "
-            "network, whose own accuracy on them is drawn, too. White-box: every network has its "
-            "own, and a network that is averaged over draws is attacked through draws. Bands are "
-            "a standard error from the choice of images. Entropy is the mean, in nats; a network "
-            "that notices the attack is in more doubt where it is less accurate. Mixtures are in "
-            "the tables. Of the first restart.",
+            note="Transferred: all networks see the same images, made with the convolutional "
+            "network, whose own accuracy on them is also shown. White-box: every network has "
+            "its own images; a network averaged over draws is attacked through draws. Bands "
+            "are one standard error over images. Entropy is the mean, in nats; a network "
+            "that notices the attack is less certain where it is less accurate. Mixtures are "
+            "in the tables. First restart.",
         ),
         *(accuracy_table(rows, attack) for attack in ATTACKS),
     ]
@@ -165,8 +165,8 @@ def accuracy_table(rows: Rows, attack: str) -> Table:
         f"{ATTACKS[attack]}: accuracy in percent",
         ("ε", *(f"{epsilon:g}" for epsilon in sizes)),
         lines,
-        f"Of {own[0]['cases']:,} test images. ± is a standard error over restarts, if there are "
-        "several. The paper gives points lost at 0.05, and one accuracy at 0.1."
+        f"{own[0]['cases']:,} test images. ± is a standard error over restarts, if there are "
+        "several. The paper gives the points lost at 0.05, and one accuracy at 0.1."
         if attack == TRANSFERRED
         else "The paper has no such attack.",
     )
@@ -245,8 +245,9 @@ CLAIMS = (
         "At ε = 0.05 the Bayesian network hardly loses accuracy, and dropout less than the plain "
         "network.",
         "; ".join(f"{WAY_NAMES[way]} {points} points" for way, points in PAPERS.items()),
-        "Transferred, they lose in this order, each less than the next by more than two standard "
-        "errors of an accuracy, and the Bayesian network (Gaussian prior) at most 3 points.",
+        "Transferred, the losses have this order, each smaller than the next by more than "
+        "two standard errors of an accuracy, and the Bayesian network (Gaussian prior) loses "
+        "at most 3 points.",
         loses_little,
         otherwise=WEAKER,
     ),
@@ -260,7 +261,7 @@ CLAIMS = (
     ),
     Claim(
         "Bayesian networks are significantly more robust to adversarial inputs than plain ones.",
-        "A conclusion of the paper, from transferred images alone",
+        "A conclusion of the paper, from transferred images only",
         "White-box, Bayes by Backprop (Gaussian prior) is more accurate than the plain network at "
         "ε = 0.05 and 0.1.",
         withstands_its_own_gradient,

@@ -4,7 +4,7 @@ from dubio_studies.framework.study import Card
 
 CARD = Card(
     title="Mushrooms: a contextual bandit",
-    about="Cumulative regret, eating rates and mistakes of Thompson sampling and ε-greedy agents.",
+    about="Cumulative regret, eating rates and errors of Thompson sampling and ε-greedy agents.",
     covers=tuple(f"figure {n}" for n in range(23, 26)),
     cost={"smoke": "20 s", "small": "30 min", "paper": "2 days"},
     data=("mushroom",),

@@ -117,14 +117,14 @@ CLAIMS = (
     Claim(
         "The greedy agent eats about as much as Bayes by Backprop.",
         "Figure 24, against Blundell et al. 2015, whose greedy agent eats nothing for 1,000 steps.",
-        "Shares of mushrooms that are eaten differ by less than 5 points.",
+        "The shares of eaten mushrooms differ by less than 5 points.",
         eats_alike,
     ),
     Claim(
-        "The higher regret of the greedy agent is mostly due to poisonous mushrooms that it eats.",
+        "The greedy agent's higher regret is mostly due to eating poisonous mushrooms.",
         "Figure 25.",
-        "It has a higher regret, and more of the difference comes from poison (15 each) than from "
-        "edible mushrooms that are refused (5 each).",
+        "It has a higher regret, and more of the difference comes from eaten poison (15 "
+        "each) than from refused edible mushrooms (5 each).",
         eats_more_poison,
     ),
 )

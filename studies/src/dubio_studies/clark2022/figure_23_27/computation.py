@@ -130,18 +130,19 @@ def measured(world: Mushrooms, actions: Tensor, start: int) -> Iterator[Measurem
 
 
 COMPUTATION = Computation(
-    protocol="An agent meets one mushroom after the other and eats it or not. An edible one is "
-    "worth 5, a poisonous one costs 35 or is worth 5 with equal odds, and not to eat is worth 0. "
-    "A network 97-100-100-1 with rectifiers predicts the reward from 95 columns of the mushroom "
-    "(one-hot without the first category of each feature) and two of the action. Before the first "
-    "step there are 4,096 mushrooms with random actions; the last 4,096 rewards are kept, and "
-    "after every mushroom there are 64 steps of Adam on batches of 64. The learning rate of 1e-4 "
-    "is halved every 5,000 mushrooms. The likelihood has a standard deviation of 1. Bayes by "
-    "Backprop has the mixture prior with deviations 1 and exp(−6), starts as published, and "
-    "chooses by the mean of two draws; other agents with noise by one draw. All meet the same "
-    "mushrooms and have the same luck. Regret is against the expected rewards, which are known; "
-    "against the rewards themselves, as the authors have it, it is beside. Claims and rules were "
-    "written before the run; the one on linear growth had no upper limit then.",
+    protocol="An agent sees one mushroom after another and eats it or not. Eating an edible one "
+        "gives 5; eating a poisonous one gives −35 or 5 with equal probability; not eating gives "
+        "0. A 97-100-100-1 ReLU network predicts the reward from 95 columns for the mushroom "
+        "(one-hot without the first category of each feature) and two for the action. Agents "
+        "start with 4,096 mushrooms and random actions. The last 4,096 rewards are kept, and "
+        "after every mushroom there are 64 Adam steps on batches of 64. The learning rate of "
+        "1e-4 is halved every 5,000 mushrooms. The likelihood has a standard deviation of 1. "
+        "Bayes by Backprop has the mixture prior with deviations 1 and exp(−6), is initialised "
+        "as published, and chooses by the mean of two draws; other agents with noise use one "
+        "draw. All agents meet the same mushrooms with the same random rewards. Regret is "
+        "relative to the expected rewards, which are known; regret relative to the realised "
+        "rewards, as in the paper, is also shown. Claims and rules were written before the run; "
+        "the one on linear growth had no upper limit then.",
     scales={
         "smoke": Config(
             interactions=30, start=64, seeds=2, variants=1, steps=2, hidden=8, members=2,
@@ -153,14 +154,16 @@ COMPUTATION = Computation(
     pieces=pieces,
     run=run,
     deviations=(
-        "The KL has equal weight in every step and num_data is the number of rewards kept; the "
-        "authors load it on the first of 64 minibatches by weights 2^(64−i)/(2^64 − 1).",
-        "Batches are drawn with replacement from what is kept; the authors go through all of it "
-        "in a random order, which is as many rows.",
-        "The greedy network has the same likelihood as the Bayesian one; the authors' minimises a "
-        "mean of squares, which under Adam is the same up to its ε.",
-        "Dropout with fixed, Concrete and learnable rates (drop 0.1), an ensemble of five networks "
-        "with randomised prior functions, and exact Bayesian linear regression on a mushroom, for "
-        "each action by itself, are not in the paper.",
+        "The KL has equal weight in every step and num_data is the number of rewards kept; "
+            "the authors concentrate it on the first of 64 minibatches with weights "
+            "2^(64−i)/(2^64 − 1).",
+        "Batches are drawn with replacement from the kept rewards; the authors go through "
+            "all of them in random order, which is the same number of rows.",
+        "The greedy network has the same likelihood as the Bayesian one; the authors' "
+            "network minimises the mean squared error, which under Adam is the same up to Adam's "
+            "ε.",
+        "Dropout with fixed, Concrete and learnable rates (drop 0.1), an ensemble of five "
+            "networks with randomised prior functions, and exact Bayesian linear regression on "
+            "the mushroom, separately for each action, are not in the paper.",
     ),
 )  # fmt: skip

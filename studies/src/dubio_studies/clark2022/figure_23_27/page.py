@@ -62,7 +62,7 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
     if others:
         found.append(
             curves(
-                rows, "others", "Beside the paper: other agents", "regret",
+                rows, "others", "Not in the paper: other agents", "regret",
                 ["bayes", "greedy", *others],
             )
         )  # fmt: skip
@@ -156,9 +156,9 @@ def total_table(rows: Rows) -> Table:
         f"After {end} mushrooms",
         ("agent", "runs", "regret", "realised regret", "eaten", "poison eaten", "food refused"),
         cells,
-        f"Means with standard errors over agents. Not to eat at all costs {never:.0f} on average, "
-        f"always to eat {always:.0f}, uniform actions {uniform:.0f}. Realised regret is against "
-        "the rewards themselves, where luck with poison counts as −5.",
+        f"Means with standard errors over agents. Never eating costs {never:.0f} on average, "
+        f"always eating {always:.0f}, uniform actions {uniform:.0f}. Realised regret is "
+        "relative to the realised rewards, where luck with poison counts as −5.",
     )
 
 

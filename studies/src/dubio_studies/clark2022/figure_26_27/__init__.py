@@ -4,7 +4,7 @@ from dubio_studies.framework.study import Card
 
 CARD = Card(
     title="Mushrooms: priors and learning rates",
-    about="Regret of Bayes by Backprop with other priors and learning rates, run by run.",
+    about="Regret of Bayes by Backprop with other priors and learning rates, for single runs.",
     covers=("figure 26", "figure 27"),
     cost={"smoke": "10 s", "small": "15 min", "paper": "6 h"},
     data=("mushroom",),

@@ -47,7 +47,8 @@ CLAIMS = (
     Claim(
         "The Bayesian agent does not always beat the greedy one.",
         "Figure 26: single runs with σ₁ = 0.75 and 1.",
-        "Some agent with σ₁ = 0.75 or 1 ends with more regret than greedy agents do on average.",
+        "At least one agent with σ₁ = 0.75 or 1 ends with more regret than the greedy agents "
+        "on average.",
         some_runs_are_worse,
     ),
     Claim(

@@ -26,7 +26,7 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
             partial(draw_runs, rows),
             wide=(12.0, 5.0),
             narrow=(5.0, 9.0),
-            note="A line for each agent.",
+            note="One line per agent.",
         ),
         curves(rows, "rates", "Figure 27a: learning rates", "regret", rates),
         curves(rows, "priors", "Figure 27b: widths of the prior", "regret", priors),

@@ -276,11 +276,11 @@ def listed(values: Mapping[str, str]) -> str:
 
 CLAIMS = (
     Claim(
-        "An ensemble of 25 networks shows very limited variability in its predictions, also where "
-        "it saw no data.",
+        "An ensemble of 25 networks shows very limited variability in its predictions, even "
+        "where it saw no data.",
         "figures 1 and 7; no numbers",
-        "From inside [0, 0.5] to outside, the bands of both ensembles widen by less than half of "
-        "what that of the Bayesian network does.",
+        "From inside to outside [0, 0.5], the bands of both ensembles widen less than half "
+        "as much as that of the Bayesian network.",
         hardly_widens,
         otherwise=Undecided(
             "The run has 160 of 1,500 epochs. Its members have starts of their own, and disagree "
@@ -313,8 +313,8 @@ CLAIMS = (
     Claim(
         "σ_ε = 0.1 achieves the lowest ELBO of 0.01, 0.1 and 1.",
         "figure 9; no numbers",
-        "At the end of training its negative ELBO is the lowest, both of whole epochs and of last "
-        "minibatches, which the paper draws.",
+        "At the end of training its negative ELBO is the lowest, both over whole epochs and "
+        "for last minibatches, which the paper plots.",
         best_noise,
     ),
     Claim(
@@ -335,10 +335,10 @@ CLAIMS = (
         ),
     ),
     Claim(
-        "Convergence is the sooner the smaller the σ of a Gaussian prior is.",
+        "The smaller the σ of a Gaussian prior, the faster the convergence.",
         "figure 12a, where all end at similar values; no numbers",
-        "The epochs to 99% of the objective's way down do not increase with −log σ. Where they "
-        "end is given, without a rule.",
+        "The number of epochs until 99% of the objective's total descent does not increase "
+        "with −log σ. Final values are given, without a rule.",
         sooner,
     ),
     Claim(
@@ -351,7 +351,7 @@ CLAIMS = (
         "Of the mixtures, −log σ1 = 1 and −log σ2 = 6 has the best lppd. (The paper says lowest, "
         "and means highest.)",
         "table 2: −3.21",
-        "The highest of our nine is there as well.",
+        "The highest of our nine is at the same place.",
         best_mixture,
         otherwise=Undecided(
             "There is one network for each of nine priors, after 160 of 1,500 epochs; the first "
@@ -368,12 +368,12 @@ CLAIMS = (
         "Local reparameterisation lowers the variance of the difference of consecutive ELBO "
         "values.",
         "444.8 and 244.0",
-        "It is lower with the same prior, of last minibatches as in the paper.",
+        "It is lower with the same prior, for last minibatches as in the paper.",
         steadier,
     ),
     Claim(
         "With local reparameterisation bands are wider, and lppd is lower.",
-        "−26.03, set against −3.21 of another prior; −16.21 with the same",
+        "−26.03, compared with −3.21 of another prior; −16.21 with the same",
         "Both hold with the same prior, on [−0.5, 1.5].",
         wider_and_worse,
     ),

@@ -40,16 +40,17 @@ from dubio_studies.framework.study import Page
 HUES = (BLUE, VERMILION, GREEN)
 LINES = ("-", "--", ":")
 BANDS = (
-    "Dark: the middle half of the functions; light: 5th to 95th percentile; thick line: mean; "
-    "thin black line: the curve without noise; dots: an eighth of the training data; grey ground: "
-    "where they lie. Observation noise is not part of the bands."
+    "Dark: the middle half of the functions; light: 5th to 95th percentile; thick line: "
+    "mean; thin black line: the true curve; dots: an eighth of the training data; grey "
+    "background: the range of the training data. The bands do not include observation noise."
 )
 LPPD_NOTE = (
-    "lppd is a mean over points (eq. 20): the higher the better, and with σ_ε = 0.1 never above "
-    "1.38. The paper evaluates on [−0.5, 1.5], of which three quarters hold no data, so that its "
-    "values tell how far the mean runs off there (−16.21 is an RMSE of 0.6 with certainty) and "
-    "hardly how good the fit is; [0, 0.5] has columns of its own. One network per prior, in the "
-    "paper as here: differences of a few nats between priors may be due to the start."
+    "lppd is a mean over points (eq. 20): higher is better, and with σ_ε = 0.1 it is at most "
+    "1.38. The paper evaluates on [−0.5, 1.5], three quarters of which has no data. So its "
+    "values mainly show how far the mean strays there (−16.21 is an RMSE of 0.6 with "
+    "certainty), not how good the fit is; [0, 0.5] has separate columns. There is one "
+    "network per prior, as in the paper: differences of a few nats between priors may be due "
+    "to the initial weights."
 )
 LPPD_COLUMNS = ("published", "on [−0.5, 1.5]", "on [0, 0.5]", "outside [0, 0.5]")
 
@@ -62,11 +63,11 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
             "figure-7",
             "Figures 1 and 7: ensembles",
             ensemble_panels(rows),
-            "The percentiles are those of the members' predictions; dropout is off in them.",
+            "Percentiles are over the members' predictions, with dropout off.",
         ),
         spread_table(rows),
         bands(rows, "figure-8", "Figure 8: the noise of the likelihood", noise_panels(rows)),
-        training(rows, "figure-9", "Figure 9: training by the noise of the likelihood", [
+        training(rows, "figure-9", "Figure 9: training, by the noise of the likelihood", [
             TrainingLine(f"noise σ = {noise:g}", rows.where(**noisy(noise)), hue)
             for noise, hue in zip(noises(rows), HUES, strict=False)
         ]),
@@ -74,7 +75,7 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
         Plot(
             "figure-10",
             "Figure 10: ten functions from each posterior",
-            "Ten draws of the network: close to each other on the data, apart outside",
+            "Ten draws of the network: close to each other on the data, spread apart outside",
             partial(draw_curves, rows, prior_panels(rows)),
             wide=(12.0, 4.6),
             narrow=(5.0, 8.0),
@@ -100,7 +101,7 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
             )
             for sampler, name, hue in (("weights", "weights", BLUE), ("local", "local", VERMILION))
             for sigma, line in ((1, "-"), (0, "--"))
-        ], "Figure 14 of the paper says −log σ = 1, its figure 15 says σ = 1: here are both."),
+        ], "Figure 14 of the paper says −log σ = 1, its figure 15 says σ = 1: we show both."),
         sampler_table(rows),
     ]  # fmt: skip
 
@@ -112,7 +113,7 @@ def bands(
     return Plot(
         name,
         title,
-        "Mean and percentiles of predictions around the curve, in panels: "
+        "Mean and percentiles of predictions and the true curve, in panels: "
         + "; ".join(label for label, _ in panels),
         partial(draw_bands, rows, panels),
         wide=(12.0, 4.6 if len(panels) < 3 else 3.9),
@@ -132,8 +133,8 @@ def training(
         partial(draw_training, lines),
         wide=(12.0, 4.2),
         narrow=(5.0, 10.5),
-        note="The paper's ELBO curves are values of the last minibatch of each epoch (middle), in "
-        f"which Blundell's weights leave 1/(2^M − 1) of the KL. {note}".strip(),
+        note="The paper's ELBO curves are values for the last minibatch of each epoch (middle), "
+        f"in which Blundell's weights leave 1/(2^M − 1) of the KL. {note}".strip(),
     )
 
 
@@ -174,7 +175,7 @@ def prior_panels(rows: Rows) -> list[tuple[str, Rows]]:
 def sampler_panels(rows: Rows) -> list[tuple[str, Rows]]:
     """Networks with the same prior, trained with one or the other kind of noise."""
     return [
-        ("noise of the weights, −log σ = 1", rows.where(**gaussian(1))),
+        ("sampled weights, −log σ = 1", rows.where(**gaussian(1))),
         ("local reparameterisation, −log σ = 1", rows.where(**gaussian(1, "local"))),
     ]
 
@@ -221,9 +222,9 @@ def spread_table(rows: Rows) -> Table:
         ),
         [[name, *cells(chosen)] for name, chosen in named],
         "Width is the mean distance from the 5th to the 95th percentile of the functions (25 "
-        "members, or draws of a posterior); outside is the rest of [−0.5, 1.5]. Covered is the "
-        "share of new noisy targets in that band; observation noise is not part of it. The paper "
-        "prints no such numbers.",
+        "members, or draws of a posterior); outside is the rest of [−0.5, 1.5]. Covered is "
+        "the share of new noisy targets in that band, which does not include observation "
+        "noise. The paper prints no such numbers.",
     )
 
 
@@ -250,10 +251,10 @@ def noise_table(rows: Rows) -> Table:
             "RMSE on [0, 0.5]",
         ),
         [[f"{noise:g}", *cells(noise)] for noise in noises(rows)],
-        "At the end of training, Gaussian prior with −log σ = 1. The paper says that σ_ε is known "
-        "to be 0.02. That is the deviation of ε inside the sines of eq. 22; y itself scatters by "
-        "0.02·|1 + 0.6π cos 2πx + 1.2π cos 4πx|, a root mean square of 0.063 and at most 0.133 on "
-        "[0, 0.5]. So of these levels 0.1 is next to the truth.",
+        "At the end of training, Gaussian prior with −log σ = 1. The paper says that σ_ε is "
+        "known to be 0.02. That is the standard deviation of ε inside the sines of eq. 22; y "
+        "itself scatters by 0.02·|1 + 0.6π cos 2πx + 1.2π cos 4πx|, a root mean square of "
+        "0.063 and at most 0.133 on [0, 0.5]. So 0.1 is the closest of these levels.",
     )
 
 
@@ -270,10 +271,10 @@ def table_1(rows: Rows) -> Table:
             ]
             for sigma in sigmas(rows)
         ],
-        f"{LPPD_NOTE} The last columns divide the learning rate by ten again and again, as an "
-        "earlier state of the authors' code did: such a network stops while the deviations of its "
-        "weights are still on their way to those of the prior, and is as certain outside the data "
-        "as it was at the start.",
+        f"{LPPD_NOTE} The last columns repeatedly divide the learning rate by ten, as an "
+        "earlier version of the authors' code did. Such a network stops while the deviations "
+        "of its weights are still moving towards those of the prior, and is as certain "
+        "outside the data as it was initially.",
     )
 
 
@@ -340,11 +341,11 @@ def sampler_table(rows: Rows) -> Table:
         "Local reparameterisation in numbers",
         ("", "published: weights", "published: local", "ours: weights", "ours: local"),
         lines,
-        "The paper sets −26.03 against −3.21, which belongs to the mixture (1, 6); the network "
-        "with the same prior and noise of the weights has −16.21. ELBO differences are those of "
-        "last minibatches of consecutive epochs, in nats: they hold the difference between two "
-        "minibatches as well, and the descent. At the same weights, one draw and one minibatch "
-        "only noise is left. Times are from one core, the paper's from a GPU.",
+        "The paper compares −26.03 with −3.21, which belongs to the mixture (1, 6); the "
+        "network with the same prior and sampled weights has −16.21. ELBO differences are "
+        "between last minibatches of consecutive epochs, in nats, so they include the "
+        "difference between two minibatches and the descent. With the same weights and "
+        "minibatch, only noise is left. Our times are for one core, the paper's for a GPU.",
     )
 
 

@@ -67,15 +67,15 @@ def run(config: Config, piece: Piece, seed: Seed) -> Iterator[Measurement]:
 
 
 COMPUTATION = Computation(
-    protocol="Networks pixels–h–h–10 with ReLU learn all training digits of MNIST: by Bayes by "
-    "Backprop with a Gaussian prior and with a mixture of two Gaussians, with dropout of pixels "
-    "and hidden units, and with neither. Bayes by Backprop recognises the test digits by the "
-    "average over draws of all weights, as in the paper, and by the mean weights alone; dropout in "
-    "one pass without masks, as in the paper, and by the average over masks. Variants are the "
-    "authors' double softmax, one in the network and one in its loss, one network of each kind; "
-    "Bayes by Backprop with the paper's Gaussian prior, the KL in full, and deviations that learn "
-    "slowly, which is called slow; and Bayes by Backprop with less weight on the KL, which is "
-    "called cold.",
+    protocol="ReLU networks with layers pixels–h–h–10 are trained on all training digits of "
+    "MNIST: with Bayes by Backprop and a Gaussian prior or a mixture of two Gaussians, with "
+    "dropout of pixels and hidden units, and with neither. Bayes by Backprop predicts with "
+    "an average over draws of all weights, as in the paper, and with the mean weights alone; "
+    "dropout predicts in one pass without masks, as in the paper, and with an average over "
+    "masks. There are three variants. Double softmax: the authors' softmax in the network "
+    "and another in its loss, one network of each kind. Slow: Bayes by Backprop with the "
+    "paper's Gaussian prior, the full KL, and a low learning rate for the deviations. Cold: "
+    "Bayes by Backprop with less weight on the KL.",
     scales={
         "smoke": Config(**SMOKE, widths=(16,), double_widths=(16,)),
         "small": Config(**{**SMALL, "restarts": 3}, widths=(400,)),
@@ -86,7 +86,7 @@ COMPUTATION = Computation(
     revision=2,
     deviations=(
         *DEVIATIONS,
-        "All 10,000 test digits count. The earlier state of the authors' code left out the last "
-        "16.",
+        "We use all 10,000 test digits. An earlier version of the authors' code left out the "
+        "last 16.",
     ),
 )

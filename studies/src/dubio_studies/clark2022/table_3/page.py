@@ -94,14 +94,15 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
         Plot(
             "errors",
             "Test error, ours and published",
-            "A line for each kind of network and number of units, with our error and the two "
-            "published ones",
+            "Our error and the two published ones, one line per kind of network and number "
+            "of units",
             partial(draw_errors, rows),
             wide=(11.0, height),
             narrow=(5.0, height),
-            note="Predicted as in the paper. Bars are two standard errors over restarts to each "
-            "side, if there are several. The choice of 10,000 test digits alone gives an error of "
-            "1.2 % a standard error of 0.11 points, in ours and in the published numbers.",
+            note="Predictions are made as in the paper. Bars are two standard errors over "
+            "restarts to each side, if there are several. The choice of 10,000 test digits "
+            "alone gives an error of 1.2 % a standard error of 0.11 points, in our numbers "
+            "and in the published ones.",
         ),
     ]
 
@@ -137,7 +138,7 @@ def error_table(rows: Rows) -> Table:
         "Test error",
         (
             "network", "units", "Blundell et al., %", "authors, %",
-            "ours by draws, %", "NLL", "ours in one pass, %", "NLL", "KL, nats an image",
+            "ours by draws, %", "NLL", "ours in one pass, %", "NLL", "KL, nats per image",
         ),
         [
             [
@@ -148,14 +149,13 @@ def error_table(rows: Rows) -> Table:
             ]
             for loss, method, width in lines(rows)
         ],
-        "By draws: class probabilities are averaged over draws of the weights, each the same for "
-        "all digits, or of dropout's masks, every digit with its own. In one pass: by the mean "
-        "weights, or without masks. "
-        "In bold what the paper does, to be compared with its numbers. NLL is the mean of "
-        "−log p(label) in nats; with the double softmax, of the network's own. The KL, in full "
-        "whatever its weight, is what the posterior costs: less is a better bound. ± is a standard "
-        "error over restarts, if there are several. Blundell's 2.04 is printed as 2.02 in Clark "
-        "et al. 2022.",
+        "By draws: class probabilities are averaged over draws of the weights, shared by all "
+            "digits, or over dropout masks, one per digit. In one pass: with the mean weights, "
+            "or without masks. Bold: what the paper does, to compare with its numbers. NLL is "
+            "the mean of −log p(label) in nats; with the double softmax, that of the network's "
+            "own probabilities. The KL is given in full, whatever its weight in training: lower "
+            "is a better bound. ± is a standard error over restarts, if there are several. "
+            "Blundell's 2.04 is printed as 2.02 in Clark et al. 2022.",
     )  # fmt: skip
 
 
@@ -208,14 +208,14 @@ def draw_errors(rows: Rows, size: Size) -> Figure:
 
 CLAIMS = (
     Claim(
-        "Bayes by Backprop errs less than a plain network.",
+        "Bayes by Backprop has a lower error than a plain network.",
         f"%, 400 to 1200 units: {printed_pair('gaussian', 'plain')}",
         "With the Gaussian prior its error is below that of the plain network at each width.",
         beats_plain,
         otherwise=KL_IN_FULL,
     ),
     Claim(
-        "It errs about as often as dropout, or less.",
+        "Its error is about that of dropout, or lower.",
         f"%, 400 to 1200 units: {printed_pair('gaussian', 'dropout')}",
         f"With the Gaussian prior its error is at most {TOLERATED:g} points above that of dropout "
         "at each width.",
@@ -223,7 +223,7 @@ CLAIMS = (
         otherwise=KL_IN_FULL,
     ),
     Claim(
-        "The Gaussian prior is better than the mixture, against what Blundell et al. found.",
+        "The Gaussian prior is better than the mixture, contrary to Blundell et al.",
         f"%, 400 to 1200 units: {printed_pair('gaussian', 'mixture')}",
         "Its error is below that of the mixture at each width.",
         beats_mixture,
@@ -232,8 +232,8 @@ CLAIMS = (
         Claim(
             f"Test error: {NAMES[method]}.",
             f"%, 400 to 1200 units: authors {printed(method, AUTHORS)}",
-            f"At each width at most {TOLERATED:g} points above the authors', the standard error of "
-            "such a number from the choice of test digits; further if above it at none.",
+            f"At each width at most {TOLERATED:g} points above the authors', the standard "
+            "error due to the choice of test digits; further if it is never above.",
             partial(as_published, method),
             otherwise=BEHIND.get(method),
             ours=method == "slow gaussian",

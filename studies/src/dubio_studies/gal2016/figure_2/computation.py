@@ -82,25 +82,26 @@ def described(method: str, predicted: Distribution, x: Tensor, y: Tensor) -> Ite
 
 
 COMPUTATION = Computation(
-    protocol="Networks with four hidden layers and dropout after each learn 272 months of CO2 at "
-    "Mauna Loa from one input, the date. Standard dropout is one pass with averaged weights; MC "
-    "dropout is mean and standard deviation of many stochastic passes, with noise of precision "
-    "1e5 added, at the data, to the right of them and at x*. The Gaussian process of scikit-learn "
-    "has a constant times a squared exponential kernel plus white noise; its amplitude, length "
-    "scale and noise maximise the evidence, climbed from three length scales, since there is a "
-    "second optimum that takes the seasons for noise. Errors are over restarts of the networks.",
+    protocol="Networks with four hidden layers and dropout after each are trained on 272 months "
+    "of CO2 at Mauna Loa, with the date as the only input. Standard dropout is one pass with "
+    "averaged weights. MC dropout is the mean and standard deviation of many stochastic "
+    "passes plus noise of precision 1e5, on the data, to the right of it and at x*. The "
+    "Gaussian process of scikit-learn has a constant times a squared exponential kernel plus "
+    "white noise. Its amplitude, length scale and noise maximise the evidence, starting from "
+    "three length scales, since a second optimum treats the seasons as noise. Errors are "
+    "over restarts of the networks.",
     scales=SCALES,
     pieces=pieces,
     run=run,
     backdrop=co2_observed,
     deviations=(
         *DEVIATIONS,
-        "The data are those of the authors' files: 272 months, not about 200 points, standardised "
-        "and linearly detrended, which the paper does not say. Their 1000 test inputs have no "
-        "observations, so nothing is compared with the truth there.",
-        "The paper does not say where x* is: ours is 3, in the middle of the test inputs. The "
-        "inputs beyond them, up to 1000, are ours as well.",
-        "The TanH network with rate 0.2 has no weight decay in the authors' files; that with 0.1 "
-        "has.",
+        "The data come from the authors' files: 272 months, not about 200 points, "
+        "standardised and linearly detrended, which the paper does not say. Their 1000 test "
+        "inputs have no observations, so there is no truth to compare with.",
+        "The paper does not say where x* is: ours is 3, in the middle of the test inputs. "
+        "The inputs beyond them, up to 1000, are also ours.",
+        "In the authors' files the TanH network with rate 0.2 has no weight decay, and the "
+        "one with rate 0.1 does.",
     ),
 )

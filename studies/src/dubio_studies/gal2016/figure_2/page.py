@@ -116,17 +116,17 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
     return [
         Plot(
             "panels",
-            f"Figure 2: CO2 and what lies beyond ({scale} scale)",
-            "Four panels: all methods follow the observed curve; to the right of it standard "
-            "dropout is a bare line, the band of the Gaussian process opens at once, that of MC "
-            "dropout with ReLU grows, that of MC dropout with TanH keeps its width",
+            f"Figure 2: CO2 data and extrapolation ({scale} scale)",
+            "Four panels: all methods follow the observed curve. To the right of it standard "
+            "dropout is a line without a band, the band of the Gaussian process widens at "
+            "once, that of MC dropout with ReLU grows, and that of MC dropout with TanH "
+            "keeps its width",
             partial(draw_panels, rows),
             wide=(12.0, 7.4),
             narrow=(5.0, 12.0),
-            note="Orange: observed, standardised and without its linear trend. Blue: the "
-            "predictive mean plus and minus two standard deviations (eight in d), half a deviation "
-            "a shade (two in d). Dashed: the end of the data, and x*. Networks of the first "
-            "restart.",
+            note="Orange: observations, standardised and detrended. Blue: predictive mean ± two "
+            "standard deviations (eight in d); each shade is half a deviation (two in d). "
+            "Dashed: the end of the data, and x*. First restart.",
         ),
         star_table(rows),
         Plot(
@@ -137,7 +137,7 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
             partial(draw_far, rows),
             wide=(12.0, 4.6),
             narrow=(5.0, 4.8),
-            note="Both axes are logarithmic; the data end at 1.7. A line for each restart.",
+            note="Both axes are logarithmic; the data end at 1.7. One line per restart.",
         ),
         Plot(
             "training",
@@ -146,8 +146,8 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
             partial(draw_training, rows),
             wide=(12.0, 4.2),
             narrow=(5.0, 4.6),
-            note="Half the mean squared error under dropout, averaged over stretches of training; "
-            "0.43 is what a smooth curve without the seasons has. A line for each restart.",
+            note="Half the mean squared error under dropout, averaged over intervals of "
+            "training; a smooth curve without the seasons has 0.43. One line per restart.",
         ),
     ]
 
@@ -241,7 +241,7 @@ def star_table(rows: Rows) -> Table:
         if "x" not in row
     }
     return Table(
-        f"What they say at x* = {X_STAR:g} ({rows[0]['scale']} scale)",
+        f"Predictions at x* = {X_STAR:g} ({rows[0]['scale']} scale)",
         ("method", "RMSE on data", "mean at x*", "deviation at x*", "on data", "ratio"),
         [cells(*key) for key in METHODS],
         "Targets have variance 1. On data: the root mean square over the training inputs. Errors "
@@ -270,7 +270,7 @@ CLAIMS = (
         relu_grows_tanh_is_bounded,
     ),
     Claim(
-        "MC dropout with TanH, too, expresses its uncertainty at x* by an increased deviation.",
+        "MC dropout with TanH also expresses its uncertainty at x* by an increased deviation.",
         "panel (d), with eight deviations instead of two",
         "The deviation at x* is larger than that on the data by two standard errors over restarts.",
         tanh_is_uncertain,

@@ -56,8 +56,8 @@ def rms(values: torch.Tensor) -> float:
 
 COMPUTATION = Computation(
     protocol="The ReLU network of figure 2 is trained again. Its mean and standard deviation are "
-    "estimated from ten stochastic passes, a hundred times over, and compared with those from all "
-    "thousand passes together.",
+    "estimated from ten stochastic passes, a hundred times, and compared with those from all "
+    "thousand passes.",
     scales={
         "smoke": replace(SCALES["smoke"], draws=10),
         "small": replace(SCALES["small"], draws=10),
@@ -68,7 +68,7 @@ COMPUTATION = Computation(
     backdrop=co2_observed,
     deviations=(
         *DEVIATIONS,
-        "The data are those of the authors' files: 272 months, standardised and linearly "
+        "The data come from the authors' files: 272 months, standardised and linearly "
         "detrended; x* is ours, see figure 2.",
     ),
 )

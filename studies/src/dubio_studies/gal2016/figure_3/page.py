@@ -41,14 +41,14 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
         Plot(
             "panels",
             f"Figure 3: MC dropout with ReLU from few and from many draws ({scale} scale)",
-            "Two panels with the same mean and growing band beyond the data, ragged from few draws "
-            "and smooth from many",
+            "Two panels with the same mean and a growing band beyond the data: ragged with "
+            "few draws, smooth with many",
             partial(draw_panels, rows),
             wide=(12.0, 4.4),
             narrow=(5.0, 7.0),
-            note="Orange: observed. Blue: the predictive mean plus and minus two standard "
-            "deviations, half a deviation a shade. Dashed: the end of the data, and x*. Every "
-            "input has draws of its own. The same network in both panels.",
+            note="Orange: observations. Blue: predictive mean ± two standard deviations; each "
+            "shade is half a deviation. Dashed: the end of the data, and x*. Every input has "
+            "its own draws. Both panels show the same network.",
         ),
         Table(
             f"Estimates from few draws ({scale} scale)",
@@ -57,8 +57,8 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
                 [name, with_error(rows.where(metric=metric).values(), 3)]
                 for metric, name in METRICS.items()
             ],
-            "Against all draws of a hundred estimates together. The variance is that of the paper, "
-            "divided by T, so that it is too small by a share of 1/T on average. Errors are "
+            "The reference uses all draws of the hundred estimates. The variance is the "
+            "paper's, divided by T, so it is too small by 1/T on average. Errors are "
             "standard errors over restarts. The paper prints no numbers.",
         ),
     ]

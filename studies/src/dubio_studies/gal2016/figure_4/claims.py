@@ -110,34 +110,35 @@ def all_disagree_more(rows: Rows) -> Finding:
 
 CLAIMS = (
     Claim(
-        "A 1 that turns is taken for a 1, then for a 5, then for a 7.",
+        "A rotating 1 is classified as a 1, then as a 5, then as a 7.",
         f"[{' '.join(map(str, PUBLISHED))}]; printed with one 1 too few",
-        f"By MC dropout in the last layer, at least {ALIKE} of the 12 classes are the published "
-        "ones, the first is 1 and the last is 7.",
+        f"With MC dropout in the last layer, at least {ALIKE} of the 12 classes are the "
+        "published ones, the first is 1 and the last is 7.",
         turns_into_a_seven,
     ),
     Claim(
         "Upright, the envelope of its class is far from those of the others: high confidence.",
         "figure 4a, the left-most image",
-        "The smallest softmax input of class 1 over the draws is above the largest of the other "
-        "classes that are shown.",
+        "The smallest softmax input of class 1 over the draws is above the largest of the "
+        "other classes shown.",
         is_sure_of_the_upright,
     ),
     Claim(
-        "In the middle envelopes intersect, and the softmax output can be anything.",
+        "In the middle images envelopes intersect, and the softmax output can be anything.",
         "figure 4b, images 6 and 7",
-        "In both images the softmax inputs of the class with the largest output overlap those of "
-        f"another class that is shown, and its outputs span more than {SPAN:g}.",
+        "In both images the softmax inputs of the class with the largest output overlap "
+        f"those of another class shown, and its outputs span more than {SPAN:g}.",
         is_unsure_in_the_middle,
     ),
     Claim(
-        "The variation ratio says so: large dispersion indicates model uncertainty.",
+        "The variation ratio shows it: large dispersion indicates model uncertainty.",
         "section 5.2, in words",
         "It is larger on average in images 6 and 7 than in the first.",
         ratio_tells,
     ),
     Claim(
-        "All methods disagree with themselves more about the turned digit than about the upright.",
+        "The draws of every method disagree more about the rotated digit than about the "
+        "upright one.",
         "our own expectation",
         "The mutual information is larger on average in images 6 and 7 than in the first, for "
         "every method that has it.",

@@ -59,33 +59,34 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
     return [
         Plot(
             "scatter",
-            "Figure 4: softmax input and output while a 1 turns",
-            "Scatter of the softmax input and output of four classes for twelve turned images of a "
-            "digit 1, by MC dropout before the last layer",
+            "Figure 4: softmax input and output of a rotating 1",
+            "Scatter of the softmax input and output of four classes for twelve rotated "
+            "images of a digit 1, with MC dropout before the last layer",
             partial(draw_scatter, rows),
             wide=(12.0, 5.6),
             narrow=(5.0, 9.6),
-            note="A dash is a stochastic pass; classes stand next to each other in the column of "
-            f"their image. From image to image the digit turns by {angle(degrees[1])}.",
+            note="Each dash is a stochastic pass; classes are side by side in the column of "
+            f"their image. From image to image the digit rotates by {angle(degrees[1])}.",
         ),
         class_table(rows),
         Plot(
             "doubts",
-            "What seven methods doubt",
-            "Variation ratio, predictive entropy and mutual information against the angle, a line "
-            "for each of seven methods",
+            "Uncertainty of seven methods",
+            "Variation ratio, predictive entropy and mutual information against the angle, "
+            "one line for each of seven methods",
             partial(draw_doubts, rows),
             wide=(12.0, 5.0),
             narrow=(5.0, 12.5),
             note="A single network without noise has only an entropy. The variation ratio is the "
-            "share of passes, or members, that do not choose the commonest class. Each method has "
-            "one network, the ensemble several: how much lines vary from run to run is not shown.",
+            "share of passes, or members, that do not choose the most common class. Each "
+            "method has one network, the ensemble several; the variation between runs is not "
+            "shown.",
         ),
         Plot(
             "methods",
             "Softmax outputs of seven methods",
-            "Mean softmax output of four classes against the angle with bands of 80 per cent of "
-            "the passes, a panel for each of seven methods",
+            "Mean softmax output of four classes against the angle with bands for 80 % of "
+            "the passes, one panel for each of seven methods",
             partial(draw_methods, rows),
             wide=(12.0, 6.4),
             narrow=(5.0, 12.5),
@@ -227,9 +228,9 @@ def class_table(rows: Rows) -> Table:
         ],
         "By image, from the mean of the softmax outputs. Each method has one network, the "
         f"ensemble {len(errors.where(method='ensemble'))}. The test error is that of a pass "
-        f"without noise on the first {cases:,} test images, upright; for the ensemble, the mean "
-        "over its members. ± is the standard error from the choice of test images, √(e(1 − e)/n) "
-        "for an error e on n images; it leaves out how networks differ.",
+        f"without noise on the first {cases:,} test images, upright; for the ensemble, the "
+        "mean over its members. ± is the standard error over test images, √(e(1 − e)/n) for "
+        "an error e on n images; it does not include the variation between networks.",
     )
 
 

@@ -33,7 +33,7 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
     others = [agent for agent in here if agent not in PAPER]
     return [
         _curves(rows, "reward", "Figure 6: average reward", [a for a in PAPER if a in here]),
-        _curves(rows, "others", "Beside the paper: other rules", ["thompson", *others]),
+        _curves(rows, "others", "Not in the paper: other rules", ["thompson", *others]),
         first_table(rows),
         Plot(
             "film",
@@ -44,8 +44,8 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
             wide=(12.0, 6.2),
             narrow=(5.0, 5.8),
             note="Thompson sampling, the first agent, at the end of its run. Orange: apples. "
-            "Green: poison. Blue: the forager, with lines as far as its eyes see, in the colour of "
-            "what they see.",
+            "Green: poison. Blue: the forager, with its lines of sight in the colour of what "
+            "they see.",
         ),
         *rate_table(rows),
     ]
@@ -68,10 +68,10 @@ def first_table(rows: Rows) -> Table:
         "Batches from the burn-in until the average reward is above 1",
         ("agent", "mean", "median", "got there", "reward at the end"),
         cells,
-        f"Means with standard errors over agents. Who did not get there within {limit} batches "
-        f"counts as {limit + 1}. The reward at the end is that of the last 20 batches. Published: "
-        "25 for Thompson sampling, 175 for ε-greedy, one run each. "
-        "Random actions earn 0.57; an open view alone is worth 1, without any apple.",
+        "Means with standard errors over agents. Agents that did not get there within "
+        f"{limit} batches count as {limit + 1}. The reward at the end is over the last 20 "
+        "batches. Published: 25 for Thompson sampling, 175 for ε-greedy, one run each. "
+        "Random actions earn 0.57; a fully open view alone gives 1, without any apple.",
     )
 
 

@@ -4,7 +4,7 @@ from dubio_studies.framework.study import Card
 
 CARD = Card(
     title="Solar irradiance interpolated",
-    about="Five held-out stretches of the reconstructed solar irradiance (appendix D.1).",
+    about="Five held-out intervals of the reconstructed solar irradiance (appendix D.1).",
     covers=("appendix D.1",),
     cost={"smoke": "10 s", "small": "3 min", "paper": "2 days"},
     data=("solar",),

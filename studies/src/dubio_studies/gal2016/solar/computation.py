@@ -141,13 +141,13 @@ def rms(values: Tensor) -> float:
 
 YEARS = 275
 COMPUTATION = Computation(
-    protocol="Networks with four hidden layers and dropout after each learn 275 years of solar "
-    "irradiance and are asked about five gaps of 20 years between them, where the truth is known. "
-    "Standard dropout is one pass with averaged weights and Gaussian noise; MC dropout is the "
-    "mixture over many stochastic passes with Gaussian noise. Both noises are those that are best "
-    "for the training data, given the network. The Gaussian process of scikit-learn has a constant "
-    "times a squared exponential kernel plus white noise; its amplitude, length scale and noise "
-    "maximise the evidence, climbed from three length scales.",
+    protocol="Networks with four hidden layers and dropout after each are trained on 275 years "
+    "of solar irradiance and predict five gaps of 20 years, where the truth is known. "
+    "Standard dropout is one pass with averaged weights and Gaussian noise; MC dropout is "
+    "the mixture over many stochastic passes with Gaussian noise. Both noise levels are "
+    "optimal for the training data, given the network. The Gaussian process of scikit-learn "
+    "has a constant times a squared exponential kernel plus white noise; its amplitude, "
+    "length scale and noise maximise the evidence, starting from three length scales.",
     scales={
         "smoke": replace(SCALES["smoke"], batch_size=YEARS),
         "small": replace(SCALES["small"], batch_size=YEARS, iterations=2000),
@@ -158,12 +158,12 @@ COMPUTATION = Computation(
     backdrop=backdrop,
     deviations=(
         *DEVIATIONS,
-        "The data are those of the authors' files: 375 years, standardised together with the gaps. "
-        "They are an older reconstruction than the yearly series in circulation, which agrees with "
-        "them at a correlation of 0.91 only.",
-        "The appendix is not at hand, so its figure was not compared, and it prints no numbers. "
-        "Errors and log densities in the gaps are ours, and so is the noise precision behind them: "
-        "that of the paper, 1e5, is in a column of its own.",
+        "The data come from the authors' files: 375 years, standardised together with the "
+        "gaps. They are an older reconstruction than the yearly series available today; the "
+        "correlation between the two is only 0.91.",
+        "We did not have the appendix, so its figure was not compared; it prints no numbers. "
+        "Errors and log densities in the gaps are ours, and so is the noise precision used "
+        "for them; the paper's precision, 1e5, has a separate column.",
         "The text gives the learning rate once as 0.05 and once as 0.005; the authors' files have "
         "0.05 for ReLU, and no TanH network: ours has the settings of ReLU.",
     ),

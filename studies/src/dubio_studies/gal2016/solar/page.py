@@ -85,9 +85,9 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
             partial(draw_panels, rows),
             wide=(12.0, 7.4),
             narrow=(5.0, 12.0),
-            note="Orange: training data. Dark: what was observed in the gaps, which are shaded. "
-            "Blue: the predictive mean plus and minus two standard deviations, half a deviation a "
-            "shade, with the noise that is best for the training data. First restart.",
+            note="Orange: training data. Dark: observations in the shaded gaps. Blue: predictive "
+            "mean ± two standard deviations; each shade is half a deviation, with the noise "
+            "that is optimal for the training data. First restart.",
         ),
         summary_table(rows),
         gap_table(rows),
@@ -142,11 +142,11 @@ def summary_table(rows: Rows) -> Table:
         f"In the gaps ({rows[0]['scale']} scale)",
         ("method", "RMSE", "lppd", "within 2 deviations, %", "deviation / data", "lppd, τ = 1e5"),
         [cells(*key) for key in METHODS],
-        "lppd: mean log predictive density of the 100 held-out years; targets have variance 1. The "
-        "noise of the networks is the one that is best for the training data, given their weights; "
-        "that of the Gaussian process maximises its evidence. With the published precision, 1e5, "
-        "errors of some tenths cost thousands: it was chosen for pictures. Errors are standard "
-        "errors over restarts.",
+        "lppd: mean log predictive density of the 100 held-out years; targets have variance "
+        "1. The noise of the networks is optimal for the training data, given their weights; "
+        "that of the Gaussian process maximises its evidence. With the published precision, "
+        "1e5, errors of a few tenths cost thousands of nats: it was chosen for pictures. "
+        "Errors are standard errors over restarts.",
     )
 
 
@@ -168,7 +168,7 @@ def gap_table(rows: Rows) -> Table:
 
 CLAIMS = (
     Claim(
-        "MC dropout is less certain where data are missing, as a Gaussian process is.",
+        "MC dropout is less certain where data are missing, like a Gaussian process.",
         "appendix D.1, a figure",
         "The predictive deviation is larger in the gaps than on the data by more than a tenth, for "
         "the Gaussian process and in every restart of the ReLU network.",
@@ -179,11 +179,11 @@ CLAIMS = (
         ),
     ),
     Claim(
-        "Uncertainty makes for better predictive densities than standard dropout has.",
+        "Uncertainty gives better predictive densities than standard dropout.",
         "tables of other data; none for these",
-        "In every restart the same network gives what was observed in the gaps a higher mean log "
-        "density by MC dropout than by standard dropout, both with the noise that is best for the "
-        "training data.",
+        "In every restart the mean log density of the observations in the gaps is higher "
+        "with MC dropout than with standard dropout of the same network, both with the noise "
+        "that is optimal for the training data.",
         better_density,
     ),
 )

@@ -5,7 +5,7 @@ from dubio_studies.uci import DATA
 
 CARD = Card(
     title="UCI regression with MC dropout",
-    about="RMSE and log-likelihood on ten data sets, 20 splits, against VI and PBP.",
+    about="RMSE and log-likelihood on ten data sets with 20 splits, compared with VI and PBP.",
     covers=("table 1",),
     cost={"smoke": "5 s", "small": "20 min", "paper": "60 min"},
     data=DATA,

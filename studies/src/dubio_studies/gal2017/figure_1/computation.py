@@ -136,10 +136,11 @@ def rates(module: nn.Module) -> list[float]:
 
 COMPUTATION = Computation(
     protocol="y = 2x + 8 + ε with standard normal x and ε; 10 to 10,000 training rows. A network "
-    "has three hidden layers of rectifiers and two heads, for the mean and the log variance, with "
-    "a Concrete mask (temperature 0.1) before each of its five weight layers, and l = 10⁻⁴. Adam "
-    "with a falling learning rate, one draw a step. All sizes and starts of a repeat are one "
-    "population. Uncertainties are measured on 1000 rows of the same distribution.",
+        "has three hidden ReLU layers and two heads, for the mean and the log variance, with a "
+        "Concrete mask (temperature 0.1) before each of its five weight layers, and l = 10⁻⁴. "
+        "Adam with a decaying learning rate, one draw per step. All sizes and initial rates of a "
+        "repeat are trained as one population. Uncertainties are measured on 1000 rows of the "
+        "same distribution.",
     scales={
         "smoke": Config(
             sizes=(10, 100), width=8, repeats=1, steps=20, draws=5, batch_size=16
@@ -150,11 +151,11 @@ COMPUTATION = Computation(
     pieces=pieces,
     run=run,
     deviations=(
-        "The authors' notebook makes 2000 steps with 10 rows and 1000 with 10,000, at the end of "
-        "which rates still move at Adam's full speed, so that its curve of rates against data "
-        "shows the number of steps. Here all sizes have the same number of steps, from two starts, "
-        "and the page says whether they have met.",
-        "At scale small the hidden layers have 64 units, not 1024: the entropy of the masks weighs "
-        "more with wide layers, so that rates are higher there.",
+        "The authors' notebook makes 2000 steps with 10 rows and 1000 with 10,000. At the "
+            "end, rates still move at Adam's full speed, so its curve of rates against data "
+            "reflects the number of steps. Here all sizes have the same number of steps, from "
+            "two initial rates, and the page says whether they agree.",
+        "At the small scale the hidden layers have 64 units, not 1024. In wider layers the "
+            "entropy of the masks has more weight, so rates are higher there.",
     ),
 )  # fmt: skip

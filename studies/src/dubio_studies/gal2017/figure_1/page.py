@@ -53,7 +53,7 @@ def rates_fall(rows: Rows) -> Finding:
     falls = all(later < earlier + 0.01 for earlier, later in pairwise(values.values()))
     first, *_, last = values.values()
     return Finding(
-        f"mean over layers behind hidden units: {listed(values)}",
+        f"mean over layers after hidden units: {listed(values)}",
         falls and last < first,
     )
 
@@ -84,8 +84,8 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
             partial(draw_uncertainties, rows),
             wide=(12.0, 4.2),
             narrow=(5.0, 9.0),
-            note="Dots are runs; lines are means over repeats and starts. Dashed: the deviation of "
-            "the noise.",
+            note="Dots are runs; lines are means over repeats and starts. Dashed: the standard "
+            "deviation of the noise.",
         ),
         Plot(
             "rates",
@@ -94,7 +94,7 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
             partial(draw_rates, rows),
             wide=(9.0, 4.6),
             narrow=(5.0, 5.0),
-            note="Dots are runs, filled and open by the rate they started from; lines are means.",
+            note="Dots are runs, filled or open by their initial rate; lines are means.",
         ),
         value_table(rows),
     ]
@@ -161,10 +161,9 @@ def value_table(rows: Rows) -> Table:
         "Means over repeats and starts",
         ("training rows", *PANELS.values(), "RMSE", *LAYERS),
         cells,
-        "The last five columns are dropout rates. Uncertainties are roots of mean variances over "
-        "1000 test rows from the same distribution. "
-        "The aleatoric variance is the mean over draws, where the paper's code has the exponential "
-        "of the mean log variance.",
+        "The last five columns are dropout rates. Uncertainties are roots of mean variances "
+        "over 1000 test rows from the same distribution. The aleatoric variance is the mean "
+        "over draws; the paper's code uses the exponential of the mean log variance.",
     )
 
 
@@ -184,8 +183,8 @@ CLAIMS = (
     Claim(
         "Dropout probabilities decrease with more data.",
         "figure 1d: from near 0.5 to between 0.2 and 0.4",
-        "The mean rate behind hidden units does not rise by more than 0.01 from one number of data "
-        "to the next, and falls in all.",
+        "The mean rate after hidden units does not rise by more than 0.01 from one number of "
+        "data to the next, and falls overall.",
         rates_fall,
     ),
     Claim(

@@ -88,7 +88,7 @@ CLAIMS = (
     ),
     Claim(
         "Rates have settled.",
-        "the paper shows their way over training",
+        "the paper shows them over training",
         "No rate changes by 0.02 or more in the last epoch.",
         settle,
         otherwise=Undecided(

@@ -20,18 +20,18 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
         Plot(
             "epochs",
             "Figure 8: Concrete dropout rates over training, from several starts",
-            "Dropout rates against epochs in five panels, one for each of five layers; a line for "
-            "each start",
+            "Dropout rates against epochs in five panels, one for each of five layers; one "
+            "line per start",
             partial(draw_epochs, rows),
             wide=(12.0, 4.2),
             narrow=(5.0, 12.0),
-            note="The first, second, middle and last two of the layers with dropout. A line is one "
-            "fork.",
+            note="The first, second, middle and last two of the layers with dropout. Each line "
+            "is one fork.",
         ),
         Plot(
             "layers",
-            "Where the rates of all layers end",
-            "Dropout rates against the number of the layer, a line for each start",
+            "Final rates of all layers",
+            "Dropout rates against the number of the layer, one line per start",
             partial(draw_ends, rows),
             wide=(12.0, 4.4),
             narrow=(5.0, 4.4),
@@ -92,7 +92,7 @@ def ends_table(rows: Rows) -> Table:
         f"Rates after {last_epoch(rows)} epochs",
         ("start", *(str(k) for k in own)),
         [*cells, ["largest − smallest", *gaps]],
-        "A column for each layer of the middle block.",
+        "One column per layer of the middle block.",
     )
 
 

@@ -177,14 +177,14 @@ CLAIMS = (
     Claim(
         "Concrete dropout matches the cumulative reward of a fixed rate of 0.1.",
         "Section 4.5.",
-        "The mean test return of the last three episodes is not lower by more than two standard "
-        "errors, and one of both is at least half of the published 16.5: below that there is "
-        "nothing to match.",
+        "The mean test return of the last three episodes is not lower by more than two "
+        "standard errors, and at least one of the two is half of the published 16.5 or more: "
+        "below that there is nothing to match.",
         matches_fixed,
     ),
     Claim(
         "That cumulative reward is 16.5 in 25 steps.",
-        "Section 4.5; the best plans that are known from rest earn 17.3.",
+        "Section 4.5; the best known plans from rest earn 17.3.",
         "The mean test return of the last three episodes with Concrete dropout is 16.5 or more.",
         reaches_published,
         otherwise=Behind(
@@ -198,24 +198,24 @@ CLAIMS = (
     ),
     Claim(
         "Uncertainty falls by more with Concrete dropout than with a fixed rate.",
-        "Figures 9d to 9g draw both.",
-        "What is left of the first episode's uncertainty after the last is less, for every "
-        "component.",
+        "Figures 9d to 9g show both.",
+        "For every component, a smaller share of the first episode's uncertainty remains "
+        "after the last.",
         falls_more,
         ours=True,
     ),
     Claim(
-        "Uncertainty also falls on states that never change, which no agent's data choose.",
+        "Uncertainty also falls on a fixed set of states that does not depend on the agents' data.",
         "Not in the paper, whose validation set changes with the episodes.",
-        "As for held-out transitions, on 200 states all over the place.",
+        "As for held-out transitions, on 200 states spread over the state space.",
         elsewhere_falls,
         ours=True,
     ),
     Claim(
-        "Rates have converged: they do not show how fast the optimiser is.",
+        "Rates have converged: they do not just reflect the speed of the optimiser.",
         "Not in the paper; its figure 1 shows rates that still moved at full speed.",
-        "As many steps once more change no mean rate by 0.02 or more, in any episode that was "
-        "checked.",
+        "Doubling the number of steps changes no mean rate by 0.02 or more, in any episode "
+        "that was checked.",
         have_converged,
         otherwise=Undecided(
             "After the first episode, with 20 transitions, the rate of the first hidden layer "
@@ -225,11 +225,11 @@ CLAIMS = (
         ours=True,
     ),
     Claim(
-        "Learnable Bernoulli dropout earns what Concrete dropout does.",
+        "Learnable Bernoulli dropout earns as much as Concrete dropout.",
         "Not in the paper.",
-        "The mean test return of the last three episodes is not lower by more than two standard "
-        "errors, and one of both is at least half of the published 16.5: below that there is "
-        "nothing to match.",
+        "The mean test return of the last three episodes is not lower by more than two "
+        "standard errors, and at least one of the two is half of the published 16.5 or more: "
+        "below that there is nothing to match.",
         bernoulli_matches,
         ours=True,
     ),

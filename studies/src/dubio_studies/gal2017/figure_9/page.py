@@ -42,8 +42,8 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
             partial(draw_rates, rows),
             wide=(12.0, 4.2),
             narrow=(5.0, 9.5),
-            note="Means over agents; bands are two standard errors. Crosses: after as many steps "
-            "once more, on the same episodes.",
+            note="Means over agents; bands are two standard errors. Crosses: after twice as many "
+            "steps, on the same episodes.",
         ),
         Plot(
             "uncertainty",
@@ -57,13 +57,13 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
         ),
         Plot(
             "elsewhere",
-            "Beside the paper: epistemic uncertainty on states that never change",
+            "Not in the paper: epistemic uncertainty on fixed states",
             f"Epistemic standard deviation on 200 fixed states against episodes: {names}",
             partial(draw_spread, rows, "elsewhere"),
             wide=(12.0, 4.0),
             narrow=(5.0, 12.0),
-            note="The same for 200 states and forces that are uniform over ±1 m, ±3 m/s, ±8 rad/s, "
-            "±π and ±10 N.",
+            note="The same for 200 states and forces, uniform over ±1 m, ±3 m/s, ±8 rad/s, ±π "
+            "and ±10 N.",
         ),
         Plot(
             "returns",
@@ -72,8 +72,7 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
             partial(draw_returns, rows),
             wide=(9.0, 4.6),
             narrow=(5.0, 4.6),
-            note="On starts that the agents do not learn from. The thin line is the published "
-            "16.5.",
+            note="On starts that the agents do not train on. The thin line is the published 16.5.",
         ),
         value_table(rows),
     ]

@@ -37,16 +37,16 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
     """What the page shows, in order."""
     width = swept_by_size(rows)[0]["width"]
     dots = (
-        "Dots are networks, filled or open by the rate that they started from; lines are means. "
-        "Each layer has one rate, for what feeds it: pixels, or a hidden layer."
+        "Dots are networks, filled or open by their initial rate; lines are means. Each "
+        "layer has one rate, for its inputs: pixels, or a hidden layer."
     )
     return [
         accuracy_table(rows),
         Plot(
             "sizes",
             f"Figure 5: rates against the number of images (three layers of {width})",
-            "Dropout rates of the four layers against the number of training images, a panel for "
-            "each of two methods",
+            "Dropout rates of the four layers against the number of training images, one "
+            "panel for each of two methods",
             partial(draw_rates, swept_by_size(rows), "size", "training images"),
             wide=(12.0, 4.8),
             narrow=(5.0, 9.0),
@@ -55,8 +55,8 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
         Plot(
             "widths",
             "Figure 6: rates against the number of hidden units",
-            "Dropout rates of the four layers against the width of the hidden layers, a panel for "
-            "each of two methods",
+            "Dropout rates of the four layers against the width of the hidden layers, one "
+            "panel for each of two methods",
             partial(draw_rates, swept_by_width(rows), "width", "units of a hidden layer"),
             wide=(12.0, 4.8),
             narrow=(5.0, 9.0),
@@ -65,14 +65,14 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
         Plot(
             "length-scales",
             f"Figure 11: the length scale of the prior (three layers of {width})",
-            "Test log-likelihood and accuracy against the length scale, a line for each of two "
-            "methods, and a level for dropout at rates chosen by hand",
+            "Test log-likelihood and accuracy against the length scale, one line for each of "
+            "two methods, and a dashed level for dropout at fixed rates",
             partial(draw_length_scales, swept_by_length_scale(rows)),
             wide=(12.0, 4.8),
             narrow=(5.0, 9.0),
             note="The prior of a weight is N(0, 1/ℓ²) with ℓ = l·√inputs of its layer. Dots are "
-            "networks, lines are means. Dashed: MC dropout at rates chosen by hand, not tuned, and "
-            "at the l of the other figures.",
+            "networks, lines are means. Dashed: MC dropout at fixed rates, not tuned, with "
+            "the l of the other figures.",
         ),
         convergence_table(rows),
     ]
@@ -101,12 +101,13 @@ def accuracy_table(rows: Rows) -> Table:
         f"Three hidden layers of {row['width']}, {row['size']:,} images",
         ("method", "accuracy", "published", "log-likelihood", *LAYERS),
         [cells(method) for method in NAMES],
-        f"On {row['cases']:,} test images; the log-likelihood is in nats per image, and the last "
+        f"{row['cases']:,} test images; the log-likelihood is in nats per image, and the last "
         "four columns are dropout rates. Numbers are means over networks: "
-        f"{', '.join(f'{NAMES[method]} {count}' for method, count in networks.items())}. ± is the "
-        "standard error from the choice of test images, √(a(1 − a)/n) for an accuracy a on n "
-        "images; it leaves out how networks differ. The rates by hand are not tuned, and too "
-        "strong for narrow networks. The paper says that its 98.6% matches hand-tuned dropout.",
+        f"{', '.join((f'{NAMES[method]} {count}' for method, count in networks.items()))}. ± "
+        "is the standard error over test images, √(a(1 − a)/n) for an accuracy a on n "
+        "images; it does not include the variation between networks. The fixed rates are not "
+        "tuned, and too high for narrow networks. The paper says that its 98.6% matches "
+        "hand-tuned dropout.",
     )
 
 
@@ -122,8 +123,7 @@ def convergence_table(rows: Rows) -> Table:
             [place, *(f"{found[m][f'{layer}, {place}']:.3f}" for m in LEARNED for layer in LAYERS)]
             for place in places
         ],
-        "Differences of dropout rates, means over restarts. Where training has converged, only its "
-        "noise is left.",
+        "Differences of dropout rates, means over restarts. After convergence only noise is left.",
     )
 
 

@@ -104,7 +104,7 @@ CLAIMS = (
     Claim(
         "Averages over draws are better than one pass without noise.",
         "67.2 against 67.1, and 67.4 against 67.2 (table 1)",
-        f"They have a higher mean IoU, for both kinds, {CLEARLY}, which are taken in pairs.",
+        f"They have a higher mean IoU, for both kinds, {CLEARLY}, in paired comparisons.",
         sampling_improves,
         otherwise=Undecided(
             "For these forks it is not so: the paired differences are −0.02 and 0.00 points of "
@@ -114,7 +114,7 @@ CLAIMS = (
         ),
     ),
     Claim(
-        "The small network is a fair ground for these comparisons.",
+        "The small network is good enough for these comparisons.",
         "SegNet: 50.2 at 480 × 360",
         "Without dropout its mean IoU is at least that.",
         is_sound,

@@ -38,7 +38,8 @@ COMPUTATION = Computation(
     backdrop=photograph_rows,
     deviations=(
         *protocol.DEVIATIONS,
-        "The paper's dropout regulariser, 0.01 × N × H × W, cannot be meant: as a weight of the "
-        "entropy in a loss per pixel it must fall with N, H and W. Here it follows from the ELBO.",
+        "The paper's dropout regulariser, 0.01 × N × H × W, must be a misprint: as a weight "
+        "of the entropy in a loss per pixel it must fall with N, H and W. Ours follows from "
+        "the ELBO.",
     ),
 )

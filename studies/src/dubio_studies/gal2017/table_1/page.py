@@ -37,8 +37,8 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
                 wide=(12.0, HEIGHTS[0]),
                 narrow=(5.0, HEIGHTS[1]),
                 note="Concrete dropout, the first fork. The maps have every third pixel. Entropy "
-                "is total uncertainty; mutual information is that of the network, and a hundredth "
-                "of it. The scales are fixed, and void pixels are grey.",
+                "is the total uncertainty; mutual information, the epistemic part, is a "
+                "hundredth of it. The scales are fixed, and void pixels are grey.",
             )
         )
     return shown
@@ -71,10 +71,10 @@ def iou_table(rows: Rows) -> Table:
             ]
             for method, published in PUBLISHED.items()
         ],
-        f"Means over {forks} forks, ± standard errors, which leave out what forks share. IoU is of "
-        "the whole data set. The log-likelihood is in nats per labelled pixel. MC dropout and "
-        "Concrete average over draws; the others make one pass without noise. Published: "
-        "FC-DenseNet-103 at 480 × 360.",
+        f"Means over {forks} forks, ± standard errors, which do not include the variation "
+        "that forks share. IoU is over the whole data set. The log-likelihood is in nats per "
+        "labelled pixel. MC dropout and Concrete average over draws; the others make one "
+        "pass without noise. Published: FC-DenseNet-103 at 480 × 360.",
     )
 
 

@@ -38,9 +38,9 @@ CLAIMS = (
     Claim(
         "Concrete dropout reduces the calibration RMSE compared to the baselines.",
         "table 2, a plot whose numbers the text does not repeat",
-        "The RMSE of Concrete dropout is lower than without dropout and than that of dropout at "
-        "0.2, with one pass and with draws, with and without weights, by more than two standard "
-        "errors of the difference over forks.",
+        "The RMSE of Concrete dropout is lower than that of no dropout and of dropout at "
+        "0.2, with one pass and with draws, with and without weights, by more than two "
+        "standard errors of the difference over forks.",
         is_better_calibrated,
         otherwise=Undecided(
             "Three forks of each kind differ too little: Concrete dropout has a lower RMSE than "

@@ -21,16 +21,17 @@ def run(config: Forks, piece: Piece, seed: Seed) -> Iterator[Measurement]:
 
 
 COMPUTATION = Computation(
-    protocol=f"{protocol.NETWORKS} Calibration is over the probabilities of all classes and pixels "
-    "together, as in Kendall and Gal (2017): in 10 bins of equal width, the mean probability "
-    "against the share that came true. The RMSE of the gaps is weighted by the cases of a bin, or "
-    "not: the paper does not say. Claims and rules were written before the run.",
+    protocol=f"{protocol.NETWORKS} Calibration pools the probabilities of all classes and pixels, "
+    "as in Kendall and Gal (2017): in 10 bins of equal width, the mean probability is "
+    "compared with the observed frequency. The RMSE of the gaps is given with bins weighted "
+    "by their cases and unweighted: the paper does not say which it uses. Claims and rules "
+    "were written before the run.",
     scales={"smoke": Forks(**SMOKE), "small": Forks(**SMALL), "paper": Forks(**PAPER)},
     pieces=pieces,
     run=run,
     deviations=(
         *protocol.DEVIATIONS,
-        "The paper shows its RMSE in the key of a plot, which its text does not repeat; there are "
-        "no numbers to compare with.",
+        "The paper shows its RMSE only in the legend of a plot, so we have no numbers to "
+        "compare with.",
     ),
 )

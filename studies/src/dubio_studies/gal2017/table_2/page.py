@@ -24,12 +24,12 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
         Plot(
             "calibration",
             "Table 2: predicted probability against frequency",
-            "A line for each of four methods, near to the diagonal of perfect calibration",
+            "One line for each of four methods, near the diagonal of perfect calibration",
             partial(draw_reliability, rows),
             wide=(7.0, 7.2),
             narrow=(5.0, 5.2),
-            note="Probabilities of all classes and labelled pixels of the test images, in "
-            f"{BINS} bins; all forks of a method in one curve. Below the diagonal a network is "
+            note=f"Probabilities of all classes and labelled pixels of the test images, in {BINS} "
+            "bins; each curve pools all forks of a method. Below the diagonal a network is "
             "overconfident.",
         ),
         calibration_table(rows),
@@ -67,11 +67,11 @@ def calibration_table(rows: Rows) -> Table:
         "Calibration errors",
         ("method", "RMSE, weighted", "RMSE, unweighted", "ECE", "log-likelihood"),
         cells,
-        f"Means over {forks} forks, ± standard errors. The RMSE pools all classes in {BINS} bins; "
-        "with weights the lowest bin, which has most of the cases, nearly decides it. ECE is of "
-        f"the likeliest class, in {TOP_BINS} bins. The log-likelihood is in nats per labelled "
-        "pixel. MC dropout and Concrete average over draws; the others make one pass without "
-        "noise.",
+        f"Means over {forks} forks, ± standard errors. The RMSE pools all classes in {BINS} "
+        "bins; with weights the lowest bin, which has most of the cases, dominates it. ECE "
+        f"is for the most likely class, in {TOP_BINS} bins. The log-likelihood is in nats per "
+        "labelled pixel. MC dropout and Concrete average over draws; the others make one "
+        "pass without noise.",
     )
 
 

@@ -102,19 +102,19 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
         Plot(
             "methods",
             "Figures 2 and 3: all methods",
-            "Log-likelihood of each method on each data set, less that of the published Concrete "
-            "dropout after the last M-step",
+            "Log-likelihood of each method on each data set, minus that of the published "
+            "Concrete dropout after the last M-step",
             partial(draw_methods, rows),
             wide=(12.0, 6.0),
             narrow=(5.0, 8.0),
-            note="Right is better. Thin lines are two standard errors over splits. Methods that "
-            "are further off than the axis stand at its end.",
+            note="Right is better. Thin lines are two standard errors over splits. Methods "
+            "beyond the axis are drawn at its end.",
         ),
         Plot(
             "rates",
             "Figure 4: rates of every layer and split",
-            "Dropout rates that Concrete dropout has learned, for each data set and layer, a dot "
-            "for each split",
+            "Dropout rates learned by Concrete dropout, for each data set and layer, one dot "
+            "per split",
             partial(draw_rates, rows),
             wide=(12.0, 4.6),
             narrow=(5.0, 6.4),
@@ -144,9 +144,9 @@ def paper_table(rows: Rows, metric: str) -> Table:
             "Concrete, τ on validation rows",
         ),
         cells,
-        "Means over splits with standard errors; two hidden layers of 50. The last M-step does not "
-        "change predictions, so errors differ by chance of the draws alone. The deep Gaussian "
-        "process (Bui et al. 2016) was not run.",
+        "Means over splits with standard errors; two hidden layers of 50. The last M-step "
+        "does not change predictions, so RMSEs differ only through the random draws. The "
+        "deep Gaussian process (Bui et al. 2016) was not run.",
     )
 
 
@@ -172,10 +172,11 @@ def method_table(rows: Rows, metric: str) -> Table:
         f"All methods: {metric if metric != 'rmse' else 'RMSE'}",
         ("data", *METHODS.values()),
         cells,
-        "One protocol for all networks: three candidates, chosen by validation rows of each split "
-        "(the length scale of the prior, for MC dropout the rate); τ at its optimum on validation "
-        "rows; trained again on all training rows. The ensemble has five networks at the maximum "
-        "of their posterior. Bold: the best mean.",
+        "One protocol for all networks: one of three candidates (the length scale of the "
+        "prior, or for MC dropout the rate) is selected on the validation rows of each "
+        "split; τ is at its optimum on the validation rows; networks are retrained on all "
+        "training rows. The ensemble has five maximum a posteriori networks. Bold: the best "
+        "mean.",
     )
 
 
@@ -256,14 +257,17 @@ CLAIMS = (
     Claim(
         "Concrete dropout matches the performance of hand-tuned dropout on UCI data.",
         "tables 3 and 4, column Dropout",
-        "With the precision tuned on validation rows, in no cell worse than the published Dropout "
-        "by more than two standard errors, of both together, and half a digit of what is printed.",
+        "With the precision tuned on validation rows, no cell is worse than the published "
+        "Dropout by more than two standard errors, of both combined, plus half a printed "
+        "digit.",
         matches_dropout,
     ),
     Claim(
-        "Concrete dropout after the last M-step has the log-likelihoods and errors of the tables.",
+        "Concrete dropout after the last M-step reproduces the log-likelihoods and errors of "
+        "the tables.",
         "tables 3 and 4, column CDropoutM",
-        "In no cell worse by more than two standard errors, of both together, and half a digit.",
+        "No cell is worse by more than two standard errors, of both combined, plus half a "
+        "printed digit.",
         reproduces_itself,
         otherwise=Undecided("The run has a tenth of the steps, and 5 of the 20 splits."),
     ),

@@ -99,24 +99,25 @@ def path(
 
 
 COMPUTATION = Computation(
-    protocol="Nineteen amino acids with seven correlated features predict a free energy of "
-    "unfolding. The sign of DGR is flipped, so that every feature is positively correlated with "
-    "the target. Features and target are centred. Coefficients are followed as regularisation "
-    "grows: dropout by f/(1 − f) without any prior (λ0 = 0), ridge regression by λ0 over the "
-    "geometric mean of the features' sums of squares, lasso by its penalty over the one that "
-    "leaves nothing. Dropout's coefficients are the paper's μ; predictions are (1 − f)Xμ. Once "
-    "features have unit variance, once they keep their own units; coefficients are always those of "
-    "unit variance.",
+    protocol="Seven correlated features of nineteen amino acids predict a free energy of "
+    "unfolding. The sign of DGR is flipped, so that every feature is positively correlated "
+    "with the target. Features and target are centred. Coefficients are computed for growing "
+    "regularisation: f/(1 − f) for dropout without a prior (λ0 = 0), λ0 over the geometric "
+    "mean of the features' sums of squares for ridge regression, and for lasso its penalty "
+    "relative to the one that removes all features. Dropout's coefficients are the paper's "
+    "μ; predictions are (1 − f)Xμ. Features have unit variance in one version and their own "
+    "units in the other; coefficients are always for unit variance.",
     scales={"smoke": Config(steps=8), "small": Config(steps=20), "paper": Config()},
     pieces=pieces,
     run=run,
     deviations=(
-        "The paper says neither whether features were scaled nor what the axis is. Ours is the "
-        "share of the target's variance that the fit explains in training, which falls as "
-        "regularisation grows and means the same for all three methods.",
+        "The paper says neither whether features were scaled nor what the axis is. Our axis "
+        "is the share of the target's variance explained in training, which falls as "
+        "regularisation grows and has the same meaning for all three methods.",
         "With features of unit variance (1 − f)μ is exactly ridge regression's solution with "
-        "λ0 = n·f/(1 − f), so signs do not tell dropout from ridge: both become all positive at "
-        "the same place. What differs is the size: μ stays, ridge's coefficients vanish. In the "
-        "features' own units the signs differ, too, since dropout does not see units.",
+        "λ0 = n·f/(1 − f), so signs do not distinguish dropout from ridge: both become all "
+        "positive at the same point. What differs is the size: μ stays, ridge's coefficients "
+        "vanish. In the features' own units the signs differ too, since dropout is invariant "
+        "to units.",
     ),
 )

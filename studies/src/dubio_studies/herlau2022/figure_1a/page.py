@@ -132,14 +132,14 @@ def path_plot(rows: Rows, units: str) -> Plot:
         "Figure 1a: paths with features of unit variance"
         if scaled
         else "The same with features in their own units",
-        "Coefficients of seven features against the explained variance: dropout's end at seven "
-        "positive values, those of ridge and lasso at zero",
+        "Coefficients of seven features against the explained variance: those of dropout end "
+        "at seven positive values, those of ridge and lasso at zero",
         partial(draw_paths, rows, units),
         wide=(12.0, 5.0),
         narrow=(5.0, 11.0),
         note="Regularisation grows to the right, where less variance is explained. Dots: each "
         "feature alone, dropout's limit. Shaded: all seven coefficients are positive. The "
-        "beginnings of the paths, near least squares, lie outside.",
+        "starts of the paths, near least squares, are outside the plot.",
     )
 
 
@@ -217,11 +217,10 @@ def positive_table(rows: Rows) -> Table:
                 ]
             )
     return Table(
-        "Where all seven coefficients become positive for good",
+        "Where all seven coefficients become and stay positive",
         ("path", "explained variance", "strength", "smallest there", "largest there"),
         cells,
-        "The first point of our grid of strengths. Lasso leaves features out, and zero is not "
-        "positive.",
+        "The first such point of our grid. Lasso drops features, and zero is not positive.",
     )
 
 
@@ -251,9 +250,9 @@ CLAIMS = (
     Claim(
         "Dropout's coefficients are all positive where those of ridge and lasso are not.",
         "figure 1 (a); no numbers",
-        "With features in their own units, dropout's coefficients become positive for good while "
-        "the fit explains more variance than ridge's or lasso's when theirs do, if ever. (With "
-        "unit variance dropout and ridge have the same signs.)",
+        "With features in their own units, dropout's coefficients become and stay positive "
+        "at a higher explained variance than those of ridge and lasso, if theirs ever do. "
+        "(With unit variance dropout and ridge have the same signs.)",
         positive_where_others_are_not,
     ),
 )

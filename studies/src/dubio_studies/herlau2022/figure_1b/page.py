@@ -48,7 +48,7 @@ def wins_under_shift(rows: Rows) -> Finding:
         f"{row['value']:+.3f} ± {row['error']:.3f}".replace("-", "−") for row in by_size
     )
     return Finding(
-        f"dropout's error less ridge's: {text}; as a ratio "
+        f"dropout's error minus ridge's: {text}; as a ratio "
         f"{listed(rows, ratios(rows, 'shift'), '.3f')}{share_of_the_prior(rows)}",
         sure,
     )
@@ -104,9 +104,9 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
             partial(draw_errors, rows),
             wide=(12.0, 4.4),
             narrow=(5.0, 8.4),
-            note="The mean squared error on 20 test rows, noise of variance one included. Caps are "
-            "two standard errors over data sets, which is less than a line's width where there are "
-            "many.",
+            note="Mean squared error on 20 test rows, including noise of variance one. Caps are "
+            "two standard errors over data sets; with many data sets they are narrower than "
+            "a line.",
         ),
         error_table(rows),
         Plot(
@@ -117,8 +117,8 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
             partial(draw_rates, rows),
             wide=(12.0, 4.6),
             narrow=(5.0, 9.0),
-            note="Dashed: ridge regression with the true prior. The dot is the rate of figure 1b. "
-            "The leftmost points have f = 0: ridge regression with dropout's wrong prior.",
+            note="Dashed: ridge regression with the true prior. The dot is the rate of figure "
+            "1b. The leftmost points are f = 0: ridge regression with dropout's wrong prior.",
         ),
         rate_table(rows),
     ]
@@ -236,9 +236,9 @@ def error_table(rows: Rows) -> Table:
             "ridge with dropout's λ0",
         ),
         cells,
-        "With standard errors over data sets; the difference is paired, so its error is smaller. "
-        "The last column is the control f = 0: it shows what the wrong prior does by itself. The "
-        "paper prints no numbers.",
+        "With standard errors over data sets; the difference is paired, so its error is "
+        "smaller. The last column is the control f = 0: it shows the effect of the wrong "
+        "prior alone. The paper prints no numbers.",
     )
 
 
@@ -276,8 +276,9 @@ CLAIMS = (
         "In the default condition ridge regression with the correct prior is optimal, and dropout "
         "performs on par.",
         "figure 1 (b); no numbers",
-        "Dropout's mean error is at most 5 % above ridge's for every number of features. Its rate "
-        "is set from the true λ0, so that it regularises as much; other rates are in the table.",
+        "Dropout's mean error is at most 5 % above ridge's for every number of features. Its "
+        "rate is set from the true λ0, so that it regularises equally; other rates are in "
+        "the table.",
         partial(on_par, "default"),
     ),
     Claim(

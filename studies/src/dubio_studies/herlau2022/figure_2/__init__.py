@@ -4,7 +4,7 @@ from dubio_studies.framework.study import Card
 
 CARD = Card(
     title="Amazon reviews",
-    about="Test error against λ0 with and without dropout in four categories.",
+    about="Test error against λ0 with and without dropout in four product categories.",
     covers=("figure 2",),
     cost={"smoke": "5 s", "small": "1 min", "paper": "8 min"},
     data=tuple(

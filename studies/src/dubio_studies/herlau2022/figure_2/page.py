@@ -99,7 +99,8 @@ def corpus_plot(rows: Rows, corpus: str) -> Plot:
         wide=(12.0, 7.6),
         narrow=(5.0, 12.0),
         note=f"Mean over {spoken(rows.where(metric='splits').distinct('value'))} random splits; "
-        "bands are one standard deviation over splits, as in the paper. All panels have one scale.",
+        "bands are one standard deviation over splits, as in the paper. All panels share one "
+        "scale.",
     )
 
 
@@ -172,10 +173,10 @@ def range_table(rows: Rows) -> Table:
             "dropout is better for λ0",
         ),
         cells,
-        "With standard deviations over splits. Dropout is called better where its mean error is "
-        "lower by four standard errors over splits, paired. Splits overlap, so these errors "
-        "describe these documents, not new ones. The λ0 with the lowest test error is chosen in "
-        "hindsight, for both. The paper prints no numbers.",
+        "With standard deviations over splits. Dropout counts as better where its mean error "
+        "is lower by four standard errors over splits, paired. Splits overlap, so these "
+        "errors apply to these documents, not to new ones. The λ0 with the lowest test error "
+        "is selected in hindsight, for both methods. The paper prints no numbers.",
     )
 
 
@@ -189,15 +190,15 @@ def difference_table(rows: Rows, corpus: str) -> Table:
         for drop in drops
     ]
     return Table(
-        f"What dropout changes, in points: {CORPORA[corpus]}",
+        f"Change of the error with dropout, in points: {CORPORA[corpus]}",
         ("λ0", *(f"{category} {drop:g}" for category, drop, _ in columns)),
         [
             [f"{p:g}", *(change(column.row(precision=p)) for _, _, column in columns)]
             for p in sorted(changes.distinct("precision"))
         ],
-        "For each category and f: error with dropout less error without, at the same λ0 and on the "
-        "same splits, with standard errors over splits. Bold: dropout is better. Elsewhere it is "
-        "not: with a large λ0 there is too much regularisation already.",
+        "For each category and f: error with dropout minus error without, at the same λ0 and "
+        "on the same splits, with standard errors over splits. Bold: dropout is better. "
+        "Elsewhere it is not: a large λ0 already regularises too much.",
     )
 
 
@@ -221,7 +222,7 @@ CLAIMS = (
         improves_widely,
     ),
     Claim(
-        "Dropout is better with the best λ0 of each, too.",
+        "Dropout is also better with the best λ0 of each method.",
         "figure 2, four categories; no numbers",
         "In every category dropout's lowest mean error over λ0 is below that of ridge regression.",
         better_at_best,
