@@ -272,9 +272,9 @@ def test_rows_like_the_papers_agree() -> None:
         ("Concrete dropout is more accurate", MC, "accuracy", 0.9265),
         ("mean PAvgPU.", MC, "pavgpu, image", 0.899),
         ("One learned rate", MC, "accuracy", 0.921),
-        ("summed over a batch", MC, "pavgpu, batch", 0.7),
-        ("summed over a batch", MC, "pavgpu, image", 0.6),
-        ("knows best", MC, "error auroc, image", 0.95),
+        ("summing entropies over a batch", MC, "pavgpu, batch", 0.7),
+        ("summing entropies over a batch", MC, "pavgpu, image", 0.6),
+        ("detecting its own errors", MC, "error auroc, image", 0.95),
     ],
 )
 def test_rows_that_break_a_rule(claim: str, variant: Variant, metric: str, value: float) -> None:

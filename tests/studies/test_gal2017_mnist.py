@@ -192,7 +192,7 @@ def test_a_trend_is_more_than_the_gap_between_starts(
 
 def test_rates_by_hand_are_not_called_tuned(made_up: list[dict[str, Any]]) -> None:
     level = CLAIMS[1].judge(Rows(made_up)).ours
-    assert "by hand, not tuned" in level
+    assert "fixed rates, not tuned" in level
     assert "too strong" not in level
     mc = {"metric": "accuracy", "method": "mc"}
     weak = [{**r, "value": 0.96} if mc.items() <= r.items() else r for r in made_up]
@@ -208,7 +208,7 @@ def test_accuracies_have_the_error_of_a_binomial(made_up: list[dict[str, Any]]) 
     assert isinstance(table, Table)
     error = stats.binom(100, 0.986).std() / 100
     assert {line[1] for line in table.rows} == {f"98.60% ± {error:.2%}"}
-    assert "Concrete 2, learnable Bernoulli 2, MC dropout, rates by hand 1" in table.note
+    assert "Concrete 2, learnable Bernoulli 2, MC dropout, fixed rates 1" in table.note
     assert [line[2] for line in table.rows] == ["98.6%", "–", "–"]
 
 

@@ -43,7 +43,7 @@ FAMILIES = {
         "Weight Uncertainty in Neural Networks (Bayes by Backprop), a replication",
         "Clark et al. 2022",
     ),
-    "uncertainty": Family("Is the uncertainty any good? Comparisons of our own"),
+    "uncertainty": Family("How good is the uncertainty? Our own comparisons"),
 }
 
 
@@ -165,7 +165,7 @@ ENTRIES = [
     planned(
         "clark2022/figure-5",
         "Classes of the authors' code",
-        "A diagram of inheritance; nothing to compute.",
+        "A class diagram; nothing to compute.",
         "figure 5",
     ),
     planned(

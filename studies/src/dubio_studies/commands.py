@@ -41,7 +41,7 @@ def list_studies(words: Sequence[str]) -> int:
                 if entry.card.cost:
                     cost = ", ".join(f"{scale} {entry.card.cost[scale]}" for scale in SCALES)
                     print(f"{indent}takes about: {cost}")
-    print("\n'dubio run STUDY' runs one, 'dubio report' makes pages of all that was run.")
+    print("\n'dubio run STUDY' runs one, 'dubio report' makes pages of all runs.")
     return 0
 
 

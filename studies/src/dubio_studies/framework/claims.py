@@ -122,7 +122,7 @@ def rule_on(claim: Claim, rows: Rows, scale: str, *, examined: bool) -> Ruling:
     """
     finding = claim.judge(rows)
     if scale == "smoke":
-        return Ruling(claim, finding, "undecided", "A smoke run tests the machinery alone.")
+        return Ruling(claim, finding, "undecided", "A smoke run only tests the code.")
     if finding.agrees:
         return Ruling(claim, finding, "goes further" if finding.further else "holds")
     if examined and claim.otherwise is not None:

@@ -11,7 +11,7 @@ from dubio_studies.photographs.features import cached_features
 from dubio_studies.photographs.trunks import TrunkName, trunk
 
 Source = Literal["cifar10", "clusters"]
-"""CIFAR-10; or made-up features in ten overlapping clusters, for a trial without any data."""
+"""CIFAR-10; or made-up features in ten overlapping clusters, to try it without data."""
 
 CLASSES = 10
 VALIDATION = 5_000  # photographs that nobody learns from

@@ -26,7 +26,7 @@ SIGNS: dict[Status, str] = {
 }
 MEANINGS: dict[Verdict, str] = {
     "holds": "our rows meet the rule",
-    "goes further": "and go beyond what was published",
+    "goes further": "our rows exceed what was published",
     "refuted": "converged runs contradict it; the cause is shown",
     "behind": "our number falls short; the suspected cause is named",
     "undecided": "the run is too small to tell",
@@ -66,7 +66,7 @@ def own_claims(rulings: Sequence[Ruling]) -> str:
     """Our own claims, counted apart."""
     counts = Counter(r.verdict for r in rulings if r.claim.ours)
     found = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
-    return f"Our own claims are counted apart: {found}." if found else ""
+    return f"Our own claims are counted separately: {found}." if found else ""
 
 
 def studies_sentence(results: Sequence[Result]) -> str:
@@ -74,7 +74,7 @@ def studies_sentence(results: Sequence[Result]) -> str:
     run = sum(result.shown is not None for result in results)
     planned = sum(result.status == "planned" for result in results)
     waiting = len(results) - run - planned
-    return f"{run} studies were run, {waiting} were not or not to the end, {planned} are planned."
+    return f"{run} studies were run, {waiting} were not run or not finished, {planned} are planned."
 
 
 def overview_entry(result: Result) -> str:
@@ -104,8 +104,8 @@ def started_html(progress: Progress) -> str:
     seed = f", seed {recipe.seed}" if recipe.seed else ""
     where = escape(f"scale {recipe.scale}{seed}")
     return (
-        f'<p class="note">Interrupted at {where}: {progress} pieces are done. '
-        f"The same command goes on.</p>"
+        f'<p class="note">Interrupted at {where}: {progress} pieces are done. The same '
+        "command resumes it.</p>"
     )
 
 
@@ -121,7 +121,7 @@ def study_page(result: Result, shown: Shown) -> str:
         id=entry.id,
         origin=origin(entry),
         source="the paper says" if entry.paper else "is expected",
-        caveats="Where we depart from the paper" if entry.paper else "What to keep in mind",
+        caveats="Where we depart from the paper" if entry.paper else "Limitations",
         title=escape(entry.card.title),
         about=escape(entry.card.about),
         status=chip(shown.verdict),
@@ -177,9 +177,9 @@ def chip(status: Status, *, ours: bool = False) -> str:
 def scale_badge(shown: Shown) -> str:
     """The scale, with what it means."""
     meaning = {
-        "smoke": "a test of the machinery, no result",
+        "smoke": "a test of the code, not a result",
         "small": "reduced to minutes on two cores",
-        "paper": "the paper's protocol, but for what the page says",
+        "paper": "the paper's protocol, except for the listed deviations",
     }
     assert set(meaning) == set(SCALES)
     scale = shown.recipe.scale

@@ -10,7 +10,7 @@ from dubio import data
 from dubio.data import Scenes
 
 Source = Literal["camvid", "blocks"]
-"""CamVid; or scenes of coloured blocks, 49 × 35 pixels, that are made up."""
+"""CamVid; or made-up scenes of coloured blocks, 49 × 35 pixels."""
 
 Split = Literal["train", "val", "test"]
 

@@ -4,4 +4,4 @@ from dubio.likelihoods import Categorical
 from dubio_studies.scenes.images import VOID
 
 LIKELIHOOD = Categorical(dim=1, void=VOID)
-"""A class for every pixel; pixels that nobody labelled do not count."""
+"""A class for every pixel; unlabelled pixels do not count."""

@@ -20,7 +20,7 @@ from dubio_studies.gal2016.curves import (
 )
 
 GROUPS = 100
-"""Independent estimates from T draws; the reference is from all of their draws."""
+"""Independent estimates from T draws; the reference uses all of their draws."""
 
 
 def pieces(config: Config) -> list[Piece]:

@@ -238,7 +238,7 @@ CLAIMS = (
         is_as_accurate,
     ),
     Claim(
-        "Learned rates are as accurate as hand-tuned rates.",
+        "Learned rates are as accurate as fixed rates.",
         "section 4.3 and figure 11, right, for hand-tuned dropout",
         "Both methods are at most 0.2 points less accurate than dropout with rates of 0.2 "
         "for pixels and 0.5 for units. These rates are common defaults and were not tuned, "

@@ -127,15 +127,16 @@ def run(config: Config, piece: Piece, seed: Seed) -> Iterator[Measurement]:
 
 
 COMPUTATION = Computation(
-    protocol="The bandits of Riquelme et al. 2018: mushrooms (117 columns, one-hot) and the wheel. "
-    "An agent begins with three random actions for each that there is, then meets 2,000 contexts. "
-    "Its network has two hidden layers of 100 rectifiers and gives one reward for each action; "
-    "after every 10 contexts there are 20 steps of Adam on what it has seen. Thompson sampling "
-    "draws 32 functions for 10 contexts and takes actions by the shares that win. NeuralLinear has "
-    "an exact posterior of its last layer, the linear agent one of its only layer. Settings are "
-    "the same for all methods and problems and were not tuned. Every trial has a stream and an "
-    "agent of its own; regret is against expected rewards, in percent of that of uniform actions. "
-    "Long streams have 80,000 contexts, with 80 steps after every 400.",
+    protocol="The bandits of Riquelme et al. 2018: mushrooms (117 columns, one-hot) and the "
+        "wheel. An agent starts with three random choices of each action, then sees 2,000 "
+        "contexts. Its network has two hidden layers of 100 ReLU units and one output per "
+        "action; after every 10 contexts there are 20 Adam steps on the data so far. Thompson "
+        "sampling draws 32 functions for 10 contexts and chooses actions in proportion to how "
+        "often they are the best. NeuralLinear has an exact posterior for its last layer, the "
+        "linear agent for its only layer. Settings are the same for all methods and problems and "
+        "were not tuned. Every trial has its own stream and agent; regret is relative to "
+        "expected rewards, in percent of that of uniform actions. Long streams have 80,000 "
+        "contexts, with 80 steps after every 400.",
     scales={
         "smoke": Config(
             problems=("mushroom", "wheel 0.5"), trials=2, interactions=40, steps=2, hidden=8,
@@ -148,8 +149,8 @@ COMPUTATION = Computation(
     pieces=pieces,
     run=run,
     deviations=(
-        "Riquelme et al. train by RMSProp on batches of 512 with settings of their own for each "
-        "method and problem; here all methods have the same ones.",
-        "What is published is from several papers, whose numbers of steps and trials differ.",
+        "Riquelme et al. train with RMSProp on batches of 512, with separate settings for "
+            "each method and problem; here all methods have the same settings.",
+        "Published values come from several papers, whose numbers of steps and trials differ.",
     ),
 )  # fmt: skip

@@ -3,8 +3,11 @@
 from dubio_studies.framework.study import Card
 
 CARD = Card(
-    title="Deep sea: who explores deeply?",
-    about="Episodes until N steps in a row are found, by ε, dropout, learned rates and ensembles.",
+    title="Deep sea: which methods explore deeply?",
+    about=(
+        "Episodes until N right steps in a row are found, with ε-greedy, dropout, learned "
+        "rates and ensembles."
+    ),
     covers=("deep sea of bsuite, Osband et al. 2020",),
     cost={"smoke": "10 s", "small": "20 min", "paper": "4 h"},
 )

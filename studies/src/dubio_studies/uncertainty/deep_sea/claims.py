@@ -7,12 +7,12 @@ from dubio_studies.framework.rows import Rows
 
 NAMES = {
     "epsilon": "ε-greedy, ε = 0.05",
-    "dropout 0.1, step": "dropout 0.1, a mask a step",
-    "dropout 0.1, episode": "dropout 0.1, a mask an episode",
-    "dropout 0.5, step": "dropout 0.5, a mask a step",
-    "dropout 0.5, episode": "dropout 0.5, a mask an episode",
-    "concrete": "Concrete dropout, a mask an episode",
-    "bernoulli": "learnable Bernoulli dropout, a mask an episode",
+    "dropout 0.1, step": "dropout 0.1, a mask per step",
+    "dropout 0.1, episode": "dropout 0.1, a mask per episode",
+    "dropout 0.5, step": "dropout 0.5, a mask per step",
+    "dropout 0.5, episode": "dropout 0.5, a mask per episode",
+    "concrete": "Concrete dropout, a mask per episode",
+    "bernoulli": "learnable Bernoulli dropout, a mask per episode",
     "ensemble": "ensemble without prior functions",
     "prior": "ensemble with prior functions",
 }
@@ -116,7 +116,7 @@ CLAIMS = (
         ours=True,
     ),
     Claim(
-        "Dropout of a fixed rate does not, be there a mask a step or a mask an episode.",
+        "Dropout with a fixed rate does not, with a mask per step or a mask per episode.",
         "Osband et al. 2018, section 3: dropout's spread does not depend on the data.",
         "No agent with dropout of 0.1 or 0.5 solves any sea.",
         dropout_does_not,
@@ -124,7 +124,7 @@ CLAIMS = (
     ),
     Claim(
         "Learned rates do not help.",
-        "Our guess: rates are those of a layer, so that all states have the same.",
+        "Our expectation: a layer has one rate, so all states have the same.",
         "No agent with Concrete or learnable Bernoulli dropout solves any sea.",
         learned_do_not,
         otherwise=Undecided(
@@ -136,18 +136,19 @@ CLAIMS = (
         ours=True,
     ),
     Claim(
-        "One function an episode is not enough: the prior functions are needed.",
+        "One function per episode is not enough: the prior functions are needed.",
         "Osband et al. 2018, figure 3.",
         "Fewer agents with an ensemble without prior functions solve a sea.",
         priors_are_needed,
         ours=True,
     ),
     Claim(
-        "Ensembles with prior functions know what they do not know; dropout does not.",
+        "Ensembles with prior functions are uncertain about what they have not seen; dropout "
+        "is not.",
         "Not published for deep sea.",
-        "In the smallest sea, at the first mark, the spread of functions about cells that were "
-        "never visited is more than twice that about visited ones with prior functions, and less "
-        "than twice with dropout of fixed rates and a mask an episode.",
+        "In the smallest sea, at the first checkpoint, the spread of functions on cells "
+        "never visited is more than twice that on visited ones with prior functions, and "
+        "less than twice with fixed-rate dropout and a mask per episode.",
         doubt_stays,
         otherwise=Refuted(
             "The ratio is not what tells them apart. After 50 episodes it is 1.4 with prior "

@@ -204,17 +204,18 @@ def spreads(agents: QLearners, visited: NDArray[np.bool_], episode: int) -> Iter
 
 
 COMPUTATION = Computation(
-    protocol="A diver sinks by a row a step through N × N cells. Only N steps to the right find "
-    "the treasure, worth 1; every step to the right costs 0.01/N; which of two actions goes right "
-    "differs from cell to cell. Random actions find it once in 2ᴺ episodes. The agents are those "
-    "of bsuite's bootstrapped DQN but for how they explore: two layers of 50 rectifiers on the "
-    "one-hot cell, γ = 0.99, the last 10,000 transitions, one step of Adam (0.001) on 128 of them "
-    "after every step of the diver once there are more than 128. An agent believes in one function "
-    "for an episode (or for one step) and does what is best by it: a network with one mask, or one "
-    "member of an ensemble. A sea is solved at the first episode after which less than 80 % of all "
-    "episodes so far were without the treasure, which is the rule in the code of bsuite (its axes "
-    "say 90 %). Agents stop once all five of a setting have solved it, or after 1,000 episodes. "
-    "Claims and rules were written before the run.",
+    protocol="A diver sinks one row per step through N × N cells. Only N steps to the right find "
+        "the treasure, worth 1; every step to the right costs 0.01/N; which of two actions goes "
+        "right differs from cell to cell. Random actions find it once in 2ᴺ episodes. The agents "
+        "are those of bsuite's bootstrapped DQN except for how they explore: two layers of 50 "
+        "ReLU units on the one-hot cell, γ = 0.99, the last 10,000 transitions, and once there "
+        "are more than 128, one Adam step (0.001) on 128 of them after every step of the diver. "
+        "An agent follows one function for an episode (or for one step) and takes the best "
+        "action under it: a network with one mask, or one member of an ensemble. A sea is solved "
+        "at the first episode after which less than 80 % of all episodes so far missed the "
+        "treasure, the rule in bsuite's code (its axes say 90 %). Agents stop once all five of a "
+        "setting have solved it, or after 1,000 episodes. Claims and rules were written before "
+        "the run.",
     scales={
         "smoke": Config(sizes=(4,), episodes=20, seeds=2, members=3, batch_size=8, hidden=8),
         "small": Config(members=10, batch_size=32, every=2),
@@ -223,9 +224,10 @@ COMPUTATION = Computation(
     pieces=pieces,
     run=run,
     deviations=(
-        "No target network, no random actions beside the rule, and every member of an ensemble "
-        "has batches of its own where bsuite shows each transition to half of them.",
-        "Weights start as those of ConvNetJS: N(0, 1/inputs), biases 0.1.",
+        "There is no target network, there are no random actions besides the rule, and every "
+            "member of an ensemble has its own batches; bsuite shows each transition to half of "
+            "the members.",
+        "Weights are initialised as in ConvNetJS: N(0, 1/inputs), biases 0.1.",
         "ε-greedy has ε = 0.05; learned rates start at 0.1, with a prior of length scale 1 and a "
         "likelihood of precision 100; neither was tuned.",
     ),

@@ -27,19 +27,20 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
         solved_table(rows),
         Plot(
             "spread",
-            "Why: what is not known should be doubted, and what is known should not",
-            "Spread of functions about cells that were visited and about others, by episodes",
+            "Why: uncertainty on visited and on unvisited cells",
+            "Spread of functions on visited and on unvisited cells, by episodes",
             partial(draw_spreads, rows),
             wide=(12.0, 4.6),
             narrow=(5.0, 8.6),
-            note="The standard deviation of Q over functions (masks, or members), in the smallest "
-            "sea; means over actions, cells and agents. Left: cells that were never visited, "
-            "right: those that were. Who believes in one function an episode is led to where "
-            "functions disagree. The masks of dropout multiply what units say, at a rate that is "
-            "the same for all states: as the values of known cells are learned to be small, its "
-            "doubt shrinks about all cells alike, also about those that nobody has been to, and "
-            "nothing leads there any more. The prior functions of an ensemble stay where there are "
-            "no data. Its curve ends where all its agents have solved the sea.",
+            note="The standard deviation of Q over functions (masks, or members), in the "
+            "smallest sea; means over actions, cells and agents. Left: cells never visited; "
+            "right: visited cells. An agent that follows one function per episode is led to "
+            "where functions disagree. Dropout's masks multiply unit activations at a rate "
+            "that is the same for all states. As the network learns that known cells have "
+            "small values, its uncertainty shrinks for all cells alike, including those "
+            "never visited, and nothing leads there any more. The prior functions of an "
+            "ensemble persist where there are no data. Its curve ends where all its agents "
+            "have solved the sea.",
         ),
         *rate_table(rows),
     ]
@@ -57,15 +58,15 @@ def solved_table(rows: Rows) -> Table:
         return f"**{text}, {median(own):.0f}**" if own else text
 
     return Table(
-        "Who has solved the sea, and after how many episodes",
+        "Agents that solved the sea, and after how many episodes",
         ("explorer", *(f"N = {size}" for size in sizes)),
         [
             [NAMES[explorer], *(cell(explorer, size) for size in sizes)]
             for explorer in NAMES
             if explorer in rows.distinct("explorer")
         ],
-        f"Agents that have solved it within {given_up(rows)} episodes, and the median over them of "
-        "the episode after which less than 80 % of all episodes so far were without the treasure. "
+        f"Agents that solved it within {given_up(rows)} episodes, and the median over them of "
+        "the episode after which less than 80 % of all episodes so far missed the treasure. "
         "Random actions find it once in 2ᴺ episodes.",
     )
 

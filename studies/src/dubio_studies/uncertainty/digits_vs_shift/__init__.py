@@ -3,9 +3,11 @@
 from dubio_studies.framework.study import Card
 
 CARD = Card(
-    title="Digits, and images that are none",
-    about="Six methods on MNIST: quality, calibration, cost; Fashion-MNIST and notMNIST noticed.",
-    covers=("a comparison of our own",),
+    title="Digits and out-of-distribution images",
+    about=(
+        "Six methods on MNIST: quality, calibration, cost; detection of Fashion-MNIST and notMNIST."
+    ),
+    covers=("our own comparison",),
     cost={"smoke": "10 s", "small": "3 min", "paper": "4 h"},
     data=("mnist", "fashion-mnist", "notmnist"),
 )

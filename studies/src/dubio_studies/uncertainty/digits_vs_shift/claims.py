@@ -121,7 +121,7 @@ CLAIMS = (
         ),
     ),
     Claim(
-        "They err less where they are sure, so that leaving doubtful digits to others pays.",
+        "They are more accurate where they are certain, so deferring uncertain digits pays.",
         "Lakshminarayanan et al. 2017",
         "Each has a lower AURC by entropy, in thousandths, than the plain network.",
         partial(lower_than_plain, "aurc", 1000.0, 2),
@@ -131,21 +131,21 @@ CLAIMS = (
     ),
     Claim(
         "This costs no accuracy.",
-        "Lakshminarayanan et al. 2017, for ensembles; for the others an expectation of ours",
+        "Lakshminarayanan et al. 2017, for ensembles; for the others our own expectation",
         "Each has an accuracy that is at most half a point below that of the plain network.",
         keeps_accuracy,
     ),
     Claim(
-        "Their entropy tells images that are no digits from digits.",
+        "Their entropy separates digits from other images.",
         "Lakshminarayanan et al. 2017; Ovadia et al. 2019, for MNIST and notMNIST",
-        "For each and either set of foreign images, the AUROC of the entropy is above that of the "
-        "plain network.",
+        "For each method and both sets of foreign images, the AUROC of the entropy is above "
+        "that of the plain network.",
         notices_foreign_images,
     ),
     Claim(
-        "Mutual information, what networks disagree about, tells them apart better than entropy.",
+        "Mutual information, the disagreement between draws, separates them better than entropy.",
         "Smith and Gal 2018, for adversarial images",
-        "For each and either set of foreign images, its AUROC is above that of the entropy.",
+        "For each method and both sets of foreign images, its AUROC is above that of the entropy.",
         information_is_better,
         otherwise=Undecided(
             "One restart: of ten comparisons one fails, by 0.012, with 2,000 test digits."

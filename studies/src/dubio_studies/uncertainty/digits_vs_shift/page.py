@@ -43,29 +43,29 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
         summary_table(rows),
         Plot(
             "curves",
-            "Calibration, and error without the doubtful ones",
+            "Calibration, and error after deferral",
             "Accuracy against confidence, error against coverage, and PAvgPU against the "
-            "threshold, a line for each of six methods",
+            "threshold, one line for each of six methods",
             partial(draw_curves, rows),
             wide=(12.0, 5.2),
             narrow=(5.0, 13.0),
             note=f"Left: bins with at least {CASES} digits, whose accuracy has a standard error "
-            "of up to 11 points; on the line confidence is what comes true, above it the network "
-            "is too modest, below it too sure. Middle: the error among the digits of least "
-            "entropy. Right: the share of digits that are accurate and certain, or inaccurate and "
-            "uncertain, over thresholds from the smallest to the largest entropy. Of the first "
-            "restart.",
+            "of up to 11 points; on the line the network is calibrated, above it "
+            "underconfident, below it overconfident. Middle: the error among the digits with "
+            "the lowest entropy. Right: the share of digits that are accurate and certain, "
+            "or inaccurate and uncertain, for thresholds from the smallest to the largest "
+            "entropy. First restart.",
         ),
         Plot(
             "entropies",
             f"Entropy of predictions: digits, {sets}",
-            f"Histograms of the entropy for digits, {sets}, a panel for each of six methods",
+            f"Histograms of the entropy for digits, {sets}, one panel for each of six methods",
             partial(draw_entropies, rows),
             wide=(12.0, 6.6),
             narrow=(5.0, 13.0),
-            note="The share of each set's images in bins of equal width from 0 to log 10 nats; the "
-            "heights are logarithmic. What overlaps cannot be told apart by entropy. Of the first "
-            "restart.",
+            note="The share of each set's images in bins of equal width from 0 to log 10 nats; "
+            "heights are logarithmic. Entropy cannot separate images where the histograms "
+            "overlap. First restart.",
         ),
         detection_table(rows),
         rates_table(rows),
@@ -97,19 +97,20 @@ def summary_table(rows: Rows) -> Table:
     cases = rows.where(metric="accuracy")[0]["cases"]
     error = 100 * math.sqrt(0.95 * 0.05 / cases)
     return Table(
-        "Six methods on digits, and on what is none",
+        "Six methods on digits and on foreign images",
         ("method", *(column[0] for column in columns), "passes"),
         [
             [name, *(column[k] for column in cells), passes[k]]
             for k, name in enumerate(NAMES.values())
         ],
-        "Accuracy, NLL (nats), ECE (15 bins), the mean of PAvgPU over thresholds and AURC are of "
-        f"{cases:,} test digits; then the AUROC with which entropy (H) and mutual information "
-        "(MI) tell foreign images from these. Milliseconds of CPU time for an image in batches of "
-        "500, on one core, statistics included. The mean of PAvgPU rewards low entropies of the "
-        "many accurate digits more than doubt about the few others. Best in bold; ± is a standard "
-        "error over restarts, if there are several. An accuracy near 95 % has a standard error of "
-        f"{error:.1f} points from the choice of test digits alone.",
+        "Accuracy, NLL (nats), ECE (15 bins), the mean of PAvgPU over thresholds and AURC "
+        f"are for {cases:,} test digits; then the AUROC with which entropy (H) and mutual "
+        "information (MI) separate foreign images from these. Milliseconds are CPU time per "
+        "image in batches of 500, on one core, including statistics. Mean PAvgPU rewards low "
+        "entropies of the many accurate digits more than uncertainty about the few others. "
+        "Best in bold; ± is a standard error over restarts, if there are several. An "
+        f"accuracy near 95 % has a standard error of {error:.1f} points from the choice of "
+        "test digits alone.",
     )
 
 
@@ -168,9 +169,9 @@ def detection_table(rows: Rows) -> Table:
             for score, short in SCORES.items()
             if rows.where(method=method, score=score)
         ],
-        "H is the entropy, MI the mutual information. Foreign images are the positives, and as "
-        "many as digits. FPR95 is the share of digits "
-        "that are flagged when 95 % of the foreign images are: the lower the better.",
+        "H is the entropy, MI the mutual information. Foreign images are the positives, and "
+        "as many as digits. FPR95 is the share of digits flagged when 95 % of the foreign "
+        "images are: lower is better.",
     )
 
 
@@ -189,7 +190,7 @@ def rates_table(rows: Rows) -> Table:
             for method in NAMES
             if drops.where(method=method)
         ],
-        "Those of MC dropout are fixed; the others were learned, from 0.1.",
+        "Those of MC dropout are fixed; the others are learned, starting from 0.1.",
     )
 
 
@@ -212,7 +213,7 @@ def draw_curves(rows: Rows, size: Size) -> Figure:
         draw_line(pavgpu, own.where(metric="pavgpu at"), "t", style)
     titles = {
         reliability: ("Reliability", "confidence", "accuracy"),
-        risk: ("Error among the least doubtful", "coverage", "error"),
+        risk: ("Error among the most certain", "coverage", "error"),
         pavgpu: ("PAvgPU", "threshold of the entropy", "PAvgPU"),
     }
     for axes, (title, x, y) in titles.items():
