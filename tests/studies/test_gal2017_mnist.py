@@ -193,10 +193,10 @@ def test_a_trend_is_more_than_the_gap_between_starts(
 def test_rates_by_hand_are_not_called_tuned(made_up: list[dict[str, Any]]) -> None:
     level = CLAIMS[1].judge(Rows(made_up)).ours
     assert "fixed rates, not tuned" in level
-    assert "too strong" not in level
+    assert "too high" not in level
     mc = {"metric": "accuracy", "method": "mc"}
     weak = [{**r, "value": 0.96} if mc.items() <= r.items() else r for r in made_up]
-    assert "too strong for 512 units; this does not show" in CLAIMS[1].judge(Rows(weak)).ours
+    assert "too high for 512 units; this does not show" in CLAIMS[1].judge(Rows(weak)).ours
 
 
 def test_best_of_how_many_length_scales(made_up: list[dict[str, Any]]) -> None:
