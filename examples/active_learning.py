@@ -1,8 +1,8 @@
-"""Active learning on small digits: which to label next, by BatchBALD, BALD, entropy, or at random.
+"""Active learning on small digits: BatchBALD, BALD, entropy or a random choice of labels.
 
-Networks start with 20 labels and get 10 more, ten times. Of several seeds it prints the mean
-accuracy over the rounds after the first, and whether random choice was beaten. ``python
-examples/active_learning.py 1 2`` has one seed and two rounds.
+Networks start with 20 labels and get 10 more, ten times. Prints, over several seeds, the mean
+accuracy of the rounds after the first, and whether a rule beats random choice. ``python
+examples/active_learning.py 1 2`` runs one seed and two rounds.
 """
 
 import sys
@@ -18,7 +18,7 @@ from dubio.decide import Acquisition, acquire
 from dubio.likelihoods import Categorical
 
 AT_ONCE = 10
-CANDIDATES = 300  # of the pool, at random in each round, to be faster
+CANDIDATES = 300  # random rows of the pool in each round, to save time
 
 
 def trained(x: Tensor, y: Tensor) -> nn.Module:
@@ -35,7 +35,7 @@ def trained(x: Tensor, y: Tensor) -> nn.Module:
 
 
 def accuracies(by: Acquisition | None, seed: int, rounds: int, x: Tensor, y: Tensor) -> Tensor:
-    """On the test digits after each round; None chooses at random."""
+    """Accuracy on the test digits after each round; None chooses at random."""
     torch.manual_seed(seed)
     order = torch.randperm(len(x))
     test, labelled, pool = order[:600], order[600:620], order[620:]
@@ -56,7 +56,7 @@ def accuracies(by: Acquisition | None, seed: int, rounds: int, x: Tensor, y: Ten
 
 
 def main(seeds: int = 5, rounds: int = 10) -> None:
-    """Compare all rules, seed by seed."""
+    """Compare all rules over several seeds."""
     torch.set_num_threads(1)
     images, labels = load_digits(return_X_y=True)
     x, y = torch.from_numpy(images).float() / 16, torch.from_numpy(labels)

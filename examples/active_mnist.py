@@ -1,8 +1,8 @@
 """Active learning on MNIST: from 20 labels to 200, chosen by BALD, BatchBALD, entropy or at random.
 
-Gal, Islam and Ghahramani (2017) with a small dropout network. Prints the accuracy on test digits
-with 50, 100 and 200 labels, and whether random choice was beaten beyond chance, over the mean of
-all rounds. ``python examples/active_mnist.py 1 2`` has one seed and two rounds.
+The experiment of Gal, Islam and Ghahramani (2017) with a small dropout network. Prints the test
+accuracy with 50, 100 and 200 labels, and the gain over random choice, averaged over all rounds,
+with a 95 % interval. ``python examples/active_mnist.py 1 2`` runs one seed and two rounds.
 """
 
 import math
@@ -18,9 +18,9 @@ from dubio.decide import Acquisition, acquire
 from dubio.likelihoods import Categorical
 
 START, AT_ONCE = 20, 10
-POOL, CANDIDATES, TEST = 20_000, 1000, 5000  # candidates of the pool, at random in each round
+POOL, CANDIDATES, TEST = 20_000, 1000, 5000  # candidates are random rows of the pool
 RULES: tuple[Acquisition | None, ...] = (None, "entropy", "bald", "batchbald")
-T_95 = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78}  # of Student's t, by the number of seeds
+T_95 = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78}  # quantiles of Student's t by the number of seeds
 
 
 def trained(x: Tensor, y: Tensor) -> nn.Module:
@@ -35,7 +35,7 @@ def trained(x: Tensor, y: Tensor) -> nn.Module:
 
 
 def accuracies(by: Acquisition | None, seed: int, rounds: int, data: list[Images]) -> Tensor:
-    """On test digits, with ever more labels, (rounds + 1,); None chooses at random."""
+    """Test accuracy after each round, (rounds + 1,); None chooses at random."""
     torch.manual_seed(seed)
     digits, test = data
     rows = torch.randperm(len(digits.images))[:POOL]
@@ -58,7 +58,7 @@ def accuracies(by: Acquisition | None, seed: int, rounds: int, data: list[Images
 
 
 def main(seeds: int = 5, rounds: int = 18) -> None:
-    """Compare all rules, seed by seed."""
+    """Compare all rules over several seeds."""
     torch.set_num_threads(1)
     data = [mnist("train"), mnist("test")]
     at_random = torch.zeros(())

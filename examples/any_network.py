@@ -1,6 +1,6 @@
-"""Ask an ordinary network, with dropout in five forms, what it does not know.
+"""Uncertainty of an ordinary network with five forms of dropout.
 
-The network reads a noisy wave and names its height. Nothing in it is written for dubio.
+The network estimates the height of a noisy wave. Nothing in it is written for dubio.
 """
 
 import torch
@@ -26,7 +26,7 @@ class WaveReader(nn.Module):
         seen = self.drop(self.look(wave.unsqueeze(1)).relu()).transpose(1, 2)  # (B, T, width)
         steps, _ = self.read(seen)
         mixed, _ = self.attend(steps, steps, steps)
-        mixed = nn.Dropout(0.1).train(self.training)(steps + mixed)  # made on the spot
+        mixed = nn.Dropout(0.1).train(self.training)(steps + mixed)  # created in forward
         return self.answer(F.dropout(mixed.mean(1), 0.2, training=self.training))
 
 
@@ -38,7 +38,7 @@ def waves(count: int, low: float, high: float) -> tuple[Tensor, Tensor]:
 
 
 def main() -> None:
-    """Train, list the sites, and compare familiar waves with ones of a height never seen."""
+    """Train, list the sites, and compare familiar waves with waves of unseen heights."""
     torch.manual_seed(0)
     torch.set_num_threads(1)
     net = WaveReader()

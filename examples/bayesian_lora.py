@@ -1,4 +1,4 @@
-"""Bayesian LoRA: adapt a transformer by factors with a distribution, and ask where it is unsure."""
+"""Bayesian LoRA: adapt a transformer with Bayesian adapters, and defer where it is uncertain."""
 
 import warnings
 
@@ -10,25 +10,25 @@ from transformers import DistilBertConfig, DistilBertForSequenceClassification
 import dubio
 from dubio import decide
 
-warnings.filterwarnings("ignore", category=FutureWarning)  # of transformers itself
+warnings.filterwarnings("ignore", category=FutureWarning)  # raised inside transformers
 torch.manual_seed(0)
 WORDS, LENGTH, TOPICS = 40, 12, 4
 
 
 def sentences(rows: int) -> tuple[Tensor, Tensor]:
-    """Random words, and how many of them belong to each topic, ten words a topic."""
+    """Random words, and how many of them belong to each topic, ten words per topic."""
     words = torch.randint(WORDS, (rows, LENGTH))
     return words, nn.functional.one_hot(words // 10, TOPICS).sum(1)  # (B, L), (B, topics)
 
 
 def opinions(rows: int) -> tuple[dict[str, Tensor], Tensor]:
-    """A new task: words of topic 0 speak for it and those of topic 1 against; some mean neither."""
+    """A new task: words of topic 0 are positive, those of topic 1 negative, others neutral."""
     words, counts = sentences(rows)
     score = (counts[:, 0] - counts[:, 1]).float()
     return {"input_ids": words}, torch.bernoulli(torch.sigmoid(1.5 * score)).long()
 
 
-# A model that was trained on a large task: which topic has the most words?
+# A model pretrained on a large task: which topic has the most words?
 config = DistilBertConfig(
     vocab_size=WORDS, dim=64, n_layers=2, n_heads=4, hidden_dim=128, num_labels=TOPICS,
     max_position_embeddings=LENGTH, dropout=0.0, attention_dropout=0.0, seq_classif_dropout=0.0,
@@ -41,7 +41,7 @@ for _ in range(250):
     base(input_ids=words, labels=counts.argmax(1)).loss.backward()
     optimizer.step()
 
-# Few rows of another task: frozen weights, low-rank adapters, and a distribution on their factor A.
+# Few rows of another task: frozen weights, and low-rank adapters with a distribution on factor A.
 base.classifier = nn.Linear(64, 2)
 adapters = LoraConfig(
     r=4, target_modules=["q_lin", "v_lin", "lin1"], modules_to_save=["pre_classifier", "classifier"]
@@ -59,7 +59,7 @@ print(f"trained {trained} of {sum(p.numel() for p in bayes.parameters())} number
 
 
 def predict(x: dict[str, Tensor]) -> dubio.Predictive:
-    """Thirty functions of the model, which share the weights of the base."""
+    """Thirty functions of the model, which share the base weights."""
     return dubio.predict(bayes, x, draws=30, likelihood=labels, select="logits", shared=True)
 
 

@@ -1,9 +1,9 @@
-"""Bayesian optimisation with a dropout network, by BoTorch, against random search.
+"""Bayesian optimisation with a dropout network and BoTorch, compared with random search.
 
-The Branin function (Dixon and Szegö 1978) is to be minimised, with ten points at random and twenty
-more in batches of four. A network is trained anew on all points for each batch, which maximises the
+Minimises the Branin function (Dixon and Szegö 1978) with ten random points and twenty more in
+batches of four. For each batch a network is retrained on all points, and the batch maximises the
 expected improvement over its functions. Prints the regret after all points. ``python
-examples/bayesian_optimisation.py 1 2`` has one seed and two batches.
+examples/bayesian_optimisation.py 1 2`` runs one seed and two batches.
 """
 
 import math
@@ -46,7 +46,7 @@ def trained(x: Tensor, y: Tensor) -> nn.Module:
 
 
 def regret(seed: int, rounds: int) -> float:
-    """What is missing to the optimum after some rounds."""
+    """Distance to the optimal value after some rounds."""
     torch.manual_seed(seed)
     x = torch.rand(FIRST, 2, dtype=torch.float64)
     for _ in range(rounds):
@@ -61,9 +61,9 @@ def regret(seed: int, rounds: int) -> float:
 
 
 def main(seeds: int = 5, rounds: int = 5) -> None:
-    """Compare, seed by seed."""
+    """Compare over several seeds."""
     torch.set_num_threads(1)
-    warnings.filterwarnings("ignore", message="Optimization failed")  # the best is taken
+    warnings.filterwarnings("ignore", message="Optimization failed")  # the best point found is used
     by_network = torch.tensor([regret(seed, rounds) for seed in range(seeds)])
     points = FIRST + rounds * AT_ONCE
     torch.manual_seed(0)

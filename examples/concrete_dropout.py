@@ -1,7 +1,7 @@
-"""Learn dropout rates with Concrete dropout: few data leave doubt, many drive it out.
+"""Learn dropout rates with Concrete dropout: more data, less uncertainty.
 
-A curve is observed with noise. The same network is trained on ever more points by `dubio.fit`; the
-rates of its dropout, and the doubt in its predictions, fall as data arrive.
+A curve is observed with noise. The same network is trained on more and more points with
+`dubio.fit`; its dropout rates and its epistemic uncertainty fall.
 """
 
 import torch
@@ -32,7 +32,7 @@ def build(num_data: int, width: int = 64) -> dubio.ELBO:
 
 
 def main() -> None:
-    """Train on 50, 500 and 5000 points; print rates, and doubt where the points lie."""
+    """Train on 50, 500 and 5000 points; print rates and epistemic uncertainty."""
     torch.set_num_threads(1)
     test_x, test_y = observe(500, seed=1)
     for count in (50, 500, 5000):

@@ -1,4 +1,4 @@
-"""Turn four ordinary networks into Bayesian ones, and take a training step by every method."""
+"""Turn four ordinary networks into Bayesian ones, and make a training step with every method."""
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +14,7 @@ MASKS = {
 
 
 class Residual(nn.Module):
-    """A convolution with dropout in front of it, added to its input."""
+    """A residual block: dropout, then a convolution, added to the input."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -22,12 +22,12 @@ class Residual(nn.Module):
         self.conv = nn.Conv2d(width, width, 3, padding=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Add to x what the convolution makes of it."""
+        """Add the convolution's output to x."""
         return x + self.conv(self.drop(self.norm(x).relu()))
 
 
 class Reader(nn.Module):
-    """Reads tokens by an LSTM or a Transformer, and classifies the last state."""
+    """Reads tokens with an LSTM or a Transformer, and classifies the last state."""
 
     def __init__(self, body: nn.Module, width: int) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ def networks() -> dict[str, tuple[nn.Module, Tensor]]:
 
 
 def main() -> None:
-    """Print what is done to each network, check that its output stays, and train."""
+    """Print each plan, check that the output is unchanged, and train."""
     torch.manual_seed(0)
     for name, (net, x) in networks().items():
         rule = dubio.rules.replace_dropout(dubio.masks.Bernoulli)

@@ -1,9 +1,9 @@
-"""From Fashion-MNIST to a guarantee: a network answers what it may, and a human the rest.
+"""Deferral with a guarantee on Fashion-MNIST: the network answers if it is certain, else a human.
 
-A small dropout CNN is trained; half of the test images calibrate a threshold of its entropy, below
-which at most 2 or 5 % of its answers are wrong, with 95 % confidence; the other half shows what
-share of images it answers, and how often it is wrong. Next to it is the Bonferroni correction over
-16 coverages. ``python examples/defer_fashion.py 1 6000`` has one epoch and 6000 training images.
+A small dropout CNN is trained. Half of the test images calibrate an entropy threshold below which
+at most 2 or 5 % of its answers are wrong, with 95 % confidence. The other half shows the share of
+images it answers, and how often it is wrong. The baseline is a Bonferroni correction over 16
+coverages. ``python examples/defer_fashion.py 1 6000`` runs one epoch with 6000 training images.
 """
 
 import sys

@@ -1,8 +1,8 @@
-"""Predictions for a Parquet data set, one partition at a time, by Dask or by Ray Data.
+"""Predictions for a Parquet data set, one partition at a time, with Dask or Ray Data.
 
 A network is mapped over the partitions of a folder of Parquet files. With shared masks and an int
-as seed all workers have the same functions, so that the columns do not depend on how rows are
-partitioned. ``python examples/predict_parquet.py ray`` uses Ray Data in place of Dask.
+seed, all workers have the same functions, so the results do not depend on the partitions.
+``python examples/predict_parquet.py ray`` uses Ray Data instead of Dask.
 """
 
 import sys
@@ -33,7 +33,7 @@ def predicted(rows: pd.DataFrame, predictor: dubio.Predictor) -> pd.DataFrame:
 
 
 def with_dask(source: Path, target: Path, predictor: dubio.Predictor) -> None:
-    """Partition by partition, by whatever scheduler Dask has."""
+    """Partition by partition, with any Dask scheduler."""
     import dask
     import dask.dataframe as dd
 

@@ -1,7 +1,7 @@
-"""Films for a new user, and how sure the model is of each: from a data frame to titles.
+"""Films for a new user, each with an uncertainty: from a data frame to titles.
 
-The ratings are a part of MovieLens 1M. MovieLens 100k would do as well, but the copy of it that
-`dubio.data` reads has numbers of films and no titles. Needs pandas.
+The ratings are a part of MovieLens 1M. (The copy of MovieLens 100k that `dubio.data` reads has no
+titles.) Needs pandas.
 """
 
 import pandas as pd

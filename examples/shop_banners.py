@@ -1,6 +1,6 @@
 """An online shop learns which of three banners to show to whom; clicks are known minutes later.
 
-Afterwards the log tells what another policy would have earned, without showing it to anybody.
+Afterwards the log shows what another policy would have earned, without running it.
 """
 
 import tempfile

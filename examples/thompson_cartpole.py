@@ -1,8 +1,8 @@
-"""Thompson sampling learns to balance a pole: each episode believes in one function of dropout.
+"""Thompson sampling learns to balance a pole: each episode follows one dropout mask.
 
-Q-learning with replay in Gymnasium's CartPole-v1 (pip install gymnasium). After a start there are
-no random actions: a mask is drawn for an episode and kept to its end, so that the agent follows
-one guess at what is good, and tries another in the next. Run it with a number of steps, or none.
+Q-learning with replay in Gymnasium's CartPole-v1 (pip install gymnasium). After the first steps
+there are no random actions: each episode draws one mask and keeps it to its end, so the agent
+follows one hypothesis per episode. An optional argument is the number of steps.
 """
 
 import copy
@@ -43,7 +43,7 @@ def learn(
 
 def main(steps: int) -> None:
     """Act and learn, and print how long the pole stood."""
-    torch.set_num_threads(1)  # which is faster for networks as small as this
+    torch.set_num_threads(1)  # faster for such a small network
     torch.manual_seed(0)
     rng = np.random.default_rng(0)
     net = network()
@@ -55,7 +55,7 @@ def main(steps: int) -> None:
     lengths, length = [], 0
     seen, _ = env.reset(seed=0)
     for step in range(steps):
-        mask = torch.Generator().manual_seed(len(lengths))  # the same for an episode
+        mask = torch.Generator().manual_seed(len(lengths))  # one mask per episode
         values = functions(torch.from_numpy(seen)[None], mask).draws[0, 0]
         action = int(rng.integers(2) if step < RANDOM_STEPS else values.argmax())
         next_seen, reward, ended, cut, _ = env.step(action)
