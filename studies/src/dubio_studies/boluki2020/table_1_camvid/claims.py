@@ -45,7 +45,7 @@ def is_best(metric: str, rows: Rows) -> Finding:
     """LBD's score against that of every other method."""
     gains = {other: difference(rows, LBD, other, metric) for other in METHODS if other != LBD}
     compared = ", ".join(f"{other.name} {gain}" for other, gain in gains.items())
-    text = f"{listed(rows, METHODS, metric)}; LBD less each: {compared}."
+    text = f"{listed(rows, METHODS, metric)}; LBD minus each: {compared}."
     return Finding(text, all(gain.is_clear for gain in gains.values()))
 
 

@@ -56,7 +56,7 @@ def above(
             gaps = {v: difference(rows, trunk, best, v, metric) for v in seconds}
             told = ", ".join(f"{NAMES[v]} {gap.shown()}" for v, gap in gaps.items())
             start = f"{NAMES[best]} {mean(rows, trunk, best, metric):.2%}"
-            return f"{start}, less {told}", all(gap.clear for gap in gaps.values())
+            return f"{start}, minus {told}", all(gap.clear for gap in gaps.values())
 
         return on_all_trunks(rows, [*firsts, *seconds], here)
 
@@ -81,7 +81,7 @@ def one_rate_is_between(rows: Rows) -> Finding:
     def here(trunk: str) -> tuple[str, bool]:
         gaps = {v: difference(rows, trunk, LBD_SHARED, v, "accuracy") for v in (MC, REGULAR)}
         more = difference(rows, trunk, LBD_LAYER, LBD_SHARED, "accuracy")
-        told = ", ".join(f"less {NAMES[v]} {gap.shown()}" for v, gap in gaps.items())
+        told = ", ".join(f"minus {NAMES[v]} {gap.shown()}" for v, gap in gaps.items())
         agrees = more.clear and all(gap.clear for gap in gaps.values())
         return f"{told}; a rate for each layer adds {more.shown()}", agrees
 

@@ -48,7 +48,7 @@ def best_of_vaes(rows: Rows) -> Finding:
             for m, model in best.items()
         )
         agrees = ahead.clear and all(model[0] == OURS for model in best.values())
-        return f"best by {shown}; SIVAE+LBDrop less VAE+Drop {ahead.shown()}", agrees
+        return f"best by {shown}; SIVAE+LBDrop minus VAE+Drop {ahead.shown()}", agrees
 
     return on_all_datasets(rows, models, judge)
 
@@ -62,7 +62,7 @@ def clearly_better(
         def here(dataset: str) -> tuple[str, bool]:
             gains = [(*pair, gain(rows, dataset, *pair)) for pair in pairs]
             shown = ", ".join(
-                f"{named(a)} less {named(b)} {found.shown()}" for a, b, found in gains
+                f"{named(a)} minus {named(b)} {found.shown()}" for a, b, found in gains
             )
             return shown, all(found.clear for _, _, found in gains)
 
@@ -77,7 +77,7 @@ def not_behind_ease(rows: Rows) -> Finding:
 
     def judge(dataset: str) -> tuple[str, bool]:
         lead = gain(rows, dataset, linear, in_table(OURS))
-        return f"EASE less SIVAE+LBDrop {lead.shown()}", not lead.clear
+        return f"EASE minus SIVAE+LBDrop {lead.shown()}", not lead.clear
 
     return on_all_datasets(rows, [linear, in_table(OURS)], judge)
 

@@ -130,7 +130,7 @@ def ablation_table(rows: Rows, dataset: str) -> Table:
 
     return Table(
         f"Ablation: {DATASETS[dataset]}",
-        ("model", "rates", "masks", "prediction", METRICS[metric], "less VAE+Drop, no noise"),
+        ("model", "rates", "masks", "prediction", METRICS[metric], "minus VAE+Drop, no noise"),
         [cells((method, prediction)) for method in ABLATION for prediction in PREDICTIONS],
         "Percent. Differences are paired by user, with a standard error over users and "
         "restarts. The authors' gradient hardly moves the rates, so their SIVAE+LBDrop is "

@@ -32,7 +32,7 @@ def exploring_pays(rows: Rows) -> Finding:
         by_policy = {p: at_the_end(rows, choice, OURS, p) for p in POLICIES}
         found = gain(by_policy["thompson"], by_policy["mean"])
         totals = ", ".join(f"{POLICIES[p]} {reward(rows, choice, OURS, p)}" for p in POLICIES)
-        texts.append(f"{choice}: {totals}; Thompson sampling less mean {found.shown(1)}")
+        texts.append(f"{choice}: {totals}; Thompson sampling minus mean {found.shown(1)}")
         verdicts.append(found.clear)
     return Finding("; ".join(texts), all(verdicts))
 
@@ -116,7 +116,7 @@ def reward_table(rows: Rows) -> Table:
         cells.append([METHODS["popular"], choice, reward(rows, choice, "popular", "mean"), "–"])
     return Table(
         "Liked items of a user after all rounds",
-        ("model, policy", "choice", "reward", "less mean"),
+        ("model, policy", "choice", "reward", "minus mean"),
         cells,
         "Differences are paired by user, with a standard error over users and restarts.",
     )

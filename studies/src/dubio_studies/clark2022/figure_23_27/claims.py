@@ -85,7 +85,7 @@ def eats_more_poison(rows: Rows) -> Finding:
     refused, _ = less(rows, GREEDY, BAYES, "food refused")
     more = less(rows, GREEDY, BAYES)[0]
     text = (
-        f"greedy less Bayes by Backprop: {poison:+.1f} poisonous mushrooms eaten, {refused:+.1f} "
+        f"greedy minus Bayes by Backprop: {poison:+.1f} poisonous mushrooms eaten, {refused:+.1f} "
         f"edible ones refused, {more:+.0f} of regret"
     )
     return Finding(text.replace("-", "−"), more > 0 and 15 * poison > 5 * refused)
