@@ -76,7 +76,7 @@ def test_inherited_settings_are_explained() -> None:
     helps = explanations(Other)
     assert helps["extra"] == "One more"
     assert helps["draws"] == "Said anew"
-    assert helps["images"] == explanations(Networks)["images"] == "Images to learn from"
+    assert helps["images"] == explanations(Networks)["images"] == "Training images"
 
 
 def test_studies_at_smoke_scale_share_their_networks(tmp_path: Path) -> None:

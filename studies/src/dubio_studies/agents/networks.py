@@ -31,7 +31,7 @@ def q_network(
         kind: Of noise.
         sizes: Inputs, units of hidden layers, actions.
         seed: Of the weights, which start as those of ConvNetJS.
-        drop: Of fixed dropout, and where learned rates start.
+        drop: Fixed dropout rate, and initial learned rate.
         length_scale: Of the prior of weights under learned rates.
         prior_scale: β of prior functions.
     """

@@ -35,10 +35,10 @@ class QLearningSettings:
 
     Attributes:
         discount: γ.
-        memory: Transitions that are kept.
-        start: Learning starts once there are more than so many.
-        every: Ticks from one step of the optimiser to the next.
-        batch_size: Transitions of a step, for each network.
+        memory: Transitions kept.
+        start: Number of transitions after which learning starts.
+        every: Ticks between optimiser steps.
+        batch_size: Transitions per step and network.
         learning_rate: Of the optimiser.
         optimizer: Plain gradient descent, or Adam.
         weight_decay: λ of a loss ½(Q − target)² + ½λ‖w‖²; ConvNetJS divides it by the batch size,

@@ -41,26 +41,26 @@ class Networks:
     """Settings of the networks, which the studies of section 4.2 share.
 
     Attributes:
-        source: mnist; or digits, those of scikit-learn, for a trial without any data.
-        images: Images to learn from.
-        test_images: Images to recognise.
-        restarts: Networks of each kind, each with its own start and noise.
-        epochs: How often Bayes by Backprop goes through the images.
-        point_epochs: How often networks without random weights do.
-        batch_size: Images of a step of Bayes by Backprop.
-        learning_rate: Of Bayes by Backprop, at the start.
-        cold: The weight of the KL in the variant that is called cold.
-        slow: The learning rate of deviations in the variant that is called slow, in those of means.
+        source: mnist; or digits, those of scikit-learn, to try it without data.
+        images: Training images.
+        test_images: Test images.
+        restarts: Networks of each kind, each with its own initial weights and noise.
+        epochs: Epochs of Bayes by Backprop.
+        point_epochs: Epochs of networks without random weights.
+        batch_size: Images per step of Bayes by Backprop.
+        learning_rate: Initial learning rate of Bayes by Backprop.
+        cold: The weight of the KL in the variant called cold.
+        slow: The learning rate of deviations in the variant called slow, relative to that of means.
         slow_sigma: The deviation of its prior.
-        slow_deviation: Of all its weights, at the start.
+        slow_deviation: Initial deviation of all its weights.
         prior_sigma: The deviation of the Gaussian prior.
         slab_sigma: The wide deviation of the mixture.
         spike_sigma: Its narrow one.
         laplace_scale: The scale b of the Laplace prior.
-        deviation: Of all weights, at the start.
-        drop_pixels: The share of pixels that dropout leaves out.
-        drop_units: The share of hidden units.
-        draws: Weights that are averaged over for a prediction.
+        deviation: Initial deviation of all weights.
+        drop_pixels: The dropout rate of pixels.
+        drop_units: The dropout rate of hidden units.
+        draws: Draws of the weights per prediction.
     """
 
     source: Source = "mnist"
@@ -127,7 +127,7 @@ class Networks:
 
         Args:
             method: How its weights are learned.
-            width: Units of a hidden layer.
+            width: Units per hidden layer.
             restart: Tells equal networks apart.
             seed: That which the user gave.
             loss: Whether the classes' scores are made probabilities once, or twice.
@@ -222,7 +222,7 @@ class NetworksByWidth(Networks):
     """Settings of networks with several numbers of units.
 
     Attributes:
-        widths: Units of a hidden layer.
+        widths: Units per hidden layer.
     """
 
     widths: tuple[int, ...] = (400, 800, 1200)

@@ -34,9 +34,9 @@ class Config:
     """Settings of networks that fit a curve.
 
     Attributes:
-        width: Units of a hidden layer.
+        width: Units per hidden layer.
         iterations: Steps of training, at most; whole rounds through the data are made.
-        batch_size: Rows of a step, taken in order and from the beginning again at the end.
+        batch_size: Rows per step, taken in order, over and over.
         optimizer: caffe is SGD with momentum and the published rates and schedule, which differ
             between networks; muon needs a hundredth of the steps, and has a cosine schedule.
         learning_rate: Of muon.

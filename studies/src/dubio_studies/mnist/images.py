@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from dubio.data import mnist
 
 Source = Literal["mnist", "digits"]
-"""MNIST; or the 1797 digits of scikit-learn enlarged, for a trial without any data."""
+"""MNIST; or the 1797 digits of scikit-learn enlarged, to try it without data."""
 
 AVAILABLE: Mapping[Source, tuple[int, int]] = {"mnist": (60_000, 10_000), "digits": (1_347, 450)}
 """Images to learn from, and to recognise."""

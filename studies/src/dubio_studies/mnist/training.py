@@ -53,7 +53,7 @@ class DigitTraining:
 
     Attributes:
         epochs: How often it goes through the images.
-        batch_size: Images of a step.
+        batch_size: Images per step.
         learning_rate: The rate at the start.
         noise_learning_rate: That of what decides how large the noise is, if it is another:
             logits of learned dropout rates, and deviations of random weights. By Adam they move

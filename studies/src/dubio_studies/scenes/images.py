@@ -1,4 +1,4 @@
-"""Scenes and their label maps: CamVid, or blocks of colour for a trial without any data."""
+"""Scenes and their label maps: CamVid, or blocks of colour to try it without data."""
 
 from functools import cache
 from typing import Literal, NamedTuple, final

@@ -37,7 +37,7 @@ class Forks:
     """Settings of the networks, which the studies of CamVid share.
 
     Attributes:
-        source: camvid; or blocks, scenes that are made up, for a trial without any data.
+        source: camvid; or blocks, scenes that are made up, to try it without data.
         network: lite, with a trunk that knows ImageNet; or tiramisu103, which learns from nothing.
         images: Scenes to learn from.
         validation_images: Scenes that give the bounds of PAvgPU's thresholds.

@@ -94,20 +94,20 @@ class AgentLearning:
 
     Attributes:
         hidden: Units of each of two hidden layers.
-        memory: How many of the last rewards are learnt from.
+        memory: Number of the last rewards used for training.
         every: Contexts between updates.
         steps: Gradient steps of an update.
-        batch_size: Rows of a step.
+        batch_size: Rows per step.
         learning_rate: Of Adam.
-        halve_every: Updates after which the learning rate is halved, again and again; 0 for never.
+        halve_every: Updates between halvings of the learning rate; 0 for never.
         noise: Standard deviation of rewards, that of the likelihood.
-        drop: Of fixed dropout, and where learned rates start.
+        drop: Fixed dropout rate, and initial learned rate.
         slab_sigma: The wide deviation of the mixture prior of Bayes by Backprop.
         spike_sigma: Its narrow one.
         members: Of an ensemble.
         prior_scale: Of its prior functions.
-        functions: Functions that are drawn for a choice.
-        average: Draws that are averaged to a function.
+        functions: Functions drawn per choice.
+        average: Draws averaged per function.
     """
 
     hidden: int = 100

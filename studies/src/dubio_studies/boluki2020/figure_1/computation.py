@@ -27,7 +27,7 @@ class Config:
     Attributes:
         grid: Rates of keeping, σ(α1) and σ(α2), at which gradients are compared.
         samples: One-sample gradients behind each bias, deviation and error.
-        networks: Random networks, each at random rates, beside the one of the figure.
+        networks: Further random networks, each at random rates.
         trace_steps: Steps of gradient descent with the true gradient.
         trace_every: Steps between two points of the trace.
         trace_samples: One-sample gradients that are averaged at each point of the trace.

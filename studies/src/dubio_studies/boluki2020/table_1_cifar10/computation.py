@@ -40,22 +40,22 @@ class Config:
     """Settings of the comparison.
 
     Attributes:
-        source: cifar10; or clusters, made-up features, for a trial without any data.
+        source: cifar10; or clusters, made-up features, to try it without data.
         trunks: Networks from ImageNet, below the heads: efficientnet-lite0 sees 128 × 128 pixels,
             vgg16 64 × 64, and vgg19 224 × 224.
-        fine_tune: Whether trunks learn too. Frozen, they see each photograph once.
-        images: Photographs to learn from.
+        fine_tune: Whether trunks are trained too. Frozen trunks see each photograph once.
+        images: Training photographs.
         methods: Kinds of dropout.
-        restarts: Networks of each kind, each with its own start and noise.
+        restarts: Networks of each kind, each with its own initial weights and noise.
         hidden: Units of each of the two hidden layers.
         epochs: Passes over the photographs.
-        batch_size: Photographs of a step.
-        learning_rate: Of weights, at the start.
-        drop_learning_rate: Of the logits of rates, at the start.
-        drop: The rate by hand, and that from which learning starts.
-        length_scale: ℓ of the prior N(0, 1/ℓ²) on weights behind masks.
+        batch_size: Photographs per step.
+        learning_rate: Initial learning rate of the weights.
+        drop_learning_rate: Initial learning rate of the logits of rates.
+        drop: The fixed rate, and the initial learned rate.
+        length_scale: ℓ of the prior N(0, 1/ℓ²) on masked weights.
         estimator: Of gradients for the rates of learnable Bernoulli dropout.
-        draws: Stochastic passes for a prediction.
+        draws: Stochastic passes per prediction.
     """
 
     source: Source = "cifar10"

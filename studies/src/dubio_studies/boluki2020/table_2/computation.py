@@ -36,8 +36,8 @@ class Config(AutoencoderTraining):
             users of the training: gowalla, yelp2018, movielens-1m-diffrec,
             movielens-1m-infinite-ae.
         methods: Rows of the table.
-        restarts: Networks of each row, which differ in start and noise.
-        draws: Of the noise at the test.
+        restarts: Networks of each row, which differ in initial weights and noise.
+        draws: Stochastic passes at test time.
     """
 
     datasets: tuple[str, ...] = ("movielens-1m", "gowalla", "yelp2018")

@@ -22,10 +22,10 @@ class Config(AutoencoderTraining):
 
     Attributes:
         source: movielens-1m; or tastes, which is made up.
-        restarts: Networks of each model, which differ in start and noise.
-        rounds: How often every user is asked.
+        restarts: Networks of each model, which differ in initial weights and noise.
+        rounds: Rounds of recommendations for every user.
         n: Items in a round.
-        start: Liked items that are known at the beginning.
+        start: Liked items known at the start.
         draws: Of the noise for means and upper bounds.
         width: Of the upper bound, in standard deviations.
     """

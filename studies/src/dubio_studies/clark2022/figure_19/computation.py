@@ -36,7 +36,7 @@ class Config(Networks):
     """Settings of the calibration.
 
     Attributes:
-        width: Units of a hidden layer.
+        width: Units per hidden layer.
         resamples: Resamples of the test images for the standard error of ECE.
     """
 

@@ -35,10 +35,10 @@ class Config(Networks):
     """Settings of the attacks.
 
     Attributes:
-        width: Units of a hidden layer.
+        width: Units per hidden layer.
         attacked: Test images that are attacked, evenly spaced among all.
         attack_draws: Draws that a white-box gradient goes through.
-        cnn_epochs: How often the network whose gradient is transferred goes through the images.
+        cnn_epochs: Epochs of the network whose gradient is transferred.
     """
 
     width: int = 1200

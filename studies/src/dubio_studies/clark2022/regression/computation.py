@@ -53,7 +53,7 @@ class Config:
         members: Networks of an ensemble.
         drop: Rate of dropout of the second ensemble.
         evaluation_points: Evenly spaced on [−0.5, 1.5].
-        draws: Draws of the weights behind each prediction.
+        draws: Draws of the weights per prediction.
         watch_every: Epochs between two points of a training curve.
         watch_draws: Draws of the weights behind the RMSE of a training curve.
         shown_points: Inputs at which bands and curves are drawn.

@@ -30,22 +30,22 @@ class Config:
     """Settings of the networks and of the digit.
 
     Attributes:
-        source: mnist; or digits, those of scikit-learn, for a trial without any data: there are
+        source: mnist; or digits, those of scikit-learn, to try it without data: there are
             few, enough for the smoke scale.
-        images: Images to learn from.
-        test_images: Images that training is watched on, among them the one that turns.
-        epochs: How often training goes through the images.
-        batch_size: Images of a step.
-        learning_rate: Of weights, at the start.
-        drop_learning_rate: Of the logits of learned rates, at the start.
+        images: Training images.
+        test_images: Test images, including the rotated one.
+        epochs: Passes over the training images.
+        batch_size: Images per step.
+        learning_rate: Initial learning rate of the weights.
+        drop_learning_rate: Initial learning rate of the logits of learned rates.
         members: Networks of the ensemble.
-        draws: Stochastic passes for each turned image.
+        draws: Stochastic passes for each rotated image.
         drop: The dropout rate of units.
         drop_channels: The dropout rate of maps, where they are dropped.
         prior_sigma: The deviation of the prior of Bayes by Backprop.
-        deviation: Of its weights, at the start.
-        number: Which of the test images of the digit 1 turns, from 0.
-        step: Degrees from an image to the next, anticlockwise; below 0, clockwise.
+        deviation: Initial deviation of its weights.
+        number: Index of the rotated image among the test images of the digit 1.
+        step: Degrees between images, anticlockwise; negative is clockwise.
     """
 
     source: Source = "mnist"

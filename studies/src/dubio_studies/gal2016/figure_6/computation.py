@@ -49,14 +49,14 @@ class Config:
     Attributes:
         batches: How long agents learn after the burn-in; a batch is 200 ticks.
         burn_in: Batches of random actions before.
-        seeds: Agents of each setting, each in a world of its own.
+        seeds: Agents of each setting, each in its own world.
         settings: Which agents.
         hidden: Units of each of two hidden layers.
-        drop: Of fixed dropout, and where learned rates start.
+        drop: Fixed dropout rate, and initial learned rate.
         members: Networks of an ensemble.
         prior_scale: Of its prior functions.
-        memory: Transitions that are kept.
-        start: Learning starts once there are more than so many.
+        memory: Transitions kept.
+        start: Number of transitions after which learning starts.
         frames: Pictures of a trained forager, 12 ticks apart.
     """
 

@@ -23,11 +23,11 @@ class Config:
         sizes: Numbers of training rows.
         width: Units of each of the three hidden layers.
         repeats: Random data sets for each size.
-        starts: Rates to start from; where runs have converged they end alike.
+        starts: Initial rates; converged runs end at the same rates.
         length_scale: l of the prior N(0, 1/l²).
         steps: Of training.
-        batch_size: Rows of a step.
-        learning_rate: At the start; it falls to a fiftieth.
+        batch_size: Rows per step.
+        learning_rate: Initial; it falls to a fiftieth.
         draws: Stochastic passes at test time.
     """
 

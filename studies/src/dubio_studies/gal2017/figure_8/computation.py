@@ -17,7 +17,7 @@ class Config(Forks):
     """Settings of the networks and of their rates.
 
     Attributes:
-        starts: Rates that learning starts from.
+        starts: Initial rates.
         drop_momentum: Share of the former steps in a step of the logits of rates.
         temperature: How far Concrete masks are from binary ones.
         pairs: Whether forks see half as many scenes in a step, each under two masks; gradients of

@@ -32,9 +32,9 @@ class Config(Settings):
         episodes: With a policy, after the one with random forces.
         points: Episodes in which rates and uncertainty are measured, at most; more at first, where
             they change most.
-        checks: Episodes in which rates are measured once more, after twice as many steps.
+        checks: Episodes in which rates are measured again after twice as many steps.
         draws: Functions whose spread is the epistemic uncertainty.
-        test_starts: Episodes that a policy is judged by and the agent learns nothing from.
+        test_starts: Test episodes of a policy, which the agent does not learn from.
     """
 
     masks: tuple[str, ...] = ("concrete", "fixed", "bernoulli")

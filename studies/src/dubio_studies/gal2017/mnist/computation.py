@@ -32,21 +32,21 @@ class Config:
     """Settings of the networks and of the three sweeps.
 
     Attributes:
-        source: mnist; or digits, those of scikit-learn, for a trial without any data: there are
+        source: mnist; or digits, those of scikit-learn, to try it without data: there are
             few, enough for the smoke scale.
-        restarts: Networks of each kind, each with its own start and noise.
-        sizes: Numbers of images to learn from; the last is that of the other sweeps.
+        restarts: Networks of each kind, each with its own initial weights and noise.
+        sizes: Numbers of training images; the last is that of the other sweeps.
         widths: Units of each hidden layer; the last is that of the network whose accuracy counts.
         width: Units of each hidden layer in the sweeps over sizes and length scales.
         length_scales: Values of l; the prior of a weight is N(0, 1/ℓ²), ℓ = l·√inputs of its layer.
         length_scale: The l of the other sweeps, and one of this.
-        starts: Rates to start from, two or more; runs that have converged end alike.
+        starts: Initial rates, two or more; converged runs end at the same rates.
         steps: Of training, at least, whatever the number of images.
-        batch_size: Images of a step.
-        learning_rate: Of weights, at the start.
-        drop_learning_rate: Of the logits of rates, at the start.
-        test_images: Images to recognise.
-        draws: Stochastic passes for a prediction.
+        batch_size: Images per step.
+        learning_rate: Initial learning rate of the weights.
+        drop_learning_rate: Initial learning rate of the logits of rates.
+        test_images: Test images.
+        draws: Stochastic passes per prediction.
     """
 
     source: Source = "mnist"

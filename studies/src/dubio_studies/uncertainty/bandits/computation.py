@@ -28,13 +28,13 @@ class Config(AgentLearning):
     Attributes:
         problems: Which bandits.
         methods: Which agents.
-        trials: Streams of contexts; every method meets each of them with agents of its own.
+        trials: Streams of contexts; every method has its own agent for each.
         interactions: Contexts of a stream.
         pulls: Random actions before, for each action.
         long_problems: Which bandits with long streams.
         long_methods: Which agents meet them.
         long_trials: Long streams.
-        long_interactions: Contexts of a long stream, all of which are learnt from.
+        long_interactions: Contexts of a long stream, all used for training.
         long_every: Contexts between updates there.
         long_steps: Gradient steps of an update there.
     """

@@ -34,7 +34,7 @@ class CifarTraining:
 
     Attributes:
         epochs: Passes over the photographs.
-        batch_size: Photographs of a step.
+        batch_size: Photographs per step.
         learning_rate: The highest, for a mean over the batch.
         momentum: Of Nesterov.
         weight_decay: Of a step, divided by the learning rate.

@@ -54,13 +54,13 @@ class Config:
 
     Attributes:
         sizes: N of the seas.
-        episodes: After which an agent gives up.
+        episodes: Episodes after which an agent gives up.
         seeds: Agents of each setting.
         settings: Which explorers.
         members: Networks of an ensemble.
         prior_scale: Of its prior functions.
-        batch_size: Transitions of a step, for each network.
-        every: Steps of the diver for one of the optimiser.
+        batch_size: Transitions per step and network.
+        every: Steps of the diver per optimiser step.
         hidden: Units of each of two hidden layers.
         precision: τ of the likelihood, which learned rates are weighed against.
     """

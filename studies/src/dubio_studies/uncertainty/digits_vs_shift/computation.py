@@ -36,13 +36,13 @@ class Config:
 
     Attributes:
         source: mnist, against Fashion-MNIST and notMNIST; or digits, those of scikit-learn, against
-            themselves inverted and shuffled, where the others cannot be had.
-        restarts: Networks, or ensembles, of each method, each with its own start and noise.
-        images: Images to learn from.
+            themselves inverted and shuffled, if the others are not available.
+        restarts: Networks or ensembles of each method, with their own initial weights and noise.
+        images: Training images.
         test_images: Images of each set to predict.
         width: Units of each of the two hidden layers.
-        epochs: How often training goes through the images.
-        draws: Stochastic passes for a prediction.
+        epochs: Passes over the training images.
+        draws: Stochastic passes per prediction.
         members: Networks of an ensemble.
         drop_inputs: The rate of MC dropout for pixels.
         drop_units: The rate of MC dropout for hidden units.
