@@ -36,7 +36,7 @@ MET, FURTHER, MISSED = (
         (claim(MISSED, otherwise=Undecided("why")), "paper", "undecided", "why"),
         (claim(MISSED), "small", "undecided", "Nobody has looked into this run"),
         (claim(MISSED), "paper", "behind", "Nobody has looked"),
-        (claim(MET), "smoke", "undecided", "A smoke run tests the machinery alone."),
+        (claim(MET), "smoke", "undecided", "A smoke run only tests the code."),
         (claim(MISSED, otherwise=Refuted("why")), "smoke", "undecided", "A smoke run"),
     ],
 )
