@@ -5,7 +5,7 @@ from dubio_studies.framework.study import Card
 CARD = Card(
     title="Photographs from scratch",
     about="CIFAR-10 at 94 % in half an hour of a core; averages of views and draws; six heads.",
-    covers=("a comparison of our own",),
+    covers=("our own comparison",),
     cost={"smoke": "10 s", "small": "45 min", "paper": "10 h"},
     data=("cifar10",),
 )

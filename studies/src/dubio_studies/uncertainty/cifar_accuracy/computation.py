@@ -40,15 +40,15 @@ class Config:
 
     Attributes:
         source: cifar10; or squares, made-up photographs with a bright square at one of ten places,
-            for a trial without any data.
-        images: Photographs to learn from.
-        test_images: Photographs to recognise.
+            to try it without data.
+        images: Training photographs.
+        test_images: Test photographs.
         widths: Channels of the three blocks.
         drops: Rates of dropout before the last layer; 0 for none.
-        restarts: Networks for each rate, each with its own start and noise.
+        restarts: Networks for each rate, each with its own initial weights and noise.
         epochs: Passes over the photographs.
-        batch_size: Photographs of a step.
-        draws: Stochastic passes for a prediction.
+        batch_size: Photographs per step.
+        draws: Stochastic passes per prediction.
         heads: Kinds of dropout of heads that learn afterwards, on the network as it is then.
         head_restarts: Heads of each kind.
         head_epochs: Passes of a head over its features.
@@ -230,8 +230,8 @@ COMPUTATION = Computation(
     run=run,
     revision=REVISION,
     deviations=(
-        "No Lookahead and no second learning rate of the first layer's shifts after three epochs; "
-        "the learning rate falls to zero instead.",
+        "There is no Lookahead and no separate learning rate for the first layer's biases "
+            "after three epochs; the learning rate falls to zero instead.",
         "Six views are averaged with equal weights, as probabilities.",
         "A first run read a copy that is compressed with loss (JPEG of quality 75), in training "
         "and test, and whitened patches in bfloat16 too: 90.5 %. Which of the two cost more was "
