@@ -182,6 +182,7 @@ ENTRIES = [
     study("clark2022/figure-22"),
     study("clark2022/figure-23-27"),
     study("clark2022/figure-26-27"),
+    study("uncertainty/methods"),
     study("uncertainty/bandits"),
     study("uncertainty/deep-sea"),
     study("uncertainty/cifar-accuracy"),

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import dubio
 from dubio.calibrate import PrecisionScaling
 from dubio.data import uci
-from dubio.predictive.predictive import Predictive
+from dubio.predictive.predictive import Predictive, StoredDraws
 
 VALIDATION = 0.2  # of the training rows
 PUBLISHED = 20  # splits of a table; protein has 5
@@ -166,6 +166,37 @@ def with_precisions(networks: Sequence[nn.Module], precisions: Tensor) -> dubio.
         ],
         seeds=range(len(networks)),
     )
+
+
+def predictions(
+    networks: Sequence[nn.Module],
+    precisions: Tensor,
+    x: Tensor,
+    rows: Sequence[Tensor],
+    draws: int,
+    restarts: int = 1,
+) -> list[Predictive]:
+    """Predictions for rows of each network; those of restarts are put together.
+
+    Args:
+        networks: All of the first restart, then all of the second.
+        precisions: The noise precision of each of a restart.  # (M,)
+        x: All rows.
+        rows: The rows that each of a restart predicts.
+        draws: Stochastic passes of each network.
+        restarts: How many networks make one prediction.
+    """
+    found = with_precisions(networks, precisions.repeat(restarts)).predict(
+        x, rows=torch.stack(list(rows) * restarts), draws=draws
+    )
+    count = len(precisions)
+    return [
+        Predictive(
+            dubio.likelihoods.Gaussian(precision),
+            StoredDraws(torch.cat([found[k + count * r].draws for r in range(restarts)])),
+        )
+        for k, precision in enumerate(precisions.tolist())
+    ]
 
 
 def tuned_precisions(

@@ -10,23 +10,23 @@ import torch
 from torch import Tensor, nn
 
 import dubio
-from dubio.likelihoods import GammaPrior, Gaussian, LearnedGaussian
+from dubio.likelihoods import LearnedGaussian
 from dubio.masks import Bernoulli, Concrete, LearnableBernoulli, Mask
-from dubio.predictive.predictive import Predictive, StoredDraws
+from dubio.predictive.predictive import Predictive
 from dubio_studies.framework.study import Computation, Measurement, Piece, Seed
+from dubio_studies.uci.penalised import PRIOR, Penalised
 from dubio_studies.uci.splits import (
     Splits,
     check_splits,
     perceptron,
+    predictions,
     train,
     tuned_precisions,
-    with_precisions,
 )
 from dubio_studies.uci.tables import TABLES, longest_first
 
 Method = Literal["concrete", "bernoulli", "mc", "bayes", "ensemble", "linear"]
 
-PRIOR = GammaPrior(0.1, 0.01)  # of the noise precision
 RESTARTS = {"ensemble": 5}  # of each network; elsewhere one
 MASKS: dict[str, Callable[..., Mask]] = {
     "concrete": Concrete,
@@ -141,28 +141,6 @@ def scores(split: int, stage: str, predictive: Predictive, splits: Splits) -> It
     yield {**row, "metric": "log-likelihood", "value": float(density) - math.log(scale)}
 
 
-class Penalised(nn.Module):
-    """A plain network at the maximum of its posterior, for ensembles: the prior, but no noise."""
-
-    def __init__(self, model: nn.Module, candidate: Candidate, num_data: int) -> None:
-        super().__init__()
-        self.model = model
-        self.likelihood = LearnedGaussian(prior=PRIOR)
-        self.length_scale = candidate.length_scale
-        self.num_data = num_data
-
-    def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        """−log p(y | x) − (log p(W) + log p(τ))/N."""
-        nll = -self.likelihood.log_prob(self.model(x)[None], y).mean()
-        squares = [
-            layer.in_features * layer.weight.square().sum()
-            for layer in self.model.modules()
-            if isinstance(layer, nn.Linear)
-        ]
-        penalty = 0.5 * self.length_scale**2 * torch.stack(squares).sum()
-        return nll + (penalty - self.likelihood.log_prior()) / self.num_data
-
-
 def objective(method: Method, candidate: Candidate, features: int, num_data: int) -> nn.Module:
     """A network with two hidden layers of 50 units, and its loss."""
 
@@ -178,7 +156,7 @@ def objective(method: Method, candidate: Candidate, features: int, num_data: int
 
     network = perceptron((features, 50, 50, 1), layer)
     if method == "ensemble":
-        return Penalised(network, candidate, num_data)
+        return Penalised(network, candidate.length_scale, num_data)
     return dubio.ELBO(network, LearnedGaussian(prior=PRIOR), num_data=num_data)
 
 
@@ -209,19 +187,8 @@ def predict(
     draws: int,
 ) -> list[Predictive]:
     """Predictions for rows of each, with a noise precision each; restarts are put together."""
-    restarts = RESTARTS.get(method, 1)
     networks = [cast(nn.Module, objective.model) for objective in objectives]
-    found = with_precisions(networks, precisions.repeat(restarts)).predict(
-        splits.x, rows=torch.stack(list(rows) * restarts), draws=draws
-    )
-    count = len(precisions)
-    return [
-        Predictive(
-            Gaussian(precision),
-            StoredDraws(torch.cat([found[k + count * r].draws for r in range(restarts)])),
-        )
-        for k, precision in enumerate(precisions.tolist())
-    ]
+    return predictions(networks, precisions, splits.x, rows, draws, RESTARTS.get(method, 1))
 
 
 def m_steps(objectives: Sequence[nn.Module], splits: Splits) -> Tensor:  # (S,)
