@@ -162,7 +162,7 @@ def test_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     for entry in found:
         assert set(entry) == {
             "study", "table", "cell", "published", "authors_protocol", "ours", "better", "gain",
-            "margin", "scale", "verdict", "cause", "shown_by",
+            "margin", "scale", "code", "verdict", "cause", "shown_by",
         }  # fmt: skip
         assert set(entry["published"]) == {"mean", "error"}
         assert entry["verdict"] in ("behind", "holds", "goes further", "not run")

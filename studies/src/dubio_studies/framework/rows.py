@@ -6,7 +6,7 @@ from typing import Any, final, overload
 Scalar = str | int | float | bool | None
 Row = Mapping[str, Any]
 
-UNCOMPARED = frozenset({"seconds", "cpu_seconds", "check"})
+UNCOMPARED = frozenset({"seconds", "cpu_seconds", "check", "code"})
 """Fields that may differ between two runs with the same results."""
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, final
 
 from dubio.report.progress import Progress
+from dubio_studies.framework.code import fingerprint
 from dubio_studies.framework.engine import Engine, Outcome, outcomes
 from dubio_studies.framework.recipe import Recipe, piece_key
 from dubio_studies.framework.rows import Row, Rows
@@ -63,6 +64,7 @@ def run(
     recipe = Recipe.of(study, scale, config, seed)
     store = Store(root, recipe)
     computation = study.computation
+    code = fingerprint(computation.run)
     pieces = {piece_key(piece): piece for piece in computation.pieces(config)}
     with store.locked(say):
         done: Pieces = {key: rows for key, rows in store.load().items() if key in pieces}
@@ -82,7 +84,7 @@ def run(
                 if outcome.failure:
                     failures.append(outcome)
                 else:
-                    done[piece_key(outcome.piece)] = keep(store, outcome)
+                    done[piece_key(outcome.piece)] = keep(store, outcome, code)
                 progress.advance()
         if failures:
             raise PiecesFailed(describe(failures, len(pieces), store.folder))
@@ -97,10 +99,14 @@ def run(
     )
 
 
-def keep(store: Store, outcome: Outcome) -> list[Row]:
+def keep(store: Store, outcome: Outcome, code: str) -> list[Row]:
     """Store the rows of a piece."""
     return store.save(
-        outcome.piece, outcome.measurements, seconds=outcome.seconds, versions=outcome.versions
+        outcome.piece,
+        outcome.measurements,
+        seconds=outcome.seconds,
+        versions=outcome.versions,
+        code=code,
     )
 
 

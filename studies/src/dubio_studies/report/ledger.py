@@ -7,7 +7,7 @@ from typing import Any, final
 from dubio.report.tables import table
 from dubio_studies.framework.ledger import Cause, Cell, LedgerOutcome, Number
 from dubio_studies.framework.rows import Rows
-from dubio_studies.report.results import Result, misfit
+from dubio_studies.report.results import Code, Result, misfit
 
 COLUMNS = (
     "outcome", "study", "table", "number", "published", "authors' protocol", "ours", "gain",
@@ -32,12 +32,14 @@ class LedgerLine:
         scale: Of the run that ours is from; empty if there is none.
         cell: The number.
         cause: Why it is behind or was not run; None if neither.
+        code: Which code of the study has made the rows; None if there are none.
     """
 
     study: str
     scale: str
     cell: Cell
     cause: Cause | None
+    code: Code | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """For scripts."""
@@ -53,6 +55,7 @@ class LedgerLine:
             "gain": cell.gain,
             "margin": cell.margin,
             "scale": self.scale or None,
+            "code": self.code,
             "verdict": cell.outcome,
             "cause": None if self.cause is None else self.cause.text,
             "shown_by": (self.cause.shown_by or None) if self.cause else None,
@@ -72,9 +75,14 @@ class LedgerLine:
                 for number in (cell.published, cell.authors, cell.ours)
             ),
             gain,
-            self.scale or "–",
+            self.scale_text,
             "" if self.cause is None else self.cause_text,
         ]
+
+    @property
+    def scale_text(self) -> str:
+        """The scale, and whether the rows are of an earlier version of the study."""
+        return f"{self.scale or '–'}{', earlier version' if self.code == 'earlier' else ''}"
 
     @property
     def cause_text(self) -> str:
@@ -123,6 +131,7 @@ def ledger(results: Sequence[Result], problems: list[str]) -> list[LedgerLine]:
                     "" if run is None or cell.compared is None else run.recipe.scale,
                     cell,
                     cause_of(cell, examined=examined),
+                    None if run is None or cell.compared is None else run.code,
                 )
             )
     return sorted(lines, key=place)

@@ -12,7 +12,7 @@ from dubio_studies.catalogue import FAMILIES, Entry
 from dubio_studies.framework.claims import VERDICTS, Ruling, Verdict
 from dubio_studies.framework.rows import Rows
 from dubio_studies.framework.study import SCALES
-from dubio_studies.report.results import Progress, Result, Shown, Status, command_of
+from dubio_studies.report.results import Code, Progress, Result, Shown, Status, command_of
 
 SIGNS: dict[Status, str] = {
     "holds": "✓",
@@ -30,6 +30,13 @@ MEANINGS: dict[Verdict, str] = {
     "refuted": "converged runs contradict it; the cause is shown",
     "behind": "our number falls short; the suspected cause is named",
     "undecided": "the run is too small to tell",
+}
+
+
+CODES: dict[Code, str] = {
+    "today's": "Made by the study as it is now.",
+    "earlier": "<b>Made by an earlier version</b> of the study.",
+    "unknown": "Made before rows named the code that makes them.",
 }
 
 
@@ -140,6 +147,7 @@ def study_page(result: Result, shown: Shown) -> str:
         hash=recipe.hash,
         seed=escape(str(recipe.seed)),
         versions=escape(shown.versions),
+        code=CODES[shown.code],
         others=f"<h3>Other runs in store</h3><ul>{others}</ul>" if others else "",
     )
     return page(f"dubio: {entry.id}, {entry.card.title}", body)

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, final
 from dubio_studies import catalogue
 from dubio_studies.catalogue import Entry
 from dubio_studies.framework.claims import Ruling, Verdict, rule_on
+from dubio_studies.framework.code import fingerprint
 from dubio_studies.framework.former_ids import present_id
 from dubio_studies.framework.options import as_options, config_of, spell
 from dubio_studies.framework.recipe import Recipe, piece_key
@@ -17,6 +18,9 @@ from dubio_studies.framework.store import StoreError, read_recipe, read_rows, st
 from dubio_studies.framework.study import SCALES, Study
 
 Status = Literal[Verdict, "started", "not run", "planned"]
+Code = Literal["today's", "earlier", "unknown"]
+"""Which code of a study has made its rows."""
+
 SERIOUS: tuple[Verdict, ...] = ("refuted", "behind", "undecided", "goes further", "holds")
 """Of all verdicts on a study the first one found here is shown for it."""
 
@@ -86,6 +90,14 @@ class Shown:
         return sum({row["piece"]: float(row["seconds"]) for row in self.rows}.values())
 
     @property
+    def code(self) -> Code:
+        """Whether the code of today has made all rows; rows of long ago do not say."""
+        codes = {row.get("code") for row in self.rows}
+        if None in codes:
+            return "unknown"
+        return "today's" if codes == {fingerprint(self.study.computation.run)} else "earlier"
+
+    @property
     def versions(self) -> str:
         """With what most rows were computed."""
         return Counter(str(row["versions"]) for row in self.rows).most_common(1)[0][0]
@@ -128,6 +140,7 @@ class Result:
         return {
             **facts,
             "scale": shown.recipe.scale,
+            "code": shown.code,
             "command": shown.command,
             "claims": [
                 {
