@@ -19,17 +19,17 @@ Rank: TypeAlias = Callable[[Tensor, Tensor, int], Tensor]
 
 
 def recall(found: Tensor, wanted: Tensor, cutoff: int) -> Tensor:
-    """Items found, over min(R, wanted): 1 is always possible (Liang et al. 2018, section 4.2)."""
+    """Return items found over min(R, wanted), at best 1 (Liang et al. 2018, section 4.2)."""
     return _count(found, cutoff) / wanted.clamp(max=cutoff)
 
 
 def recall_all(found: Tensor, wanted: Tensor, cutoff: int) -> Tensor:
-    """Items found, over all wanted, also if more than R (He et al. 2020, LightGCN)."""
+    """Return items found, over all wanted, also if more than R (He et al. 2020, LightGCN)."""
     return _count(found, cutoff) / wanted
 
 
 def precision(found: Tensor, wanted: Tensor, cutoff: int) -> Tensor:
-    """Items found, over R."""
+    """Return items found, over R."""
     return _count(found, cutoff) / cutoff
 
 

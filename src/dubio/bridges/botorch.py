@@ -238,7 +238,7 @@ class NetworkModel(Model):
         return self._predictor(points, self.seed, gradients=points.requires_grad).draws
 
     def _by_point(self, values: Tensor, X: Tensor) -> Tensor:  # (*batch, T, q, m)
-        """Values `(T, rows, m)` as BoTorch lays them out."""
+        """Return values `(T, rows, m)` as BoTorch lays them out."""
         wanted = (values.shape[0], X.shape[:-1].numel(), self._num_outputs)
         if values.shape != wanted:
             raise ValueError(

@@ -125,7 +125,7 @@ def containers(model: nn.Module) -> list[nn.Module]:
 
 
 def _outside_layers(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """Modules with names, without the inside of weight layers and stochastic modules."""
+    """Yield modules with names, without the inside of weight layers and stochastic modules."""
     seen: set[nn.Module] = set()
 
     def visit(name: str, module: nn.Module) -> Iterator[tuple[str, nn.Module]]:

@@ -196,7 +196,7 @@ def _lightgcn_matrices(copy: Copy) -> Sequence[Any]:
 
 
 def _integers(path: Path) -> list[list[int]]:
-    """Lines of integers."""
+    """Read lines of integers."""
     try:
         return [[int(word) for word in line.split()] for line in read_bytes(path).splitlines()]
     except ValueError as error:
@@ -204,7 +204,7 @@ def _integers(path: Path) -> list[list[int]]:
 
 
 def _from_rows(parts: Sequence[dict[int, list[int]]], users: int) -> list[Any]:
-    """Matrices of the same shape from the items of each user."""
+    """Return matrices of the same shape from the items of each user."""
     items = 1 + max(item for part in parts for row in part.values() for item in row)
     return [
         _matrix(

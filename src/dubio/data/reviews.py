@@ -119,7 +119,7 @@ def _check(domain: str) -> None:
 
 
 def _parse_acl(text: str, source: str) -> Reviews:
-    """Lines of ``word:count`` and at last ``#label#:positive`` or ``#label#:negative``."""
+    """Read lines of ``word:count`` that end with ``#label#:positive`` or ``:negative``."""
     signs = {"positive": 1, "negative": -1}
     found: dict[str, int] = {}  # words by the order in which they first occur
     labels, columns, counts, starts = [], [], [], [0]
@@ -143,7 +143,7 @@ def _parse_acl(text: str, source: str) -> Reviews:
 
 
 def _parse_svmlight(text: str, source: str) -> Reviews:
-    """Lines of a label, 1 or -1, and pairs ``column:count``."""
+    """Read lines of a label, 1 or -1, and pairs ``column:count``."""
     pairs_per_line = np.array([line.count(":") for line in text.splitlines()])
     numbers = np.array([int(word) for word in text.replace(":", " ").split()], dtype=np.int32)
     starts = np.cumsum([0, *pairs_per_line])

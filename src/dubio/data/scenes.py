@@ -128,7 +128,7 @@ def _read(copy: Copy, split: str, count: int) -> Scenes:
 
 
 def _names(text: bytes) -> tuple[str, ...]:
-    """Lines of a bare name, or of the paths of an image and its labels."""
+    """Read lines of a bare name, or of the paths of an image and its labels."""
     lines = text.decode("ascii").splitlines()
     return tuple(PurePosixPath(line.split()[0]).name.removesuffix(".png") for line in lines)
 

@@ -137,7 +137,7 @@ def read_numbers(name: str, values: ArrayLike, rows: int) -> Tensor:
 
 
 def read_ids(values: ArrayLike) -> list[int]:
-    """Ids of choices."""
+    """Return ids of choices."""
     ids = as_tensor("ids", values)
     if ids.numel() == 0:
         return []

@@ -271,7 +271,7 @@ def _prediction(p: Labels | NumberPrediction) -> tuple[Predictive, Tensor]:
 
 
 def _broken(values: Tensor) -> Tensor:
-    """Rows `(B,)` with a number that is not finite."""
+    """Return rows `(B,)` with a number that is not finite."""
     return ~values.isfinite().flatten(1).all(1) if values.ndim > 1 else ~values.isfinite()
 
 
@@ -281,7 +281,7 @@ def _with(values: Tensor, rows: Tensor, value: float) -> Tensor:
 
 
 def _for_fit(scores: Tensor, broken: Tensor) -> Tensor:
-    """Scores that are infinite where nobody knows, so that no threshold answers."""
+    """Return scores, infinite where the prediction is not finite."""
     scores = scores.where(~broken.to(scores.device) & ~scores.isnan(), math.inf)
     if bool(scores.isinf().all()):
         raise ValueError(

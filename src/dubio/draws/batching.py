@@ -143,7 +143,7 @@ def as_rows(x: Tensor) -> Tensor:  # (S, B, …) -> (S B, …)
 
 
 def as_draws(x: Tensor, draws: int) -> Tensor:  # (S B, …) -> (S, B, …)
-    """Rows as draws again."""
+    """Return rows as draws again."""
     return x[None] if draws == 1 else x.unflatten(0, (draws, len(x) // draws))
 
 
@@ -169,7 +169,7 @@ _FEW_UNITS = 32  # below, products of all draws are done at once
 
 @_rule(F.linear, condition=lambda arguments: not arguments.deep)
 def _linear(operation: BatchedCall, values: Values) -> Any:
-    """Weights that differ among draws: one product for all of them, or one for each draw."""
+    """Apply weights that differ among draws: one product for all, or one for each draw."""
     (x, weight, *rest), named = operation.arguments.filled(values)
     stacked = operation.arguments.stacked
     bias = rest[0] if rest else named.get("bias")
@@ -216,7 +216,7 @@ def _rows(operation: BatchedCall, values: Values) -> list[Tensor]:
 
 @_rule(aten.bmm.default)
 def _products(operation: BatchedCall, values: Values) -> Tensor:
-    """Matrices that all draws share: draws become rows of the others."""
+    """Apply matrices that all draws share: draws become rows of the others."""
     (x, shared), _ = operation.arguments.filled(values)  # (S, N, B, D), (N, D, K)
     products = operation.function(x.transpose(0, 1).flatten(1, 2), shared)
     result: Tensor = products.unflatten(1, (len(x), -1)).transpose(0, 1)  # (S, N, B, K)

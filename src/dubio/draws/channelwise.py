@@ -77,7 +77,7 @@ def _norm(call: Call) -> OnSome:
 
 
 def _view(call: Call, x: Slot, axis: int) -> OnSome | None:
-    """Axes behind that of the channels may be merged, or taken apart."""
+    """Return axes behind that of the channels may be merged, or taken apart."""
     shape = call.outputs[0].shape
     if shape[: axis + 1] != x.shape[: axis + 1]:
         return None

@@ -56,7 +56,7 @@ def copied(target: Tensor, source: Tensor, *_: Any) -> Tensor:
 
 
 def rearranged(source: Tensor, index: Tensor) -> Tensor:
-    """Entries of a tensor, by their place in it."""
+    """Return entries of a tensor, by their place in it."""
     return source.reshape(-1)[index]
 
 

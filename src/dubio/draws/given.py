@@ -30,11 +30,11 @@ class NotedNumbers(Numbers):
     def bernoulli(
         self, site: NoiseIndex, keep: float, shape: torch.Size, like: Tensor
     ) -> Tensor:  # (S, *shape)
-        """Zeros and ones with ``P(1) = keep``."""
+        """Return zeros and ones with ``P(1) = keep``."""
         return self._note(site, super().bernoulli(site, keep, shape, like))
 
     def uniform(self, site: NoiseIndex, shape: torch.Size, like: Tensor) -> Tensor:
-        """Uniform numbers in [0, 1)."""  # (S, *shape)
+        """Return uniform numbers in [0, 1)."""  # (S, *shape)
         return self._note(site, super().uniform(site, shape, like))
 
     def normal(self, site: NoiseIndex, shape: torch.Size, like: Tensor) -> Tensor:
@@ -68,11 +68,11 @@ class GivenNumbers(Numbers):
     def bernoulli(
         self, site: NoiseIndex, keep: float, shape: torch.Size, like: Tensor
     ) -> Tensor:  # (S, *shape)
-        """Zeros and ones."""
+        """Return zeros and ones."""
         return self._take(site)
 
     def uniform(self, site: NoiseIndex, shape: torch.Size, like: Tensor) -> Tensor:
-        """Uniform numbers in [0, 1)."""  # (S, *shape)
+        """Return uniform numbers in [0, 1)."""  # (S, *shape)
         return self._take(site)
 
     def normal(self, site: NoiseIndex, shape: torch.Size, like: Tensor) -> Tensor:

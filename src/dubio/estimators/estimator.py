@@ -82,7 +82,7 @@ class DropoutEstimator(BaseEstimator, ABC):
 
     @abstractmethod
     def _standard_targets(self, y: Array, dtype: np.dtype[Any]) -> Tensor:
-        """Targets as a network learns them."""
+        """Return targets as a network learns them."""
 
     @abstractmethod
     def _likelihood(self, dtype: torch.dtype) -> Likelihood:
@@ -257,7 +257,7 @@ class DropoutEstimator(BaseEstimator, ABC):
             yield self._predict(part)
 
     def _standard_inputs(self, X: Any) -> Tensor:
-        """Rows as the networks take them, `(B, D)`."""
+        """Return rows as the networks take them, `(B, D)`."""
         check_is_fitted(self)
         table = validate_data(self, X, reset=False, dtype=[np.float64, np.float32], order="C")
         return self._inputs.scaled(table.astype(self._dtype, copy=False))

@@ -192,7 +192,7 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, DropoutEstimator):
 
 
 def _columns(y: Array) -> Array:
-    """Targets `(N,)` or `(N, K)` as a table of numbers."""
+    """Return targets `(N,)` or `(N, K)` as a table of numbers."""
     if y.dtype.kind not in "biuf":
         raise ValueError(f"y: expected numbers, got {y.dtype}; convert them, y.astype(float)")
     return y.reshape(len(y), -1).astype(np.float64)

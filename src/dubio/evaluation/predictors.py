@@ -125,7 +125,7 @@ class DatasetPredictor:
             )
 
     def _targets(self, y: Tensor, p: Predictive) -> Tensor:
-        """Labels as integers, numbers as floats; ``(N,)`` becomes ``(N, 1)`` for one output."""
+        """Return labels as integers, numbers as floats, with a column for one output."""
         if p.likelihood.discrete and y.is_floating_point():
             raise ValueError(
                 f"expected integer labels y, got {y.dtype}; save them as integers, or choose a "

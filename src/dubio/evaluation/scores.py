@@ -121,11 +121,11 @@ class EvaluationScores(ABC):
 
     @abstractmethod
     def _doubts(self, p: Predictive) -> dict[str, Tensor]:
-        """Scores that are to be larger for foreign inputs."""
+        """Return scores that are to be larger for foreign inputs."""
 
     @abstractmethod
     def _own_numbers(self) -> dict[str, Tensor]:
-        """Values without those of foreign inputs."""
+        """Return values without those of foreign inputs."""
 
 
 @final
@@ -173,7 +173,7 @@ class LabelScores(EvaluationScores):
         }
 
     def entropies(self) -> dict[str, Tensor]:
-        """Entropies of right and wrong answers, and of foreign inputs if there are."""
+        """Return entropies of right and wrong answers, and of foreign inputs if there are."""
         doubts, wrong = self.risk_coverage.kept("doubts"), self.risk_coverage.kept("losses").bool()
         groups = {"right": doubts[~wrong], "wrong": doubts[wrong]}
         if self.foreign["entropy"].outside:

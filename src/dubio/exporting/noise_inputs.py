@@ -88,11 +88,11 @@ class ObservedNumbers(Numbers):
     def bernoulli(
         self, site: NoiseIndex, keep: float, shape: torch.Size, like: Tensor
     ) -> Tensor:  # (S, *shape)
-        """Zeros and ones with ``P(1) = keep``."""
+        """Return zeros and ones with ``P(1) = keep``."""
         return self._note(site, "bernoulli", keep, super().bernoulli(site, keep, shape, like))
 
     def uniform(self, site: NoiseIndex, shape: torch.Size, like: Tensor) -> Tensor:
-        """Uniform numbers in [0, 1)."""  # (S, *shape)
+        """Return uniform numbers in [0, 1)."""  # (S, *shape)
         return self._note(site, "uniform", None, super().uniform(site, shape, like))
 
     def normal(self, site: NoiseIndex, shape: torch.Size, like: Tensor) -> Tensor:

@@ -16,9 +16,9 @@ from dubio.noise.stochastic import Stochastic, own_noise
 
 @final
 class ExactLinear(Stochastic):
-    """For each action a Bayesian linear regression of rewards on features, with unknown noise.
+    """A Bayesian linear regression of rewards for each action, in closed form, with unknown noise.
 
-    By itself it is a linear agent; behind a trunk, ``nn.Sequential(trunk, ExactLinear(100, 5))``,
+    On its own it is a linear agent; behind a trunk, ``nn.Sequential(trunk, ExactLinear(100, 5))``,
     it is NeuralLinear (Riquelme, Tucker and Snoek 2018). The model of action a is
 
         r = hᵀw + ε,   ε ~ N(0, σ²),   w | σ² ~ N(0, σ²/λ · I),   σ² ~ InvGamma(a₀, b₀)
@@ -28,19 +28,19 @@ class ExactLinear(Stochastic):
         Λ = λI + Σ v h hᵀ,   μ = Λ⁻¹ Σ v h r,   w | σ² ~ N(μ, σ²Λ⁻¹),
         σ² ~ InvGamma(a₀ + ½ Σ v,  b₀ + ½ (Σ v r² − μᵀΛμ))
 
-    (Bishop 2006, section 3.3). A draw has one σ² and one w for every action, so that w is
-    multivariate t: σ² is the exact quantile of normal noise, see `inverse_gamma`, and
-    w = μ + σ·Λ^(−½) ε. A draw is one function of the input, whatever ``shared`` says. In eval mode
-    without noise weights are μ. Before `condition` was called the posterior is the prior.
+    (Bishop 2006, section 3.3). A draw has one σ² and one w for every action, so w is multivariate
+    t: σ² is the exact quantile of normal noise, see `inverse_gamma`, and w = μ + σ·Λ^(−½) ε. A draw
+    is one function of the input, whatever ``shared`` is. In eval mode without noise the weights are
+    μ. Before `condition` is called, the posterior is the prior.
 
-    The posterior is conditioned and not trained. In a pass of `dubio.ELBO`, and in train mode
-    without noise, this is a plain linear layer with trainable weights of its own, ``linear``, from
-    which the trunk learns. `dubio.decide.Bandit` conditions after its gradient steps; elsewhere
-    call `condition`, again whenever the trunk has moved.
+    The posterior is conditioned, not trained. In a pass of `dubio.ELBO`, and in train mode without
+    noise, this is a plain linear layer with its own trainable weights, ``linear``, from which the
+    trunk learns. `dubio.decide.Bandit` conditions after its gradient steps; elsewhere call
+    `condition`, again whenever the trunk has changed.
 
     Args:
-        features: How many features there are.
-        actions: How many regressions there are.
+        features: Number of features.
+        actions: Number of actions, each with its own regression.
         prior_precision: λ.
         noise_shape: a₀ > 1, so that σ² has a mean, b₀/(a₀ − 1).
         noise_rate: b₀.
@@ -50,8 +50,8 @@ class ExactLinear(Stochastic):
         linear: The trainable weights, for the trunk to learn.
         mean: μ of every action, the bias last: a buffer, `(A, D)`.
         root: A triangular root of Λ⁻¹, R Rᵀ = Λ⁻¹: a buffer, `(A, D, D)`.
-        shape: Of the inverse-gamma distribution of σ²: a buffer, `(A,)`.
-        rate: Of that distribution: a buffer, `(A,)`.
+        shape: Shape of the inverse-gamma distribution of σ²: a buffer, `(A,)`.
+        rate: Rate of that distribution: a buffer, `(A,)`.
     """
 
     mean: Tensor
@@ -91,7 +91,7 @@ class ExactLinear(Stochastic):
         self.register_buffer("rate", torch.full((actions,), self.noise_rate))
 
     def forward(self, h: Tensor, /) -> Tensor:  # (..., features) -> (..., A)
-        """Rewards: of weights of this draw, of their mean, or of the trainable weights."""
+        """Return rewards for the weights of this draw, their mean, or the trainable weights."""
         running = current_pass()
         trains = self.training if running is None else running.trains
         if trains:
@@ -110,9 +110,9 @@ class ExactLinear(Stochastic):
 
         Args:
             h: Features, `(N, features)`.
-            actions: What was done, `(N,)` whole numbers.
-            rewards: What came of it, `(N,)`.
-            weight: How often each row counts, `(N,)` numbers >= 0; one if None.
+            actions: The actions taken, `(N,)` whole numbers.
+            rewards: Their rewards, `(N,)`.
+            weight: Weight of each row, `(N,)` numbers >= 0; one if None.
         """
         self._check_rows(h, actions, rewards, weight)
         h, rewards = in_float64(h.detach()), in_float64(rewards.detach())
@@ -138,7 +138,7 @@ class ExactLinear(Stochastic):
             buffer.copy_(stack)
 
     def kl(self) -> Tensor:
-        """Divergence of the posterior from the prior, in nats: nothing in it is trained.
+        """Return the divergence of the posterior from the prior, in nats; nothing is trained.
 
         KL = Σ_a ½(λ tr Λ⁻¹ + λ μᵀμ·a/b − D − log det λΛ⁻¹) + KL(Gamma(a, b) ‖ Gamma(a₀, b₀)).
         """

@@ -97,7 +97,7 @@ class Posterior:
         return [sigma.square() for sigma in self.deviation()]
 
     def moments(self, noise: Stream | None, prior: CenteredPrior) -> Sample:
-        """Means with the changes σε, or without noise with σ², and the KL from the prior."""
+        """Return means with the changes σε, or without noise with σ², and the KL from the prior."""
         kind = SQUARE if noise is None else CHANGE
         stream = streamed.NO_STREAM if noise is None else noise
         total, made = streamed.draw(kind, stream, prior, [self.rho], self.means)
@@ -260,7 +260,7 @@ def _in_a_row(
     *,
     own: bool = False,
 ) -> Tensor:
-    """Tensors of weights in one row, in the dtype of another; zeros in the place of None.
+    """Return tensors of weights in one row, in the dtype of another; zeros in the place of None.
 
     With ``own`` the row has memory of its own, that can be written over.
     """

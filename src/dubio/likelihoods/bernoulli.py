@@ -70,11 +70,11 @@ class Bernoulli(Discrete):
         return torch.stack([len(outputs) - yes, yes], dim=-1)
 
     def by_label(self, mean: Tensor) -> Tensor:
-        """No, then yes."""
+        """Return the probabilities of no and yes, in this order."""
         return torch.stack([1 - mean, mean], dim=-1)
 
     def log_by_label(self, outputs: Tensor) -> Tensor:
-        """No, then yes."""
+        """Return the log probabilities of no and yes, in this order."""
         self.check(outputs)
         yes = in_float64(outputs)
         if self.outputs == "probabilities":
@@ -82,11 +82,11 @@ class Bernoulli(Discrete):
         return F.logsigmoid(torch.stack([-yes, yes], dim=-1))
 
     def from_log_by_label(self, logs: Tensor) -> tuple[Likelihood, Tensor]:
-        """Logits are differences of log probabilities."""
+        """Return logits: differences of log probabilities."""
         return replace(self, outputs="logits"), logs[..., 1] - logs[..., 0]
 
     def check_targets(self, y: Tensor, means: Tensor) -> None:
-        """Also checks that they are 0 or 1."""
+        """Check also that targets are 0 or 1."""
         super().check_targets(y, means)
         if not all_true((y == 0) | (y == 1)):
             raise ValueError(

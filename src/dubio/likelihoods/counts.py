@@ -20,10 +20,10 @@ _LARGE_RATE = 64.0  # from which four terms of the entropy's expansion are exact
 @final
 @dataclass(frozen=True)
 class Poisson(Counts):
-    """Events that come independently, at a rate whose logarithm is the output.
+    """Poisson counts; the outputs are log rates.
 
     Attributes:
-        missing: What NaN among targets means: "error", or "ignore".
+        missing: What NaN among targets means: "error", or "ignore" for missing targets.
     """
 
     rowwise = True
@@ -41,7 +41,7 @@ class Poisson(Counts):
         return self.mean(outputs)
 
     def log_density(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """Log probability: y f - exp(f) - log y!."""
+        """Return the log probability, y f - exp(f) - log y!."""
         log_rate = self._read(outputs)
         return y * log_rate - log_rate.exp() - (y + 1).lgamma()
 
@@ -52,7 +52,7 @@ class Poisson(Counts):
         return found.where(at_most >= 0, 0)
 
     def entropy(self, outputs: Tensor) -> Tensor:
-        """Of every element: the sum of -p log p over counts, or its expansion for large rates.
+        """Return the entropy of every element; for large rates its expansion.
 
         From a rate of 64: 1/2 log 2 pi e r - 1/(12 r) - 1/(24 r^2) - 19/(360 r^3)
         (Evans and Boersma 1988).
@@ -80,13 +80,13 @@ class Poisson(Counts):
 @final
 @dataclass(frozen=True)
 class NegativeBinomial(Counts):
-    """Counts that spread more than a rate explains: Poisson with a rate of Gamma(r, r/m).
+    """Overdispersed counts: Poisson with a rate of Gamma(r, r/m).
 
     The last dimension of the outputs, 2D wide, holds D log means m and then D log sizes r. The
-    variance is m + m²/r; with many r it is Poisson.
+    variance is m + m²/r; for large r it is Poisson.
 
     Attributes:
-        missing: What NaN among targets means: "error", or "ignore".
+        missing: What NaN among targets means: "error", or "ignore" for missing targets.
     """
 
     rowwise = True

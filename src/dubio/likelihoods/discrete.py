@@ -67,7 +67,7 @@ def check_nan(values: Tensor, name: str) -> None:
 
 
 def as_weights(given: Sequence[float] | Tensor | float, name: str) -> tuple[float, ...]:
-    """Weights as numbers, of which likelihoods can be compared; an error if they are none."""
+    """Return weights as numbers, so that likelihoods can be compared."""
     numbers = given.tolist() if isinstance(given, Tensor) else given
     try:
         found = tuple(map(float, numbers if isinstance(numbers, Sequence) else [numbers]))

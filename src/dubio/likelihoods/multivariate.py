@@ -125,7 +125,7 @@ class MultivariateGaussian(Numeric):
         return self
 
     def _parts(self, outputs: Tensor) -> tuple[Tensor, ...]:
-        """Means, logarithms of the diagonal, and what is below it."""
+        """Return means, logarithms of the diagonal, and what is below it."""
         outputs = self._read(outputs)
         size = _targets(outputs.shape[-1]) or 0
         return tuple(outputs.split([size, size, size * (size - 1) // 2], dim=-1))

@@ -174,7 +174,7 @@ def read_forecast(prediction: Forecastable, target: Tensor) -> tuple[Forecast, T
 
 
 def read_truth(prediction: Forecastable, target: Tensor) -> Truth:
-    """Targets in float64; NaN only where the prediction's likelihood says that it is missing."""
+    """Return targets in float64; NaN only where they may be missing."""
     if not isinstance(prediction, Predictive) or not isinstance(target, Tensor):
         return Truth(check_numbers(target, "target").double(), None)
     target = with_float64(target)

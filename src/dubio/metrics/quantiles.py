@@ -89,7 +89,7 @@ def _levels(count: int, device: torch.device) -> Tensor:
 
 
 def _counts(prediction: Forecastable, target: Tensor, levels: int) -> Tensor:
-    """Targets below each level, and all of them: `(levels + 1,)`."""
+    """Return targets below each level, and all of them: `(levels + 1,)`."""
     _check_levels(levels)
     forecast, truth = read_forecast(prediction, target)
     after = truth.kept(forecast.cdf(truth.values)).flatten()

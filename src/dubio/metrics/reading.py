@@ -96,7 +96,7 @@ def read_classified(
 
 
 def read_soft(prediction: Classifiable, target: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Probabilities and soft labels, classes last, each `(N, K)`; None if targets are labels.
+    """Return probabilities and soft labels, each `(N, K)`; None if targets are labels.
 
     Soft labels are floats shaped as the prediction is, which sum to 1 over the classes.
     """

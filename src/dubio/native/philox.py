@@ -65,7 +65,7 @@ def bits(key: int, first: int, draws: int, size: int, device: torch.device) -> T
 def uniform(
     key: int, first: int, draws: int, size: int, dtype: torch.dtype, device: torch.device
 ) -> Tensor:
-    """Uniform numbers in [0, 1): 24 bits of each entry, or all 32 as float64."""
+    """Return uniform numbers in [0, 1): 24 bits of each entry, or all 32 as float64."""
     own = bits(key, first, draws, size, device)
     if dtype == torch.float64:
         return own.double() * 2.0**-32

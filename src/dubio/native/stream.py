@@ -36,7 +36,7 @@ class Stream:
     draws: int
 
     def uniform(self, shape: torch.Size, like: Tensor) -> Tensor:  # (S, *shape)
-        """Uniform numbers in [0, 1), in the dtype and on the device of ``like``."""
+        """Return uniform numbers in [0, 1), in the dtype and on the device of ``like``."""
         return self._fill(_UNIFORM, shape, like)
 
     def normal(self, shape: torch.Size, like: Tensor) -> Tensor:  # (S, *shape)
@@ -44,7 +44,7 @@ class Stream:
         return self._fill(_NORMAL, shape, like)
 
     def bernoulli(self, keep: float, shape: torch.Size, like: Tensor) -> Tensor:  # (S, *shape)
-        """Zeros and ones, 1[u < keep] for 32 bits of uniform u."""
+        """Return zeros and ones, 1[u < keep] for 32 bits of uniform u."""
         if not 0.0 < keep < 1.0:
             return like.new_full((self.draws, *shape), float(keep >= 1.0))
         if LOADED is not None and like.is_cpu and like.dtype.itemsize <= 4:

@@ -15,7 +15,7 @@ STEP = -0x61C8864680B583EB  # splitmix64's, as a signed number
 
 
 def uniform_by_coordinates(seeds: Sequence[int], shape: torch.Size, like: Tensor) -> Tensor:
-    """Uniform numbers in [0, 1) for several seeds, as float64 if there is one: (S, *shape).
+    """Return uniform numbers in [0, 1) for several seeds, as float64 if there is one: (S, *shape).
 
     Args:
         seeds: One for each draw.

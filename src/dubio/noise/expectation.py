@@ -183,7 +183,7 @@ _LOCATION = {"normal_": "mean", "cauchy_": "median"}
 def _parameters(
     args: tuple[Any, ...], kwargs: dict[str, Any], *defaults: tuple[str, Any]
 ) -> list[Any]:
-    """Parameters of a function by position behind the tensor, by name, or by default."""
+    """Return parameters of a function by position behind the tensor, by name, or by default."""
     return [
         args[i + 1] if i + 1 < len(args) else kwargs.get(name, default)
         for i, (name, default) in enumerate(defaults)

@@ -119,7 +119,7 @@ def _tracker(
 def _made_for_rows(
     once: Sequence[Operated], twice: Sequence[Operated], rows: int
 ) -> dict[tuple[int, int], int]:
-    """Axes that have a row for each of the batch, by the numbers of operations and results.
+    """Return axes that have a row for each of the batch, by the numbers of operations and results.
 
     Args:
         once: The operations of a pass over so many rows, with the shapes of their results.

@@ -96,7 +96,7 @@ def _rule_for(function: Any) -> LabelRule:
     "_pack_padded_sequence",
 )  # fmt: skip
 def _move(operation: Operation) -> list[Tensor]:
-    """Entries of the first operand go elsewhere."""
+    """Follow entries of the first operand that move elsewhere."""
     x, *others = operation.args
     moved = operation.function(operation.labels(x), *others, **operation.kwargs)
     if operation.function is aten._pack_padded_sequence.default:
@@ -156,7 +156,7 @@ def _look_up(operation: Operation) -> list[Tensor]:
 
 
 def _entry_by_entry(operation: Operation) -> list[Tensor]:
-    """Entries of several tensors that broadcast against one another."""
+    """Follow entries of several tensors that broadcast against one another."""
     (result,) = operation.results
     labels: Tensor | None = None
     for x in tensors_in(operation.args, operation.kwargs):
@@ -196,7 +196,7 @@ def _overwrite(operation: Operation) -> list[Tensor]:
 
 @_rule("index_put", "slice_scatter", "select_scatter", "scatter", "index_copy", "masked_scatter")
 def _put(operation: Operation) -> list[Tensor]:
-    """Entries are written to some places."""
+    """Follow entries that are written to some places."""
     x, *others = operation.args
     if operation.argument("accumulate") or operation.argument("reduce"):
         return try_out(operation)
@@ -223,7 +223,7 @@ def _reduce(operation: Operation) -> list[Tensor]:
 
 @_rule("mm", "bmm", "addmm", "baddbmm", "linear")
 def _multiply(operation: Operation) -> list[Tensor]:
-    """Products of matrices: rows of the left one, columns of the right one."""
+    """Follow products of matrices: rows of the left one, columns of the right one."""
     (result,) = operation.results
     added = operation.function in (aten.addmm.default, aten.baddbmm.default)
     left, right = operation.args[1:3] if added else operation.args[:2]

@@ -50,11 +50,11 @@ class Numbers:
     def bernoulli(
         self, site: tuple[int, ...], keep: float, shape: torch.Size, like: Tensor
     ) -> Tensor:  # (S, *shape)
-        """Zeros and ones with ``P(1) = keep``, in the dtype and on the device of ``like``."""
+        """Return zeros and ones with ``P(1) = keep``, in the dtype and device of ``like``."""
         return self._at(site).bernoulli(keep, shape, like)
 
     def uniform(self, site: tuple[int, ...], shape: torch.Size, like: Tensor) -> Tensor:
-        """Uniform numbers in [0, 1)."""  # (S, *shape)
+        """Return uniform numbers in [0, 1)."""  # (S, *shape)
         return self._at(site).uniform(shape, like)
 
     def normal(self, site: tuple[int, ...], shape: torch.Size, like: Tensor) -> Tensor:

@@ -64,13 +64,7 @@ class Trial:
 class Trials:
     """A network on a batch, tried out with flags up and without noise.
 
-    Args:
-        model: The network, or a function that calls networks.
-        roots: The network, or the networks that it calls.
-        batch: What it is called with.
-        select: Which part of the output must stay the same.
-        whole: Whether all of the output must, whatever it is.
-        as_it_is: Whether other flags stay as they are, or are those of eval mode.
+    The arguments are those of `dubio.noise.gates.find_gates`.
 
     Attributes:
         writes: Whether the network wrote over something with flags up that it leaves alone else.
@@ -134,7 +128,7 @@ class Trials:
         return self._fewest(best), closed
 
     def _suspects(self, trial: Trial) -> list[nn.Module]:
-        """Modules whose flags are read, but for those that are known, or are up anyway."""
+        """Return modules whose flags are read, but for those that are known, or are up anyway."""
         return [
             module
             for module in self._modules

@@ -66,11 +66,11 @@ class RandomNumbers(Protocol):
     def bernoulli(
         self, site: tuple[int, ...], keep: float, shape: torch.Size, like: Tensor
     ) -> Tensor:  # (S, *shape)
-        """Zeros and ones with ``P(1) = keep``, in the dtype and on the device of ``like``."""
+        """Return zeros and ones with ``P(1) = keep``, in the dtype and device of ``like``."""
         ...
 
     def uniform(self, site: tuple[int, ...], shape: torch.Size, like: Tensor) -> Tensor:
-        """Uniform numbers in [0, 1)."""  # (S, *shape)
+        """Return uniform numbers in [0, 1)."""  # (S, *shape)
         ...
 
     def normal(self, site: tuple[int, ...], shape: torch.Size, like: Tensor) -> Tensor:

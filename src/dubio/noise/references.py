@@ -96,7 +96,7 @@ def _attributes(thing: Any) -> Iterator[Any]:
 
 
 def _around(function: FunctionType) -> Iterator[Any]:
-    """Variables around a function, its defaults, and globals that it refers to."""
+    """Yield variables around a function, its defaults, and globals that it refers to."""
     if _is_library(function) or (function.__module__ or "").startswith("torch."):
         return
     for cell in function.__closure__ or ():

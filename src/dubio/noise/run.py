@@ -506,7 +506,7 @@ def _device_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.device:
 
 
 def _norms(module: nn.Module) -> list[nn.Module]:
-    """Modules that keep statistics in train mode."""
+    """Return modules that keep statistics in train mode."""
     return [part for part in module.modules() if isinstance(part, _NormBase)]
 
 

@@ -166,7 +166,7 @@ class Namer:
         return (name if repeat == 1 else f"{name}#{repeat}"), module
 
     def _modules(self) -> list[nn.Module]:
-        """Modules whose forward is running, innermost first, up to the root."""
+        """Return modules whose forward is running, innermost first, up to the root."""
         modules: list[nn.Module] = []
         for call in calls_at_work():
             modules.append(call.f_locals["self"])

@@ -313,7 +313,7 @@ class Beginning:
 
 
 def _cells_of(kind: type) -> tuple[Any, ...]:
-    """Variables around the methods of a class that was made in a function."""
+    """Return variables around the methods of a class that was made in a function."""
     if kind not in _cells:
         _cells[kind] = tuple(
             cell
@@ -359,7 +359,7 @@ def _slots(kind: type) -> Sequence[str]:
 
 @cache
 def _written(function: Any) -> tuple[tuple[int, str], ...]:
-    """Positions and names of the arguments that an operation writes into."""
+    """Return positions and names of the arguments that an operation writes into."""
     if not isinstance(function, torch._ops.OpOverload):
         return ()
     return tuple(

@@ -114,11 +114,11 @@ class Passes:
         self._generator: torch.Generator | None = None
 
     def only(self) -> Tensor:  # (B,)
-        """Losses of all rows, if no other pass is to follow."""
+        """Return losses of all rows, if no other pass is to follow."""
         return self._run(None, None)
 
     def first(self, gate: Gate = trapezoid_gate, *, by_row: bool = True) -> Tensor:  # (B,)
-        """Losses of all rows.
+        """Return losses of all rows.
 
         Args:
             gate: How masks make zeros and ones of their noise.
@@ -143,13 +143,13 @@ class Passes:
         }
 
     def again(self, gate: Gate) -> Tensor:  # (B,)
-        """Losses of all rows when masks are made of the same noise by another rule."""
+        """Return losses of all rows when masks are made of the same noise by another rule."""
         replay = None if self._trunk is None else TrunkReplay(self._trunk)
         with _restarted(self._start):
             return self._run(gate, replay)
 
     def pair(self, gate: Gate, other: Gate, *, learn: bool) -> tuple[Tensor, Tensor]:  # (B,) each
-        """Losses of all rows for masks that are made of the same noise by two rules.
+        """Return losses of all rows for masks that are made of the same noise by two rules.
 
         Where rows do not meet it is one pass over all rows twice, which takes fewer calls.
 

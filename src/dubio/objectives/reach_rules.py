@@ -85,7 +85,7 @@ def _written_over(
 def _over_axes(
     function: Any, arguments: ArgumentsByName, shapes: Sequence[torch.Size]
 ) -> list[Tensor] | None:
-    """Entries along some axes, or all, become one."""
+    """Follow entries along some axes, or all, that become one."""
     (given,) = _reaches(arguments.values())
     rank = len(given.shape)
     axes = _axes(arguments.get("dim"), rank)
@@ -97,7 +97,7 @@ def _over_axes(
 def _along(
     function: Any, arguments: ArgumentsByName, shapes: Sequence[torch.Size]
 ) -> list[Tensor] | None:
-    """Entries along an axis are mixed."""
+    """Follow entries that are mixed along an axis."""
     shape = shapes[0]
     (axis,) = _axes(arguments["dim"], len(shape))
     parts = []
@@ -114,7 +114,7 @@ def _along(
 
 
 def _axes(dims: Any, rank: int) -> list[int]:
-    """Axes of a reach, of which the first is for its two numbers."""
+    """Return axes of a reach, of which the first is for its two numbers."""
     if dims is None or dims == []:
         return list(range(1, rank + 1))
     return [dim % rank + 1 for dim in ([dims] if isinstance(dims, int) else dims)]
@@ -123,7 +123,7 @@ def _axes(dims: Any, rank: int) -> list[int]:
 def _product(
     function: Any, arguments: ArgumentsByName, shapes: Sequence[torch.Size]
 ) -> list[Tensor] | None:
-    """Rows of one matrix meet columns of another, and perhaps something is added."""
+    """Follow rows of one matrix that meet columns of another."""
     *added, left, right = _reaches(arguments.values())
     if len(left.shape) < 2 or len(right.shape) < 2:
         return None
@@ -134,7 +134,7 @@ def _product(
 def _moved(
     function: Any, arguments: ArgumentsByName, shapes: Sequence[torch.Size]
 ) -> list[Tensor] | None:
-    """Entries are put elsewhere; reaches go with them."""
+    """Follow entries that are put elsewhere; reaches go with them."""
     if "value" in arguments:  # of padding
         arguments = {**arguments, "value": -1.0}
     if arguments.get("accumulate"):
@@ -158,7 +158,7 @@ def _results(function: Any, arguments: ArgumentsByName, plane: int) -> list[Tens
 def _indexed(
     function: Any, arguments: ArgumentsByName, shapes: Sequence[torch.Size]
 ) -> list[Tensor] | None:
-    """Entries are read or written at indices, which are known if no mask has a part in them."""
+    """Follow entries that are read or written at indices."""
     if not _reaches(arguments["indices"]):
         return _moved(_OUT_OF_PLACE.get(function, function), arguments, shapes)
     (mask,) = arguments["indices"]

@@ -32,11 +32,11 @@ class SourcedNumbers(Numbers):
     def bernoulli(
         self, site: tuple[int, ...], keep: float, shape: torch.Size, like: Tensor
     ) -> Tensor:  # (S, *shape)
-        """Zeros and ones: 1[u < keep]. The rate may be that of one of many members."""
+        """Return zeros and ones: 1[u < keep]. The rate may be that of one of many members."""
         return (self.uniform(site, shape, like) < keep).to(like.dtype)
 
     def uniform(self, site: tuple[int, ...], shape: torch.Size, like: Tensor) -> Tensor:
-        """Uniform numbers in [0, 1)."""  # (S, *shape)
+        """Return uniform numbers in [0, 1)."""  # (S, *shape)
         return self._ask("uniform", site, shape, like)
 
     def normal(self, site: tuple[int, ...], shape: torch.Size, like: Tensor) -> Tensor:

@@ -61,7 +61,7 @@ class Steps:
         torch.empty(_LARGE_BLOCK, dtype=torch.uint8)
 
     def __call__(self, x: Tensor, y: Tensor, noise: dict[NoisePlace, Tensor]) -> Gradients:
-        """Losses on batches, and gradients."""
+        """Return losses on batches, and gradients."""
         given = [x, y, *noise.values()]
         layout = tuple((t.shape, t.stride(), t.dtype) for t in given)
         if (recording := self._recordings.get(layout)) is not None:

@@ -157,7 +157,7 @@ def _copied(module: nn.Module) -> nn.Module:
 
 
 def _tensors(modules: Mapping[str, nn.Module]) -> Tensors:
-    """Parameters and buffers, each under its first name."""
+    """Return parameters and buffers, each under its first name."""
     named = {
         f"{name}.{key}" if name else key: tensor
         for name, module in modules.items()

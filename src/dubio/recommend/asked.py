@@ -51,7 +51,7 @@ class Asked:
 
 
 def check_users(users: Users | None, count: int) -> Users:
-    """Ids of users, one for each row; by default the numbers of the rows."""
+    """Return ids of users, one for each row; by default the numbers of the rows."""
     if users is None:
         return np.arange(count)
     wrong = isinstance(users, str | bytes | Set | Mapping) or not hasattr(users, "__len__")

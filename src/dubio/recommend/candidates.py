@@ -61,7 +61,7 @@ class Candidates:
 
 
 def item_positions(items: Any, num_items: int, name: str, names: Ids | None = None) -> Tensor:
-    """Positions of items as a tensor, checked. Strings are looked up in the names."""
+    """Return positions of items as a tensor, checked. Strings are looked up in the names."""
     given = np.asarray(items)
     if given.ndim != 1:
         raise TypeError(
@@ -72,7 +72,7 @@ def item_positions(items: Any, num_items: int, name: str, names: Ids | None = No
 
 
 def items_by_user(items: Any, shape: tuple[int, int], names: Ids | None) -> Tensor:
-    """Positions of items for each user, (B, m), from (m,) or (B, m)."""
+    """Return positions of items for each user, (B, m), from (m,) or (B, m)."""
     given = np.asarray(items)
     if given.ndim not in (1, 2) or (given.ndim == 2 and len(given) != shape[0]):
         raise ValueError(

@@ -128,6 +128,6 @@ class Interactions:
 
 
 def _plain(one: Any) -> Any:
-    """Numbers and strings of numpy as those of Python."""
+    """Return numbers and strings of numpy as those of Python."""
     plain = isinstance(one, np.number | np.bool_ | np.str_ | np.bytes_)
     return one.item() if plain else one

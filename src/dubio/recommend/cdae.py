@@ -83,7 +83,7 @@ class CDAE(DenoisingAutoencoder):
         return asked
 
     def _names(self, users: Users | None) -> Users | None:
-        """Names of the catalogue, if it has all users of the training; numbers of new users."""
+        """Return names of the catalogue for known users, and numbers for new ones."""
         known = 0 if self.catalogue is None else len(self.catalogue.users)
         if users is None or self.catalogue is None or known != self._known_users():
             return super()._names(users)

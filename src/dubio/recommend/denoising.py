@@ -61,7 +61,7 @@ class DenoisingNetwork(nn.Module):
 
     @torch.no_grad()
     def scores(self, rows: SparseRows, noise: StepNoise | None) -> Tensor:
-        """Probabilities of items, without noise if there is none."""  # (B, I)
+        """Return probabilities of items, without noise if there is none."""  # (B, I)
         a = self.input.once(rows, () if noise is None else noise.masks)
         return self.output.probabilities(self._hidden(a, rows))
 

@@ -237,7 +237,7 @@ def _parse(metrics: str | Sequence[str]) -> dict[str, tuple[str, int]]:
 
 
 def _excluded(model: Recommender, exclude: Any, wanted: csr_array) -> Any:
-    """Items to leave out: None, positions, or users × items."""
+    """Return items to leave out: None, positions, or users × items."""
     if exclude is None:
         return None
     if issparse(exclude):

@@ -105,7 +105,7 @@ def _positions(
 
 
 def _numbered(ids: Array, what: str) -> tuple[npt.NDArray[np.int64], Ids]:
-    """Positions of all ids, and the different ones in the order in which they come."""
+    """Return positions of all ids, and the different ones in the order in which they come."""
     if ids.dtype.kind in "iu":
         different, first, inverse = np.unique(ids, return_index=True, return_inverse=True)
         order = np.argsort(first)

@@ -31,7 +31,7 @@ def hashed(seeds: Seeds, places: npt.ArrayLike) -> Seeds:
 
 
 def uniform(seeds: Seeds, places: npt.ArrayLike) -> Tensor:
-    """Numbers from U[0, 1), float32, a function of seed and place.
+    """Return numbers from U[0, 1), float32, a function of seed and place.
 
     Args:
         seeds: One for each user, (B, 1), or for each stored entry of a CSR matrix.
@@ -42,7 +42,7 @@ def uniform(seeds: Seeds, places: npt.ArrayLike) -> Tensor:
 
 
 def normal(seeds: Seeds, places: npt.ArrayLike) -> Tensor:
-    """Numbers from N(0, 1), float32, a function of seed and place as in `uniform`."""
+    """Return numbers from N(0, 1), float32, a function of seed and place as in `uniform`."""
     bits = hashed(seeds, places) >> np.uint64(12)
     numbers: Tensor = torch.special.ndtri(torch.from_numpy((bits + 0.5) * 2.0**-52))
     return numbers.float()

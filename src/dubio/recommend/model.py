@@ -63,7 +63,7 @@ class Model(ABC):
         check_attributes(self, self._checks)
 
     def _training_data(self, user_items: Any) -> csr_array:
-        """Histories to learn from; settings that were changed since __init__ are checked again."""
+        """Return histories to learn from, after checking changed settings again."""
         self._check()
         given = interactions(user_items)
         if not self._items:

@@ -68,7 +68,7 @@ class Recommender(Model, ABC):
 
     @abstractmethod
     def _scores(self, histories: csr_array, seeds: Seeds | None) -> Tensor:
-        """Scores of all items in one draw, (B, I), or without noise if seeds is None."""
+        """Return scores of all items in one draw, (B, I), or without noise if seeds is None."""
 
     def _embed(self, histories: csr_array) -> Tensor:
         """Embeddings of users, (B, D)."""

@@ -41,7 +41,7 @@ class TrainableNetwork(Protocol):
         ...
 
     def scores(self, rows: SparseRows, noise: StepNoise | None) -> Tensor:
-        """Scores of all items, without noise if there is none."""  # (B, I)
+        """Return scores of all items, without noise if there is none."""  # (B, I)
         ...
 
 

@@ -102,7 +102,7 @@ class VariationalNetwork(nn.Module):
 
     @torch.no_grad()
     def scores(self, rows: SparseRows, noise: StepNoise | None) -> Tensor:
-        """Probabilities of the next item, (B, I).
+        """Return probabilities of the next item, (B, I).
 
         Args:
             rows: Histories.

@@ -82,7 +82,7 @@ def maximise(
 
 
 def _grid(design: Design, drop: float | None, precision: float | None) -> list[list[DropoutPrior]]:
-    """Lines of priors from weak to strong; from line to line dropout takes over.
+    """Return lines of priors from weak to strong; from line to line dropout takes over.
 
     A strength t stands for the precisions t v_d. It is weak where they are far below the
     precisions of the data, the diagonal of AᵀA, for every feature, and strong where far above.

@@ -50,7 +50,7 @@ def plot_html(plot: Plot, owner: str) -> str:
 
 
 def settings_html(settings: Mapping[str, str]) -> str:
-    """Names and values, side by side."""
+    """Return names and values, side by side."""
     return "".join(
         f"<div><dt><code>{escape(name)}</code></dt><dd>{escape(value)}</dd></div>"
         for name, value in settings.items()

@@ -16,7 +16,7 @@ MARKERS = ("o", "s", "^", "D", "v")
 
 
 def styled(curves: Mapping[str, Curve]) -> Iterator[tuple[str, Curve, dict[str, Any]]]:
-    """Names and curves with lines that differ in colour, dash and marker, again and again."""
+    """Yield names and curves with lines that differ in colour, dash and marker, again and again."""
     looks = cycle(zip(COLOURS, DASHES, MARKERS, strict=True))
     for (name, curve), (colour, dash, marker) in zip(curves.items(), looks, strict=False):
         yield name, curve, {"color": colour, "linestyle": dash, "marker": marker, "linewidth": 1.8}

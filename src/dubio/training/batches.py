@@ -118,7 +118,7 @@ class TensorBatches(Batches):
         return Batch((x, *map(take, self._targets)), len(rows), rows)
 
     def identity(self) -> dict[str, Any]:
-        """Sizes, and a checksum of some hundred rows."""
+        """Return sizes, and a checksum of some hundred rows."""
         checksum = 0
         for tensor in self._tensors:
             if tensor.layout is torch.strided:
@@ -192,7 +192,7 @@ class LoaderBatches(Batches):
         return moved(leaf, self._device) if isinstance(leaf, Tensor) else leaf
 
     def identity(self) -> dict[str, Any]:
-        """Sizes, as far as they are known."""
+        """Return sizes, as far as they are known."""
         return {"number of rows": self.num_data, "batches": self.steps}
 
 
@@ -209,7 +209,7 @@ def checksum_of(structure: Any) -> int:
 
 
 def _rows_of(loader: Iterable[Any]) -> int | None:
-    """Rows of the data set behind a loader, unless a sampler of its own may leave some out."""
+    """Return the rows of the data set behind a loader, unless its sampler may omit some."""
     if (
         isinstance(loader, DataLoader)
         and isinstance(loader.sampler, RandomSampler | SequentialSampler)
@@ -227,7 +227,7 @@ def as_batches(
     *,
     resumable: bool,
 ) -> Batches:
-    """Tensors ``(x, y)`` or ``(x, y, weight)``, or an iterable of batches."""
+    """Return tensors ``(x, y)`` or ``(x, y, weight)``, or an iterable of batches."""
     tensors = isinstance(data, tuple) and all(isinstance(part, Tensor) for part in data[1:])
     if tensors and len(data) in (2, 3):
         return TensorBatches(data, batch_size or _ROWS_PER_STEP, generator, device)

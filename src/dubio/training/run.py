@@ -221,7 +221,7 @@ class Run:
 
 
 def layout(state: dict[str, Any]) -> dict[str, str]:
-    """Names, types and shapes of all parameters and buffers."""
+    """Return names, types and shapes of all parameters and buffers."""
     return {
         name: f"{value.dtype} {tuple(value.shape)}".removeprefix("torch.")
         for name, value in state.items()
