@@ -77,7 +77,7 @@ def _norm(call: Call) -> OnSome:
 
 
 def _view(call: Call, x: Slot, axis: int) -> OnSome | None:
-    """Return axes behind that of the channels may be merged, or taken apart."""
+    """Merge or split axes behind that of the channels."""
     shape = call.outputs[0].shape
     if shape[: axis + 1] != x.shape[: axis + 1]:
         return None
