@@ -32,7 +32,7 @@ def test_list_for_scripts(capsys: pytest.CaptureFixture[str]) -> None:
         assert {"id", "family", "paper", "title", "status", "scales"} <= set(entry)
         assert entry["id"].startswith(entry["family"] + "/")
         assert (entry["paper"] is None) == (entry["family"] == "uncertainty")
-        assert entry["status"] in ("implemented", "planned")
+        assert entry["status"] in ("implemented", "nothing to compute")
         wanted = ["smoke", "small", "paper"] if entry["status"] == "implemented" else []
         assert entry["scales"] == wanted
     by_id = {entry["id"]: entry for entry in entries}
@@ -42,7 +42,7 @@ def test_list_for_scripts(capsys: pytest.CaptureFixture[str]) -> None:
 def test_list_for_readers(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["list"]) == 0
     text = capsys.readouterr().out
-    for word in ("boluki2020/figure-1", "clark2022/table-3", "planned", "takes about"):
+    for word in ("boluki2020/figure-1", "clark2022/table-3", "nothing to compute", "takes about"):
         assert word in text
 
 
@@ -57,7 +57,7 @@ def test_list_for_readers(capsys: pytest.CaptureFixture[str]) -> None:
         (["report", ""], "there is no study ''"),
         (["run", "002/table-1"], "the study is now called gal2016/table-1"),
         (["report", "000/figure-1"], "the study is now called boluki2020/figure-1"),
-        (["run", next(e.id for e in ENTRIES if e.status == "planned")], "planned"),
+        (["run", next(e.id for e in ENTRIES if not e.module)], "nothing to compute"),
         (["run", practice.ID, "--scale", "huge"], "invalid choice: 'huge'"),
         (["run", practice.ID, "--jobs", "0"], "expected a whole number from 1, got '0'"),
         (["run", practice.ID, "--seed", "-1"], "expected a whole number from 0"),
@@ -115,7 +115,7 @@ def test_a_missing_extra_is_named(
     assert "pip install 'dubio-studies[ray]'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["list", "run", "report", "demo"])
+@pytest.mark.parametrize("name", ["list", "run", "report", "ledger", "demo"])
 def test_without_the_studies(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -126,7 +126,7 @@ def test_without_the_studies(
     )
     assert cli.main(["--help"]) == 0
     help_ = " ".join(capsys.readouterr().out.split())
-    assert help_.count("[pip install 'dubio[studies]']") == 4
+    assert help_.count("[pip install 'dubio[studies]']") == 5
     assert cli.main(["dance"]) == 2
 
 

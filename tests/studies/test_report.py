@@ -96,7 +96,7 @@ def test_the_overview_shows_every_entry(site: Path) -> None:
     for entry in catalogue.ENTRIES:
         assert entry.id.replace("/", "-") in page.ids
         assert entry.id in text
-    for word in ("planned", "undecided", "scale: smoke"):
+    for word in ("nothing to compute", "undecided", "scale: smoke"):
         assert word in text
 
 
@@ -124,7 +124,7 @@ def test_verdicts_for_scripts(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert cli.main([*report(tmp_path), "--json"]) == 0
     studies = {s["id"]: s for s in json.loads(capsys.readouterr().out)["studies"]}
     assert studies["boluki2020/figure-1"]["status"] == "not run"
-    assert studies["gal2017/figure-10"]["status"] == "planned"
+    assert studies["clark2022/figure-5"]["status"] == "nothing to compute"
     assert studies[practice.ID]["status"] == "holds"
     # the largest scale, as it comes
     assert studies[practice.ID]["command"] == f"dubio run {practice.ID} --scale small --seed 0"

@@ -8,7 +8,7 @@ from typing import Any, Literal, final
 from dubio_studies.framework.former_ids import present_id
 from dubio_studies.framework.study import SCALES, Card, Study
 
-Status = Literal["implemented", "planned"]
+Status = Literal["implemented", "nothing to compute"]
 
 
 class UnknownStudyError(LookupError):
@@ -55,7 +55,7 @@ class Entry:
     Attributes:
         id: Family and name, as on the command line.
         card: What it is.
-        module: The package of its code; empty if there is none yet.
+        module: The package of its code; empty if there is nothing to compute.
     """
 
     id: str
@@ -75,14 +75,13 @@ class Entry:
     @property
     def status(self) -> Status:
         """Whether there is code for it."""
-        return "implemented" if self.module else "planned"
+        return "implemented" if self.module else "nothing to compute"
 
     def load(self) -> Study[Any]:
         """The study's code."""
         if not self.module:
             raise UnknownStudyError(
-                f"{self.id} is planned: there is no code for it yet. 'dubio list' shows what "
-                f"there is."
+                f"{self.id}: {self.card.about} 'dubio list' shows what can be run."
             )
         computation = import_module(f"{self.module}.computation").COMPUTATION
         return Study(self.id, computation, import_module(f"{self.module}.page").PAGE)
@@ -109,8 +108,8 @@ def study(name: str) -> Entry:
     return Entry(name, import_module(module).CARD, module)
 
 
-def planned(name: str, title: str, about: str, *covers: str) -> Entry:
-    """A study that there is no code for yet."""
+def picture(name: str, title: str, about: str, *covers: str) -> Entry:
+    """A figure behind which there is no computation."""
     return Entry(name, Card(title, about, covers))
 
 
@@ -127,18 +126,8 @@ ENTRIES = [
     study("gal2017/table-2"),
     study("gal2017/figure-8"),
     study("gal2017/figure-9"),
-    planned(
-        "gal2017/figure-10",
-        "The Concrete distribution",
-        "A sketch: the relaxed mask as a function of uniform noise at temperature 0.1.",
-        "figure 10",
-    ),
-    planned(
-        "gal2016/figure-1",
-        "Softmax input and output, a sketch",
-        "Why a point far from the data needs function uncertainty: an idealised picture.",
-        "figure 1",
-    ),
+    study("gal2017/figure-10"),
+    study("gal2016/figure-1"),
     study("gal2016/figure-2"),
     study("gal2016/figure-3"),
     study("gal2016/solar"),
@@ -149,26 +138,15 @@ ENTRIES = [
     study("herlau2022/figure-1b"),
     study("herlau2022/figure-2"),
     study("clark2022/regression"),
-    planned(
-        "clark2022/figure-2-3",
-        "Priors",
-        "Densities of the scale mixtures, and of Gaussian, mixture and Laplace side by side.",
-        "figure 2",
-        "figure 3",
-    ),
-    planned(
-        "clark2022/figure-4",
-        "An adversarial digit",
-        "One MNIST image, the sign of its gradient and the perturbed images.",
-        "figure 4",
-    ),
-    planned(
+    study("clark2022/figure-2-3"),
+    study("clark2022/figure-4"),
+    picture(
         "clark2022/figure-5",
         "Classes of the authors' code",
         "A class diagram; nothing to compute.",
         "figure 5",
     ),
-    planned(
+    picture(
         "clark2022/figure-6",
         "The original authors' regression",
         "A copy of Blundell's figure 5, for comparison; nothing to compute.",

@@ -29,14 +29,14 @@ def list_studies(words: Sequence[str]) -> int:
         print_json([entry.as_dict() for entry in catalogue.ENTRIES])
         return 0
     width = max(len(entry.id) for entry in catalogue.ENTRIES)
-    indent = f"  {'':<{width}}  {'':<11}  "
+    indent = f"  {'':<{width}}  {'':<18}  "
     for name, family in FAMILIES.items():
         print(f"\n{name}  {family.citation or family.title}")
         if family.citation:
             print(f"  {family.title}")
         for entry in catalogue.ENTRIES:
             if entry.family == name:
-                print(f"  {entry.id:<{width}}  {entry.status:<11}  {entry.card.title}")
+                print(f"  {entry.id:<{width}}  {entry.status:<18}  {entry.card.title}")
                 print(f"{indent}{', '.join(entry.card.covers)}: {entry.card.about}")
                 if entry.card.cost:
                     cost = ", ".join(f"{scale} {entry.card.cost[scale]}" for scale in SCALES)
@@ -103,7 +103,7 @@ def found(name: str, parser: argparse.ArgumentParser) -> Entry:
     """The study of this name, if there is code for it."""
     try:
         entry = find(name)
-        if entry.status == "planned":
+        if not entry.module:
             entry.load()
     except UnknownStudyError as error:
         parser.error(str(error))

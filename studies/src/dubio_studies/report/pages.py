@@ -22,7 +22,7 @@ SIGNS: dict[Status, str] = {
     "undecided": "?",
     "started": "◔",
     "not run": "○",
-    "planned": "·",
+    "nothing to compute": "·",
 }
 MEANINGS: dict[Verdict, str] = {
     "holds": "our rows meet the rule",
@@ -79,9 +79,12 @@ def own_claims(rulings: Sequence[Ruling]) -> str:
 def studies_sentence(results: Sequence[Result]) -> str:
     """How many studies there are, and how many were run."""
     run = sum(result.shown is not None for result in results)
-    planned = sum(result.status == "planned" for result in results)
-    waiting = len(results) - run - planned
-    return f"{run} studies were run, {waiting} were not run or not finished, {planned} are planned."
+    pictures = sum(result.status == "nothing to compute" for result in results)
+    waiting = len(results) - run - pictures
+    return (
+        f"{run} studies were run, {waiting} were not run or not finished; {pictures} figures have "
+        f"nothing to compute."
+    )
 
 
 def overview_entry(result: Result) -> str:

@@ -17,7 +17,7 @@ from dubio_studies.framework.rows import Rows
 from dubio_studies.framework.store import StoreError, read_recipe, read_rows, stored_keys
 from dubio_studies.framework.study import SCALES, Study
 
-Status = Literal[Verdict, "started", "not run", "planned"]
+Status = Literal[Verdict, "started", "not run", "nothing to compute"]
 Code = Literal["today's", "earlier", "unknown"]
 """Which code of a study has made its rows."""
 
@@ -125,7 +125,7 @@ class Result:
             return self.shown.verdict
         if self.started:
             return "started"
-        return "planned" if self.entry.status == "planned" else "not run"
+        return "not run" if self.entry.module else "nothing to compute"
 
     def as_dict(self) -> dict[str, Any]:
         """For scripts."""
