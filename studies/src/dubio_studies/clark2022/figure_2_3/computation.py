@@ -64,10 +64,10 @@ def run(config: Config, piece: Piece, seed: Seed) -> Iterator[Measurement]:
 
 def log_density(piece: Piece, weights: Tensor) -> Tensor:
     """Of the mixture by its divergence: log p(w) = log q(w) − KL, at q = N(w, 1) without noise."""
-    if piece["prior"] == "gaussian":
-        return Normal(0.0, 1.0).log_prob(weights)
-    if piece["prior"] == "laplace":
-        return Laplace(0.0, LAPLACE).log_prob(weights)
+    known = {"gaussian": Normal(0.0, 1.0), "laplace": Laplace(0.0, LAPLACE)}
+    if (named := known.get(str(piece["prior"]))) is not None:
+        logs: Tensor = named.log_prob(weights)
+        return logs
     first, second = deviations(piece)
     prior = ScaleMixture(MIXING, first, second)
     one, none = torch.ones(1, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
