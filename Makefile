@@ -102,13 +102,15 @@ picture: $(READY)
 
 # The page that runs networks in a browser: built in web/dist, and put into the studies for
 # `dubio demo --live`. Needs Node.js, and no Python.
-LIVE := studies/src/dubio_studies/live/page
+LIVE := studies/src/dubio_studies/live/built
 WEB := $(wildcard web/*.json web/*.ts web/index.html web/models/* web/src/* web/src/*/*)
-live: web/dist/index.html
+live: $(LIVE)/index.html
+
+$(LIVE)/index.html: web/dist/index.html
+	rm -rf $(LIVE) && cp -r web/dist $(LIVE)
 
 web/dist/index.html: web/node_modules/.ready $(WEB)
 	cd web && npm run build
-	rm -rf $(LIVE) && cp -r web/dist $(LIVE)
 
 web/node_modules/.ready: web/package.json web/package-lock.json
 	cd web && npm ci

@@ -3,7 +3,7 @@
 import webbrowser
 from pathlib import Path
 
-BUILT = Path(__file__).parent / "page" / "index.html"
+BUILT = Path(__file__).parent / "built" / "index.html"
 """What `make live` puts into the package, and a wheel carries if it was there."""
 
 
