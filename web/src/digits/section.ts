@@ -40,6 +40,7 @@ export function startDigits(): void {
   DIGITS.forEach((_, digit) => example.add(new Option(String(digit), String(digit))));
   example.addEventListener("change", () => {
     if (example.value) pad.set({ ...EMPTY, strokes: DIGITS[Number(example.value)] });
+    example.value = ""; // so that the same digit can be chosen again
   });
   pad.set({ ...EMPTY, strokes: DIGITS[3] });
 
