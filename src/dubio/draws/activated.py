@@ -144,10 +144,10 @@ def fuse_activations(steps: Sequence[Step], outputs: Sequence[Slot]) -> list[Ste
             if reads[run[-1].outputs[0]] == 1:
                 following = reader.get(run[-1].outputs[0])
                 run += [following] if following is not None and fits(following) else []
-        made = maker.get(step.inputs[0])
-        if made is not None and id(made) not in fused and _is_dropout(made):
+        made, large = maker.get(step.inputs[0]), width() and _weights_of(step) >= MANY_WEIGHTS
+        if large and made is not None and id(made) not in fused and _is_dropout(made):
             run = [made, *run] if reads[step.inputs[0]] == 1 else run
-        if len(run) > 1 or width():
+        if large or len(run) > 1:
             fused.update({id(member): None for member in run})
             fused[id(run[-1])] = ActivatedLinear(run)
     return [kept for step in steps if (kept := fused.get(id(step), step)) is not None]
@@ -170,6 +170,12 @@ def is_linear(step: Step) -> bool:
 def _has_one_weight(step: Step) -> bool:
     """Return whether only its input differs among draws."""
     return isinstance(step, Call) and step.arguments.stacked == [0]
+
+
+def _weights_of(step: Step) -> int:
+    assert isinstance(step, Call)
+    shape: torch.Size = step.arguments.args[1].shape
+    return shape.numel()
 
 
 def _is_float32(step: Step) -> bool:
