@@ -28,7 +28,7 @@ from dubio_studies.gal2016.table_1.page import (
 )
 from dubio_studies.gal2016.table_1.published import LOG_LIKELIHOOD, RMSE
 from dubio_studies.gal2017.tables_3_4.computation import COMPUTATION as CONCRETE
-from dubio_studies.gal2017.tables_3_4.computation import Candidate, Penalised, objective
+from dubio_studies.gal2017.tables_3_4.computation import Penalised, SplitCandidate, objective
 from dubio_studies.uci.splits import Splits, tuned_precisions, with_precisions
 from dubio_studies.uci.tables import TABLES, Value
 from verdicts import said
@@ -78,7 +78,7 @@ def test_the_authors_loss_is_an_elbo(table: str) -> None:
 
 def test_a_penalised_network_has_the_prior_of_the_elbo() -> None:
     """Without masks, Concrete's penalty at a rate near zero is that of the ensemble's networks."""
-    candidate = Candidate(0.5, 1e-6)
+    candidate = SplitCandidate(0.5, 1e-6)
     plain = objective("ensemble", candidate, 3, 10)
     noisy = objective("mc", candidate, 3, 10)
     assert isinstance(plain, Penalised)

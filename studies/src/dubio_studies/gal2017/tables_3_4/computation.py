@@ -38,7 +38,7 @@ M_STEP_DRAWS = 20
 
 
 @final
-class Candidate(NamedTuple):
+class SplitCandidate(NamedTuple):
     """Settings that validation chooses among: three for each method.
 
     Attributes:
@@ -51,10 +51,10 @@ class Candidate(NamedTuple):
 
 
 LENGTH_SCALES = (0.01, 0.1, 0.5)
-CANDIDATES: dict[str, tuple[Candidate, ...]] = {
-    method: tuple(Candidate(length_scale, 0.1) for length_scale in LENGTH_SCALES)
+CANDIDATES: dict[str, tuple[SplitCandidate, ...]] = {
+    method: tuple(SplitCandidate(length_scale, 0.1) for length_scale in LENGTH_SCALES)
     for method in get_args(Method)
-} | {"mc": tuple(Candidate(0.1, drop) for drop in (0.005, 0.02, 0.1))}
+} | {"mc": tuple(SplitCandidate(0.1, drop) for drop in (0.005, 0.02, 0.1))}
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def scores(split: int, stage: str, predictive: Predictive, splits: Splits) -> It
     yield {**row, "metric": "log-likelihood", "value": float(density) - math.log(scale)}
 
 
-def objective(method: Method, candidate: Candidate, features: int, num_data: int) -> nn.Module:
+def objective(method: Method, candidate: SplitCandidate, features: int, num_data: int) -> nn.Module:
     """A network with two hidden layers of 50 units, and its loss."""
 
     def layer(ins: int, outs: int) -> nn.Module:
@@ -162,7 +162,7 @@ def objective(method: Method, candidate: Candidate, features: int, num_data: int
 
 def trained(
     method: Method,
-    candidates: Sequence[Candidate],
+    candidates: Sequence[SplitCandidate],
     splits: Splits,
     rows: Sequence[Tensor],
     steps: int,
