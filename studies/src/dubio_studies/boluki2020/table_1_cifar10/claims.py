@@ -168,10 +168,10 @@ CLAIMS = (
         f"above all four. {_CLEARLY}",
         above((LBD_UNIT, LBD_LAYER), OTHERS, "accuracy"),
         otherwise=Undecided(
-            "Only heads learn here, on features that stay as they are; in the paper all layers of "
-            "VGG19 learn. Among heads a lead as large as the published 1.9 points over MC dropout "
-            "is excluded on both trunks, and one of 0.75 points over Concrete dropout is not: "
-            "three networks tell differences of half a point."
+            "Only heads are trained here, on fixed features; in the paper all layers of "
+            "VGG19 are trained. For heads, a lead as large as the published 1.9 points over "
+            "MC dropout is excluded on both trunks; one of 0.75 points over Concrete dropout "
+            "is not, since three networks resolve differences of half a point."
         ),
     ),
     Claim(
@@ -180,9 +180,9 @@ CLAIMS = (
         f"It is clearly above all three. {_CLEARLY}",
         above((CONCRETE,), BY_HAND, "accuracy"),
         otherwise=Undecided(
-            "Above Gaussian noise it is, by a point on both trunks. Above dropout by hand it is "
-            "not on either, and a lead as large as the published 1.1 points is excluded; but only "
-            "heads learn here."
+            "It is above Gaussian noise, by a point on both trunks. It is not above fixed "
+            "dropout on either, and a lead as large as the published 1.1 points is excluded; "
+            "but only heads are trained here."
         ),
     ),
     Claim(
@@ -194,12 +194,12 @@ CLAIMS = (
         f"test photographs. {_CLEARLY}",
         above((LBD_UNIT, LBD_LAYER), OTHERS, "pavgpu, image"),
         otherwise=Refuted(
-            "LBD with a rate for each layer is clearly above all but Concrete dropout, which it "
-            "equals within 0.2 and 0.4 points. But the order is that of overconfidence: on both "
-            "trunks the three rows with the highest mean PAvgPU have the highest NLL and "
-            "calibration error, as the mean over thresholds is high where most entropies are near "
-            "the least. By the chance to tell an error by its entropy all rows but the Gaussian "
-            "one, which is the lowest, are equal within a point."
+            "LBD with a rate for each layer is clearly above all but Concrete dropout, which "
+            "it equals within 0.2 and 0.4 points. But the order is that of overconfidence: "
+            "on both trunks the three rows with the highest mean PAvgPU have the highest NLL "
+            "and calibration error, since the mean over thresholds is high if most entropies "
+            "are near the smallest. In the AUROC of errors all rows are equal within a "
+            "point, except the Gaussian one, which is the lowest."
         ),
     ),
     Claim(
@@ -209,9 +209,9 @@ CLAIMS = (
         f"{_CLEARLY}",
         one_rate_is_between,
         otherwise=Undecided(
-            "Only heads learn here. One rate is within 0.2 points of rates by hand on "
-            "EfficientNet-Lite0, and 0.4 to 0.7 below on VGG16; a rate for each layer adds nothing "
-            "that three networks could tell."
+            "Only heads are trained here. One rate is within 0.2 points of fixed rates on "
+            "EfficientNet-Lite0, and 0.4 to 0.7 below on VGG16; a rate per layer adds "
+            "nothing that three networks could resolve."
         ),
     ),
     Claim(
@@ -220,8 +220,8 @@ CLAIMS = (
         "The better trunk and kind of rate is within one point of it, or better.",
         is_as_accurate,
         otherwise=Behind(
-            "Features are frozen, and photographs have 128 × 128 or 64 × 64 pixels instead of "
-            "224 × 224: no head on them gets further than 87.9 and 82.6 %, whatever its dropout."
+            "Features are frozen, and photographs have 128 × 128 or 64 × 64 pixels instead "
+            "of 224 × 224: no head exceeds 87.9 and 82.6 %, whatever its dropout."
         ),
     ),
     Claim(

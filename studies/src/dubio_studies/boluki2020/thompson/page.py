@@ -131,9 +131,9 @@ PAGE = Page(
             "higher by more than two standard errors over users and restarts.",
             exploring_pays,
             otherwise=Refuted(
-                "The model is not fitted again, so that only the user's own history gains from "
-                "what is explored: over all films that costs more than it brings, over rated films"
-                " it makes no difference."
+                "The model is not refitted, so exploring only improves the user's own "
+                "history: with all films this costs more than it gains, with rated films it "
+                "makes no difference."
             ),
         ),
     ),

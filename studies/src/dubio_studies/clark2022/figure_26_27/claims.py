@@ -63,11 +63,11 @@ CLAIMS = (
         "With σ₁ = 4 regret is higher than with 1, by more than two standard errors over agents.",
         too_wide,
         otherwise=Undecided(
-            "Three agents and 1,000 mushrooms cannot tell: differences of 130 would be seen, that "
-            "found is −20 ± 66. The 4,096 random rewards that every agent starts from leave little "
-            "to the prior: agents eat about half of the mushrooms, as the greedy one does, "
-            "whatever σ₁ is. The learning rate matters more: with 1e-3 regret is four times as "
-            "high."
+            "Three agents and 1,000 mushrooms are too few: a difference of 130 would be "
+            "visible, the one found is −20 ± 66. The 4,096 random rewards that every agent "
+            "starts from leave little influence to the prior: agents eat about half of the "
+            "mushrooms, as the greedy one does, whatever σ₁ is. The learning rate matters "
+            "more: with 1e-3 regret is four times as high."
         ),
     ),
     Claim(
@@ -76,8 +76,8 @@ CLAIMS = (
         "With σ₁ = 0.25 regret is higher than with 1, by more than two standard errors.",
         too_narrow,
         otherwise=Undecided(
-            "As with σ₁ = 4: the difference found is −32 ± 73. An agent that starts with 4,096 "
-            "random rewards has explored before its prior can keep it from doing so."
+            "As with σ₁ = 4: the difference found is −32 ± 73. An agent that starts with "
+            "4,096 random rewards has explored before its prior can prevent it."
         ),
     ),
 )

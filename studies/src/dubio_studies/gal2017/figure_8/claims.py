@@ -70,7 +70,9 @@ CLAIMS = (
         "figure 8",
         "In every layer the rates from all starts end less than 0.05 apart.",
         converge,
-        otherwise=Undecided("Rates have not had enough steps to forget where they started."),
+        otherwise=Undecided(
+            "Rates have not had enough steps to become independent of their starts."
+        ),
     ),
     Claim(
         "The second and last layers have larger rates; first and middle are largely deterministic.",
@@ -79,11 +81,12 @@ CLAIMS = (
         "those of the second and the last.",
         pattern,
         otherwise=Undecided(
-            "All rates end near zero, whatever the layer: means over starts lie between 0.004 and "
-            "0.03, and first, second, middle and last between 0.004 and 0.008. So small they tell "
-            "nothing of the layers. Two runs before, with noisier gradients and a temperature of "
-            "0.1, ended higher in the last layers. The network had learned the same images without "
-            "dropout before, and a prior of 10⁻⁸ a pixel asks for little noise."
+            "All rates end near zero, whatever the layer: means over starts lie between "
+            "0.004 and 0.03, and first, second, middle and last between 0.004 and 0.008. "
+            "Such small rates say nothing about the layers. Two runs before, with noisier "
+            "gradients and a temperature of 0.1, ended higher in the last layers. The "
+            "network had learned the same images without dropout before, and a prior of 10⁻⁸ "
+            "a pixel asks for little noise."
         ),
     ),
     Claim(
