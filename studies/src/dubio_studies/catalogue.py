@@ -153,6 +153,7 @@ ENTRIES = [
         "figure 6",
     ),
     study("clark2022/table-3"),
+    study("clark2022/kl-terms"),
     study("clark2022/figure-16-17"),
     study("clark2022/figure-18"),
     study("clark2022/figure-19"),

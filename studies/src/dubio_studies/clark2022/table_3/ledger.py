@@ -5,9 +5,12 @@ from dubio_studies.clark2022.legend import NAMES
 from dubio_studies.clark2022.table_3.published import AUTHORS, BLUNDELL
 from dubio_studies.clark2022.table_3.reading import errors, single_softmax
 from dubio_studies.framework.ledger import Cause, Cell, Number, RowsOf
+from dubio_studies.framework.rows import Rows
 from dubio_studies.framework.standard_errors import share_error
 
 STUDY = "clark2022/table-3"
+PROTOCOL = "clark2022/kl-terms"
+VARIANTS = {"gaussian": "authors", "mixture": "authors mixture"}  # there
 TEST_DIGITS = 10_000
 NARROW = Cause("The scale small has 400 units only.")
 HEADS = {"authors": AUTHORS, "Blundell et al.": BLUNDELL}
@@ -23,12 +26,19 @@ def printed_numbers(rows_of: RowsOf) -> list[Cell]:
             Number(value, 100 * share_error(value / 100, TEST_DIGITS)),
             higher=False,
             ours=(ours := Number.of(errors(rows, method, width))),
+            authors=by_the_authors(rows_of(PROTOCOL), method, width) if head == "authors" else None,
             cause=NARROW if ours is None else causes(method),
         )
         for head, table in HEADS.items()
         for method, values in table.items()
         for width, value in values.items()
     ]
+
+
+def by_the_authors(rows: Rows, method: str, width: int) -> Number | None:
+    """By their weights of the KL and all else of their protocol."""
+    own = rows.where(variant=VARIANTS.get(method), loss="cross-entropy", width=width)
+    return Number.of(own.where(metric="error", reading="draws").values(), 100)
 
 
 def causes(method: str) -> Cause | None:
