@@ -52,6 +52,8 @@ def on_files(files: Files, config: Any) -> Files:
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
     """Links from page to page, and lists in the indentation that mkdocs reads."""
     here, origin = page.file.src_uri, _origin(page.file.src_uri)
+    if here.startswith(ASIDE) and not origin.endswith(".md"):
+        page.meta["search"] = {"exclude": True}  # code: the reference is what readers look for
     if page.parent is None:  # a tab of its own: nothing beside it
         page.meta["hide"] = ["navigation"]
     if here == "studies.md":
