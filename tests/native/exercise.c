@@ -40,8 +40,11 @@ int dubio_unit_layer(const unit_layer_of *of, int threads);
 int dubio_row_layer(const row_layer_of *of, int threads);
 int dubio_panels(int64_t draws, int64_t rows, int64_t columns, const float *from, int64_t stride,
                  int64_t apart, float *out, int threads);
-int dubio_column_products(int64_t rows, int64_t columns, const float *a, const float *b, float *out,
-                          int threads);
+int dubio_columns(int64_t rows, int64_t columns, const float *a, const float *b, const float *c,
+                  const float *factor, int64_t factors, float times, float *to, float *out, int threads);
+int dubio_divergence(int64_t rows, int64_t columns, int64_t units, const float *weights,
+                     const float *logit, float precision, double *value, float *scale,
+                     float *by_logit, int threads);
 
 static const uint64_t KEY = 0xFEDCBA9876543210;
 static const int64_t FAR[] = {0, 0x7FFFFFFF, 0xFFFFFFFF, (int64_t)1 << 40};
@@ -71,7 +74,7 @@ static double exercise(int64_t count, int64_t units, int64_t draw, int threads) 
     const int64_t draws = 2;
     float *x = array(draws * count), *out = array(draws * count), *g = array(count);
     float *other = array(count), *positive = array(count), *rates = array(units);
-    float *of_rates = array(units);
+    float *of_rates = array(units), *scales = array(units);
     double total = 0.0, divergence = 0.0;
     for (int64_t i = 0; i < count; i++) positive[i] += 0.4f; /* zeros among them */
     for (int kind = UNIFORM; kind <= NORMAL; kind++) {
@@ -119,9 +122,19 @@ static double exercise(int64_t count, int64_t units, int64_t draw, int threads) 
         total += sum_of(x, draws * count);
     }
     const int64_t rows = count / units;
-    check(dubio_column_products(rows, units, x, g, of_rates, threads));
-    total += sum_of(of_rates, units);
+    for (int form = 0; form < 8; form++) {
+        check(dubio_columns(rows, units, x, form % 4 ? g : 0, form % 4 > 1 ? other : 0, rates,
+                            form % 3 ? units : 1, 0.5f, form % 2 ? other : 0,
+                            form % 4 ? of_rates : 0, threads));
+        total += sum_of(other, rows * units) + (form % 4 ? sum_of(of_rates, units) : 0.0);
+    }
+    for (int64_t own = 1; own <= units; own += units > 1 ? units - 1 : 1) {
+        check(dubio_divergence(rows, units, own, g, rates, 0.5f, &divergence, scales, of_rates,
+                               threads));
+        total += sum_of(scales, own) + sum_of(of_rates, own) + divergence;
+    }
     done(x), done(out), done(g), done(other), done(positive), done(rates), done(of_rates);
+    done(scales);
     return total;
 }
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,9 +13,10 @@ from dubio import ELBO, DropConnect, Masked, Noise
 from dubio.likelihoods import Categorical
 from dubio.masks import Bernoulli, Concrete, Gaussian, LearnableBernoulli, LearnableGaussian, Mask
 from dubio.masks.learnable import BinaryGate, HalvesGate, reflect
+from dubio.masks.mask import learned_bernoulli_kl
 from dubio.native import library, masked, stream
-from dubio.native.columns import column_products
-from dubio.native.masked import BERNOULLI, CONCRETE, GAUSSIAN, Masking, MaskRule, multiply
+from dubio.native.columns import column_products, rate_divergence, walk
+from dubio.native.masked import BERNOULLI, CONCRETE, GAUSSIAN, Masking, MaskRule
 from dubio.native.stream import Stream
 from dubio.noise import run
 
@@ -82,7 +84,15 @@ def masking(*rules: MaskRule) -> Masking:
     def by_torch(x: Tensor, logit: Tensor) -> Tensor:
         raise AssertionError("torch has no part in this")
 
-    return Masking(STREAM, rules, by_torch)
+    nothing = torch.empty(0)
+    return Masking(STREAM, nothing.shape, rules, nothing, nothing, by_torch)
+
+
+def multiply(
+    x: Tensor, shape: torch.Size, logit: Tensor, rates: Tensor, masking: Masking
+) -> Tensor:
+    """X times a mask of a shape, with these logits and rates."""
+    return masked.multiply(x, replace(masking, shape=shape, logit=logit, rates=rates))
 
 
 def rates_of(rule: MaskRule, logit: Tensor) -> Tensor:
@@ -423,6 +433,34 @@ def test_products_are_summed_over_rows(shape: tuple[int, int], level: str) -> No
     torch.testing.assert_close(
         found.double(), (a.double() * b.double()).sum(0), rtol=1e-5, atol=1e-5
     )
+
+
+@needs_kernels
+@pytest.mark.parametrize("factors", [1, 257])
+def test_columns_are_summed_and_added_in_one_pass(factors: int, level: str) -> None:
+    torch.manual_seed(0)
+    a, b, c = torch.randn(3, 70, 257).unbind()
+    factor, sums = torch.randn(factors), torch.empty(257)
+    expected_sums, expected = (a * (b - c)).sum(0), c + 0.5 * factor * a
+    walk(a, b, c, sums, factor, 0.5, c)
+    torch.testing.assert_close((sums, c), (expected_sums, expected), rtol=1e-4, atol=1e-4)
+    expected = b + 0.5 * factor * a
+    walk(a, None, None, None, factor, 0.5, b)
+    torch.testing.assert_close(b, expected)
+
+
+@needs_kernels
+@pytest.mark.parametrize("units", [1, 19])
+def test_the_divergence_of_learned_rates(units: int, level: str) -> None:
+    torch.manual_seed(0)
+    weights = torch.randn(23, 19).requires_grad_()
+    logit = (20 * torch.randn(units)).requires_grad_()
+    expected = learned_bernoulli_kl(weights.double(), logit.double(), 0.7)
+    by_weights, by_logit = torch.autograd.grad(expected, [weights, logit])
+    value, scale, slope = rate_divergence(weights.detach(), logit.detach(), 0.7**2)
+    assert value == pytest.approx(expected.item(), rel=1e-5)
+    torch.testing.assert_close(weights.detach() * scale, by_weights, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(slope, by_logit, rtol=1e-4, atol=1e-4)
 
 
 @needs_kernels

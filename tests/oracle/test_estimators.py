@@ -241,21 +241,26 @@ def _slope_twice(passes: Passes) -> Tensor:
         return estimators.disarm_cv(passes)
 
 
+def _weighted(weigh: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Passes], Tensor]:
+    """An estimator of two losses with another weight than it should have."""
+
+    def estimate(passes: Passes) -> Tensor:
+        losses, difference = estimators._two_losses(passes, estimators._BITS_REFLECTED)
+        return estimators._with_gradients(
+            losses.mean(),
+            passes,
+            lambda mask, u: passes.sum_over_rows(mask, difference, weigh(u, passes.keep(mask))),
+        )
+
+    return estimate
+
+
 BROKEN: dict[str, tuple[str, Callable[[Passes], Tensor]]] = {
-    "sign": (
-        "arm",
-        lambda passes: estimators._two_losses(
-            passes, estimators._binary_reflected, lambda z, other, u, keep: u - 0.5
-        ),
-    ),
+    "sign": ("arm", _weighted(lambda u, keep: u - 0.5)),
     "one row's mask by another's loss": ("arm", _roll_losses),
     "no sigmoid": (
         "disarm",
-        lambda passes: estimators._two_losses(
-            passes,
-            estimators._binary_reflected,
-            lambda z, other, u, keep: 0.25 * (z - other),
-        ),
+        _weighted(lambda u, keep: 0.25 * ((u < keep).to(u.dtype) - (1 - u < keep).to(u.dtype))),
     ),
     "twice": (
         "reinforce_loo",

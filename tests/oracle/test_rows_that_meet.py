@@ -37,7 +37,7 @@ class Asked:
         self.found: list[bool] = []
 
     def estimator(self, passes: Passes) -> Tensor:
-        losses = passes.first(estimators._binary)
+        losses = passes.first(estimators._BITS)
         for mask, site in passes.sites.items():
             (noise,), (request,) = site.noises, site.requests
             total = passes.sum_over_rows(mask, torch.ones_like(losses), noise)

@@ -10,10 +10,13 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from dubio.layers.centered_prior import CenteredPrior
+from dubio.layers.gaussian_linear import gaussian_linear
 from dubio.layers.posterior import Posterior, Sample, sample_together
 from dubio.layers.row_noise import Flipout, LocalNoise, RowNoise, has_rows, is_linear
-from dubio.layers.substitution import call_with
+from dubio.layers.streamed import NO_STREAM
+from dubio.layers.substitution import call_with, is_alone
 from dubio.layers.wrapping import Wrapping
+from dubio.native.masked import serves
 from dubio.native.stream import Stream
 from dubio.noise.perturbations import Spread
 from dubio.noise.requests import Request
@@ -102,6 +105,10 @@ class Bayesian(Wrapping):
         layer: Any = self._modules["layer"]
         running = current_pass()
         shared = running is not None and running.shared
+        if len(args) == 1 and not kwargs and running is not None and torch.is_grad_enabled():
+            outputs = self._linear(running, layer, *args)
+            if outputs is not None:
+                return outputs
         if self.sampler != "weights" and not shared and has_rows(layer, args):
             assert self.row_noise is not None
             posterior = self.posterior()
@@ -200,7 +207,7 @@ class Bayesian(Wrapping):
             running.check_checkpoint("Bayesian")
             known: Sample = running.memory[self]
             # those that were made without gradients are made again where there are some
-            if known.graph or not torch.is_grad_enabled():
+            if known.weights and (known.graph or not torch.is_grad_enabled()):
                 return known.weights
         with torch._C.DisableTorchFunction():  # nothing in here is for an interceptor to see
             posterior = self.posterior()
@@ -217,6 +224,30 @@ class Bayesian(Wrapping):
         if running is not None:
             running.memory[self] = sample
         return sample.weights
+
+    def _linear(self, running: Pass, layer: nn.Module, x: Any) -> Tensor | None:
+        """Outputs for rows of a linear layer, in one step where the kernels can take it."""
+        row_noise = None if running.shared else self.row_noise
+        key = self if row_noise is None else row_noise
+        if key in running.memory or not (
+            isinstance(x, Tensor) and x.dim() == 2 and is_alone(layer)
+        ):
+            return None
+        posterior, prior = self.posterior(), self._centered_prior()
+        if not (serves(x) and posterior.streamable(prior)):
+            return None
+        stream: Stream | None = NO_STREAM
+        with torch._C.DisableTorchFunction():
+            if row_noise is None or row_noise.needs_weights:
+                stream = own_stream(self, _request(posterior.rho), posterior.rho.detach())
+            rows = None if row_noise is None else row_noise.rows(self, len(posterior.means[0]), x)
+            if stream is None or (rows is None and row_noise is not None):
+                return None
+            y, total = gaussian_linear(
+                stream, rows, prior if running.learning else None, x, posterior.rho, posterior.means
+            )
+        running.memory[key] = Sample([], total)  # further calls draw the same weights once more
+        return y
 
     def _recorded(self, running: Pass, posterior: Posterior) -> list[Tensor] | None:
         """Return the weights of this draw in a recorded pass, for many draws at once."""
@@ -239,7 +270,7 @@ class Bayesian(Wrapping):
         """Means with changes or variances, made with the divergence where it will be asked for."""
         assert self.row_noise is not None
         known: Sample | None = running.memory.get(self.row_noise)
-        if known is not None:
+        if known is not None and known.weights:
             return known
         wanted = running.learning and torch.is_grad_enabled()
         prior = self._centered_prior()

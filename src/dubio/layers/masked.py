@@ -1,19 +1,18 @@
 """`Masked`: a layer with dropout of its inputs, and the KL that needs both."""
 
-from collections.abc import Sequence
-from typing import Any, Self, final
+from typing import Any, final
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
-from dubio.layers.substitution import call_with
+from dubio.layers.masked_linear import masked_linear
+from dubio.layers.substitution import is_alone
 from dubio.layers.wrapping import Wrapping
-from dubio.masks.learnable import LearnableBernoulli
-from dubio.masks.mask import LearnedRate, Mask
-from dubio.native.columns import column_products
-from dubio.noise.derivative import Derivative
-from dubio.noise.stochastic import KnownSlopes
+from dubio.masks.mask import Mask
+from dubio.native.weights import readable
+from dubio.noise.run import current_pass
 
 
 @final
@@ -69,16 +68,35 @@ class Masked(Wrapping):
             return layer(masked, *args, **kwargs)
         mask: Any = self._modules["mask"]
         axis = -1 - len(layer.kernel_size) if isinstance(layer, _ConvNd) else -1
-        hooked = mask._forward_hooks or mask._forward_pre_hooks
-        learnable = type(layer) is nn.Linear and isinstance(mask, LearnableBernoulli)
-        if learnable and not hooked and mask.only_scales(input):
-            with torch.no_grad():
-                masked = mask.forward(input)
-            weight, bias = layer._parameters["weight"], layer._parameters["bias"]
-            carrying = {"weight": _Carrying.apply(weight, mask.own_logit), "bias": bias}
-            return call_with(layer, carrying, (masked, *args), kwargs)
-        masked = mask(input, axis=axis) if hooked else mask.forward(input, axis=axis)
-        return layer(masked, *args, **kwargs)
+        if mask._forward_hooks or mask._forward_pre_hooks:
+            return layer(mask(input, axis=axis), *args, **kwargs)
+        if input.dim() == 2 and is_alone(layer) and not (args or kwargs):
+            return self._apply_linear(layer, mask, input)
+        return layer(mask.forward(input, axis=axis), *args, **kwargs)
+
+    def _apply_linear(self, layer: nn.Linear, mask: Mask, x: Tensor) -> Tensor:  # (B, features)
+        """The same for rows and a linear layer, in one step where the kernels know the mask."""
+        weight, bias = layer.weight, layer.bias
+        running, masking = current_pass(), None
+        with torch._C.DisableTorchFunction():  # nothing in here is for an interceptor to see
+            noisy = running is not None or mask.training
+            noises = mask.draw(x, 1, 0) if noisy else None
+            if noises is not None:
+                masking = mask.masking([x], 1, *noises)
+                known = masking is not None and masking.shape == x.shape
+                if not (
+                    known and all(readable(each) for each in (weight, bias) if each is not None)
+                ):
+                    (x,), masking = mask.multiply([x], 1, *noises), None
+        if masking is None:
+            return F.linear(x, weight, bias)
+        asked = running is not None and running.learning and self not in running.memory
+        length_scale = self.length_scale if asked and mask.kl_is_known else None
+        repeated = running is not None and running.repeats(x)
+        y, total = masked_linear(masking, length_scale, repeated, x, weight, bias)
+        if running is not None and total is not None:
+            running.memory[self] = total
+        return y
 
     def _attend(self, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any) -> Any:
         assert isinstance(self.layer, nn.MultiheadAttention)
@@ -98,57 +116,14 @@ class Masked(Wrapping):
 
     def kl(self) -> Tensor:
         """Return the divergence of the masked weights from their prior, by the mask's formula."""
+        running = current_pass()
+        if running is not None and self in running.memory:
+            known: Tensor = running.memory[self]
+            return known
         layer, mask = self._modules["layer"], self._modules["mask"]
         assert layer is not None
         assert isinstance(mask, Mask)
         return mask.kl(_by_unit(layer), self.length_scale)
-
-    @classmethod
-    def kl_slopes(cls, modules: Sequence[Self]) -> list[KnownSlopes]:
-        """Return the divergences of linear layers whose masks know the derivatives."""
-        groups: dict[Any, list[Masked]] = {}
-        for module in modules:
-            layer, mask = module._modules["layer"], module._modules["mask"]
-            if type(layer) is nn.Linear and isinstance(mask, LearnedRate) and mask.kl_slopes:
-                logit = mask.logit
-                alone = module if mask.units < layer.in_features else None
-                key = (mask.kl_slopes, module.length_scale, logit.dtype, logit.device, alone)
-                groups.setdefault(key, []).append(module)
-        known = []
-        for (slopes, length_scale, *_), group in groups.items():
-            weights: list[Any] = [module.layer.weight for module in group]
-            logits: list[Any] = [module.mask.logit for module in group]
-            found = slopes(weights, logits, length_scale)
-            by_weights = zip([weight.detach() for weight in weights], found.scales, strict=True)
-            by_logits = [(slope,) for slope in found.by_logits]
-            slopes_of_all = [*by_weights, *by_logits]
-            known.append(KnownSlopes(group, found.value, [*weights, *logits], slopes_of_all))
-        return known
-
-
-class _Carrying(Derivative):
-    """Weights W that carry the derivative of a mask's scale 1/keep to the logits φ.
-
-    W·(x·z/keep) is (W·keep₀/keep)·(x·z/keep₀) for any keep₀, so that the gradient of φ through the
-    scale is −drop·Σ W∘∂ℓ/∂W, by feature. That takes no gradient of the inputs, which nobody else
-    asks for in the first layer of a network.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, weight: Tensor, logit: Tensor) -> Tensor:
-        ctx.save_for_backward(weight, logit)
-        return weight.view_as(weight)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> tuple[Tensor | None, Tensor]:
-        weight, logit = ctx.saved_tensors
-        (g,) = gradients
-        keep = torch.sigmoid(logit)
-        if torch.is_grad_enabled():  # to be differentiated once more
-            g = g * (keep.detach() / keep)
-        products = column_products(weight, g)  # (features,)
-        of_logit = products.sum_to_size(logit.shape) * (keep - 1)
-        return g, of_logit.to(logit.dtype)
 
 
 def check_mask(mask: object) -> None:

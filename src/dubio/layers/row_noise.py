@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
+from dubio.layers.gaussian_linear import FlippedRows, LocalRows, Rows
 from dubio.layers.posterior import Posterior, Sample
 from dubio.layers.streamed import add_local
 from dubio.layers.substitution import substitute
@@ -37,6 +38,16 @@ class RowNoise(Noisy, ABC):
     """
 
     needs_weights: ClassVar[bool]
+
+    @abstractmethod
+    def rows(self, owner: Noisy, outs: int, x: Tensor) -> Rows | None:
+        """The noise of rows for a linear layer; None where `forward` has to draw it.
+
+        Args:
+            owner: The `dubio.Bayesian` around the layer.
+            outs: How many outputs the layer has.
+            x: The input.  # (B, ins)
+        """
 
     @abstractmethod
     def forward(
@@ -72,6 +83,12 @@ class LocalNoise(RowNoise):
     """
 
     needs_weights = False
+
+    def rows(self, owner: Noisy, outs: int, x: Tensor) -> Rows | None:
+        """ζ."""
+        request = Request("normal", torch.Size([len(x), outs]), 0, 1)
+        stream = own_stream(self, request, x, owner)
+        return None if stream is None else LocalRows(stream)
 
     def forward(
         self,
@@ -121,6 +138,19 @@ class Flipout(RowNoise):
 
     needs_weights = True
 
+    def rows(self, owner: Noisy, outs: int, x: Tensor) -> Rows | None:
+        """Signs of inputs and outputs."""
+        signs = self._signs(owner, x, x.shape[1], outs)
+        return (
+            None if signs is None else FlippedRows(signs[:, : x.shape[1]], signs[:, x.shape[1] :])
+        )
+
+    def _signs(self, owner: Noisy, x: Tensor, ins: int, outs: int) -> Tensor | None:
+        """One for every input and output of a row."""
+        request = Request("bernoulli", torch.Size([x.shape[0], ins + outs]), 0, 1)
+        coins = own_noise(self, (request,), x, owner)
+        return None if coins is None else coins[0].to(x.dtype) * 2 - 1
+
     def forward(
         self,
         owner: Noisy,
@@ -138,15 +168,13 @@ class Flipout(RowNoise):
         axis = _unit_axis(layer)
         ins, outs = x.shape[axis], mean.shape[axis]
         with torch._C.DisableTorchFunction():
-            request = Request("bernoulli", torch.Size([x.shape[0], ins + outs]), 0, 1)
-            coins = own_noise(self, (request,), x, owner)
+            signs = self._signs(owner, x, ins, outs)
             if noise_of_weights is None:
                 return mean
             change = posterior.changes(noise_of_weights) if known is None else known.changes
-        if coins is None:
+        if signs is None:
             unflipped: Tensor = mean + _with(layer, change)(x, *args, **kwargs)
             return unflipped
-        signs = coins[0].to(x.dtype) * 2 - 1
         of_inputs, of_outputs = (
             part.view(part.shape[0], *_along(axis, like, part.shape[1]))
             for part, like in ((signs[:, :ins], x), (signs[:, ins:], mean))

@@ -88,9 +88,9 @@ class _Weights(Derivative):
         layers: int,
         *parameters: Tensor,
     ) -> tuple[Tensor | None, ...]:
-        prior = _known(centered)
+        prior = known_prior(centered)
         total, made, means = 0.0, [], parameters[layers:]
-        for of in _tensors(parameters[:layers], means):
+        for of in weights_in_turn(parameters[:layers], means):
             out = None if kind is None else torch.empty_like(of.mean)
             total += kernels.sample(kind or SAMPLE, stream, of, prior, out)
             made += [] if out is None else [out]
@@ -110,7 +110,7 @@ class _Weights(Derivative):
             return None, None, None, None, *_again(ctx, of_total, of_made)
         rhos, means = parameters[:layers], parameters[layers:]
         needed = ctx.needs_input_grad[4 + layers :]
-        prior = NO_PRIOR if of_total is None else _known(ctx.centered)
+        prior = NO_PRIOR if of_total is None else known_prior(ctx.centered)
         factor = 0.0 if of_total is None else of_total.item()
         gradients = [None if g is None else g.contiguous() for g in of_made]
         nothing = [None] * len(means)
@@ -120,7 +120,9 @@ class _Weights(Derivative):
         of_means = [
             torch.empty_like(m) if need else None for m, need in zip(means, needed, strict=True)
         ]
-        for of, g, by, of_mean in zip(_tensors(rhos, means), made, through, of_means, strict=True):
+        for of, g, by, of_mean in zip(
+            weights_in_turn(rhos, means), made, through, of_means, strict=True
+        ):
             kernels.write_slopes(
                 ctx.kind or SAMPLE, ctx.stream, of, prior, factor, (g, by), of_mean,
                 of_rhos[id(of.rho)],
@@ -194,7 +196,7 @@ def _is_traced() -> bool:
     return traced or torch._C._are_functorch_transforms_active()
 
 
-def _tensors(rhos: Sequence[Tensor], means: Sequence[Tensor]) -> Iterator[GaussianWeights]:
+def weights_in_turn(rhos: Sequence[Tensor], means: Sequence[Tensor]) -> Iterator[GaussianWeights]:
     """Every tensor of weights, with its place in the row of its layer and in the noise."""
     layers = iter(rhos)
     rho, at, start = next(layers), 0, 0
@@ -206,7 +208,7 @@ def _tensors(rhos: Sequence[Tensor], means: Sequence[Tensor]) -> Iterator[Gaussi
         at, start = at + count, start + count
 
 
-def _known(centered: CenteredPrior | None) -> GaussianPrior:
+def known_prior(centered: CenteredPrior | None) -> GaussianPrior:
     """Return a prior as the kernels have it."""
     if centered is None:
         return NO_PRIOR

@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from types import MethodType
 from typing import Any, TypeVar
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.modules.module import _has_any_global_hook
 
 Layer = TypeVar("Layer", bound=nn.Module)
 
@@ -37,12 +39,27 @@ def call_with(
     kwargs: Mapping[str, Any],
 ) -> Any:
     """Return the output of the layer with other weights, all of them."""
-    plain = type(layer) is nn.Linear and not (
-        layer._forward_hooks or layer._forward_pre_hooks or "forward" in layer.__dict__
-    )
-    if plain and len(args) == 1 and not kwargs:  # the most common layer, and the cheapest call
+    if is_plain_linear(layer) and len(args) == 1 and not kwargs:  # the cheapest call
         return F.linear(args[0], weights["weight"], weights.get("bias"))
     return substitute(layer, weights)(*args, **kwargs)
+
+
+def is_plain_linear(layer: nn.Module) -> bool:
+    """Whether calling a layer is nothing but xWᵀ + b."""
+    return type(layer) is nn.Linear and not (
+        layer._forward_hooks
+        or layer._forward_pre_hooks
+        or layer._backward_hooks
+        or layer._backward_pre_hooks
+        or "forward" in layer.__dict__
+    )
+
+
+def is_alone(layer: nn.Module) -> bool:
+    """Whether a layer is nothing but xWᵀ + b, and nobody looks at what is computed."""
+    modes = torch._C._len_torch_function_stack() + torch._C._len_torch_dispatch_stack()
+    watched = modes > 0 or torch.is_autocast_enabled("cpu") or _has_any_global_hook()
+    return is_plain_linear(layer) and not watched
 
 
 def _rebind(layer: nn.Module, twin: nn.Module) -> None:

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from dubio.masks.mask import Mask, along, bernoulli_kl
-from dubio.masks.natively import multiply_natively
-from dubio.native.masked import BERNOULLI, MaskRule
-from dubio.noise.undrawn import Undrawn
+from dubio.masks.natively import native_masking
+from dubio.native.masked import BERNOULLI, Masking, MaskRule
+from dubio.noise.undrawn import Undrawn, drawn
 
 
 @final
@@ -33,19 +33,16 @@ class Bernoulli(Mask):
         (u,) = noises
         return _factor(along(self._keep, u, axis), u)
 
-    def multiply(self, xs: list[Tensor], axis: int, *noises: Tensor | Undrawn) -> list[Tensor]:
-        """Multiply tensors by the mask that the noise makes."""
+    def masking(self, xs: list[Tensor], axis: int, *noises: Tensor | Undrawn) -> Masking | None:
+        """The mask as the kernels multiply tensors by it."""
         (noise,) = noises
-        if not isinstance(noise, Undrawn):
-            return super().multiply(xs, axis, noise)
 
         def by_torch(x: Tensor, keep: Tensor) -> Tensor:
-            u = noise.tensor()
+            u = drawn(noise)
             return x * _factor(along(keep, u, axis), u)
 
         keep = self._keep
-        known = multiply_natively(xs, axis, noise, (MaskRule(BERNOULLI),), keep, keep, by_torch)
-        return super().multiply(xs, axis, noise) if known is None else known
+        return native_masking(xs, axis, noise, (MaskRule(BERNOULLI),), keep, keep, by_torch)
 
     def kl(self, weights: Tensor, length_scale: float) -> Tensor:
         """Return Σ_k ℓ²‖W_k‖²/(2·keep), without the constant entropy of a fixed rate."""

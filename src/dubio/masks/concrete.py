@@ -5,7 +5,7 @@ from typing import SupportsFloat, final
 import torch
 from torch import Tensor
 
-from dubio.masks.mask import Smooth, learned_bernoulli_kl, learned_bernoulli_slopes
+from dubio.masks.mask import Smooth, learned_bernoulli_kl
 from dubio.native.masked import CONCRETE, MaskRule
 
 
@@ -22,7 +22,7 @@ class Concrete(Smooth):
         temperature: How far the mask is from a binary one.
     """
 
-    kl_slopes = staticmethod(learned_bernoulli_slopes)
+    kl_is_known = True
 
     def __init__(self, units: int = 1, *, drop: float = 0.1, temperature: float = 0.1) -> None:
         super().__init__(units, drop=drop)

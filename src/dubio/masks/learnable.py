@@ -11,10 +11,9 @@ from dubio.masks.mask import (
     LearnedRate,
     along,
     learned_bernoulli_kl,
-    learned_bernoulli_slopes,
 )
-from dubio.masks.natively import multiply_natively
-from dubio.native.masked import BERNOULLI, MaskRule
+from dubio.masks.natively import native_masking
+from dubio.native.masked import BERNOULLI, Masking, MaskRule, multiply
 from dubio.noise.derivative import Derivative
 from dubio.noise.run import current_pass
 from dubio.noise.undrawn import Undrawn, drawn
@@ -46,43 +45,41 @@ class LearnableBernoulli(LearnedRate):
     `trapezoid_gate`, and exactly through the scale 1/keep. `dubio.ELBO` offers unbiased estimators.
     """
 
-    kl_slopes = staticmethod(learned_bernoulli_slopes)
+    kl_is_known = True
 
     def multiplier(self, axis: int, *noises: Tensor) -> Tensor:
         """Return the binary mask divided by keep."""
         return self.multiply([torch.ones_like(noises[0])], axis, *noises)[0]
 
-    def only_scales(self, x: Tensor) -> bool:
-        """Return whether z/keep, for this x, has a gradient through its scale only."""
-        running = current_pass()
-        return (
-            running is not None
-            and isinstance(running.gate, BinaryGate)
-            and not running.gate.trapezoid
-            and torch.is_grad_enabled()
-            and self.own_logit.requires_grad
-            and not (x.requires_grad or torch._C._are_functorch_transforms_active())
-        )
-
     def multiply(self, xs: list[Tensor], axis: int, *noises: Tensor | Undrawn) -> list[Tensor]:
-        """Return x·z/keep, in one step of automatic differentiation."""
-        (noise,) = noises
-        running = current_pass()
-        gate: Gate = trapezoid_gate
+        """x·z/keep, in one step of the automatic differentiation."""
+        masking = self.masking(xs, axis, *noises)
+        if masking is not None:
+            return [multiply(x, masking) for x in xs]
+        return self._multiply(xs, self.own_logit, self._gate(), drawn(noises[0]), axis)
+
+    def masking(self, xs: list[Tensor], axis: int, *noises: Tensor | Undrawn) -> Masking | None:
+        """The mask as the kernels multiply tensors by it, if they know its gate."""
+        (noise,), gate, running = noises, self._gate(), current_pass()
+        memory: dict[Any, Tensor] = {} if running is None else running.memory
         if running is not None and running.gate is not None:
-            gate = running.gate
             running.meet_mask(xs[0])
-        if isinstance(noise, Undrawn) and (rules := _rules(gate)):
+        rules = _rules(gate)
+        if not rules:
+            return None
 
-            def by_torch(x: Tensor, logit: Tensor) -> Tensor:
-                return self._multiply([x], logit, gate, drawn(noise), axis)[0]
+        def by_torch(x: Tensor, logit: Tensor) -> Tensor:
+            return self._multiply([x], logit, gate, drawn(noise), axis)[0]
 
-            logit = self.own_logit
-            keep = torch.sigmoid(logit.detach())
-            known = multiply_natively(xs, axis, noise, rules, logit, keep, by_torch)
-            if known is not None:
-                return known
-        return self._multiply(xs, self.own_logit, gate, drawn(noise), axis)
+        logit, keep = self.own_logit, memory.get(self)
+        if keep is None:
+            keep = memory[self] = torch.sigmoid(logit.detach())
+        return native_masking(xs, axis, noise, rules, logit, keep, by_torch)
+
+    def _gate(self) -> Gate:
+        """That of the pass, or the trapezoid's."""
+        running = current_pass()
+        return trapezoid_gate if running is None or running.gate is None else running.gate
 
     def _multiply(
         self, xs: list[Tensor], logit: Tensor, gate: Gate, u: Tensor, axis: int

@@ -2,15 +2,14 @@
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple, Self, SupportsFloat, final
 
 import torch
 from torch import Tensor, nn
 
-from dubio.masks.natively import multiply_natively
+from dubio.masks.natively import native_masking
 from dubio.native.columns import column_products
-from dubio.native.masked import MaskRule
+from dubio.native.masked import Masking, MaskRule, multiply
 from dubio.noise.derivative import Derivative
 from dubio.noise.protocols import Distribution
 from dubio.noise.requests import Request
@@ -32,17 +31,17 @@ class MaskNoise(NamedTuple):
 
 
 class Slopes(NamedTuple):
-    """A divergence of some layers, and its derivatives.
+    """The divergence of a layer, and its derivatives.
 
     Attributes:
         value: The divergence.
-        scales: Its derivatives by the weights of a layer are the weights times these, by feature.
-        by_logits: Its derivatives by the logits.
+        scale: Its derivatives by the weights are the weights times this, by feature or for all.
+        by_logit: Its derivatives by the logits.
     """
 
     value: Tensor
-    scales: list[Tensor]
-    by_logits: list[Tensor]
+    scale: Tensor
+    by_logit: Tensor
 
 
 UNIFORM, NORMAL = MaskNoise("uniform"), MaskNoise("normal")
@@ -62,11 +61,10 @@ class Mask(Noisy, ABC):
 
     Attributes:
         noises: The noises it is computed from: `UNIFORM` or `NORMAL`, or several.
-        kl_slopes: The divergence of some layers with such masks, with its derivatives, if it is
-            that of `learned_bernoulli_kl`.
+        kl_is_known: Whether its divergence is that of `learned_bernoulli_kl`.
     """
 
-    kl_slopes: ClassVar[Callable[..., Slopes] | None] = None
+    kl_is_known: ClassVar[bool] = False
     noises: ClassVar[tuple[MaskNoise, ...]] = (UNIFORM,)
 
     def __init__(self, units: int, *, drop: float) -> None:
@@ -112,21 +110,24 @@ class Mask(Noisy, ABC):
             return [x, *others]
         with torch._C.DisableTorchFunction():  # nothing in here is for an interceptor to see
             axis = axis % x.dim()
-            self._check(x, axis, rows)
-            shape = [1] * x.dim()
-            shape[axis] = x.shape[axis]
-            of_draw = torch.Size(shape)
-            shape[rows] = x.shape[rows]
-            of_rows = torch.Size(shape)
-            requests = tuple(
-                [
-                    Request(each.distribution, of_rows, rows, axis)
-                    if each.per_row
-                    else Request(each.distribution, of_draw, None, axis)
-                    for each in self.noises
-                ]
-            )
-            return self._perturb([x, *others], axis, requests)
+            noises = self.draw(x, axis, rows)
+            return [x, *others] if noises is None else self.multiply([x, *others], axis, *noises)
+
+    def draw(self, x: Tensor, axis: int, rows: int) -> tuple[Tensor | Undrawn, ...] | None:
+        """The noises for x, whose units and rows are on these axes; None if there are none."""
+        self._check(x, axis, rows)
+        shape = [1] * x.dim()
+        shape[axis] = x.shape[axis]
+        of_draw = torch.Size(shape)
+        shape[rows] = x.shape[rows]
+        of_rows = torch.Size(shape)
+        requests = [
+            Request(each.distribution, of_rows, rows, axis)
+            if each.per_row
+            else Request(each.distribution, of_draw, None, axis)
+            for each in self.noises
+        ]
+        return self._answer(tuple(requests), x)
 
     def perturb_weights(self, weights: Tensor) -> Tensor:  # (weights,)
         """Multiply a list of weights by one mask for all rows, each weight a unit."""
@@ -134,21 +135,26 @@ class Mask(Noisy, ABC):
             requests = tuple(
                 Request(each.distribution, weights.shape, None, 0) for each in self.noises
             )
-            return self._perturb([weights], 0, requests)[0]
+            noises = self._answer(requests, weights)
+            return weights if noises is None else self.multiply([weights], 0, *noises)[0]
 
-    def _perturb(self, xs: list[Tensor], axis: int, requests: tuple[Request, ...]) -> list[Tensor]:
+    def _answer(
+        self, requests: tuple[Request, ...], x: Tensor
+    ) -> tuple[Tensor | Undrawn, ...] | None:
         running = current_pass()
-        noises: tuple[Tensor | Undrawn, ...] | None
         if running is not None:
-            noises = running.undrawn_noise(self, requests, xs[0], self.site_rate, self)
-        else:
-            noises = (
-                tuple([fresh_noise(each, xs[0]) for each in requests]) if self.training else None
-            )
-        return xs if noises is None else self.multiply(xs, axis, *noises)
+            return running.undrawn_noise(self, requests, x, self.site_rate, self)
+        return tuple([fresh_noise(each, x) for each in requests]) if self.training else None
+
+    def masking(self, xs: list[Tensor], axis: int, *noises: Tensor | Undrawn) -> Masking | None:
+        """The mask as the kernels multiply tensors by it; None if they do not know it."""
+        return None
 
     def multiply(self, xs: list[Tensor], axis: int, *noises: Tensor | Undrawn) -> list[Tensor]:
         """Multiply tensors by the mask that the noises make."""
+        masking = self.masking(xs, axis, *noises)
+        if masking is not None:
+            return [multiply(x, masking) for x in xs]
         multiplier = self.multiplier(axis, *map(drawn, noises))
         return [x * multiplier.to(x.dtype) for x in xs]
 
@@ -236,19 +242,16 @@ class Smooth(LearnedRate, ABC):
         return self.factor(self.logit_along(noise, axis), noise)
 
     @final
-    def multiply(self, xs: list[Tensor], axis: int, *noises: Tensor | Undrawn) -> list[Tensor]:
-        """Multiply tensors by the mask that the noise makes."""
+    def masking(self, xs: list[Tensor], axis: int, *noises: Tensor | Undrawn) -> Masking | None:
+        """The mask as the kernels multiply tensors by it."""
         (noise,) = noises
-        if not isinstance(noise, Undrawn):
-            return super().multiply(xs, axis, noise)
 
         def by_torch(x: Tensor, logit: Tensor) -> Tensor:
-            u = noise.tensor()
+            u = drawn(noise)
             return x * self.factor(along(logit, u, axis), u)
 
         logit = self.own_logit
-        known = multiply_natively(xs, axis, noise, (self.rule,), logit, logit.detach(), by_torch)
-        return super().multiply(xs, axis, noise) if known is None else known
+        return native_masking(xs, axis, noise, (self.rule,), logit, logit.detach(), by_torch)
 
 
 def along(values: Tensor, noise: Tensor, axis: int) -> Tensor:
@@ -274,42 +277,37 @@ def learned_bernoulli_kl(weights: Tensor, logit: Tensor, length_scale: float) ->
     Gal et al. 2017, eqs. 3–4; Boluki et al. 2020, section 2.2.
     """
     if torch.compiler.is_dynamo_compiling():  # compilers differentiate by themselves
-        return learned_bernoulli_slopes([weights], [logit], length_scale).value
+        return _learned_bernoulli_slopes(weights, logit, length_scale).value
     divergence: Tensor = _LearnedBernoulliKL.apply(weights, logit, length_scale)[0]
     return divergence
 
 
-def learned_bernoulli_slopes(
-    weights: Sequence[Tensor], logits: Sequence[Tensor], length_scale: float | Tensor
+def _learned_bernoulli_slopes(
+    weights: Tensor, logit: Tensor, length_scale: float | Tensor
 ) -> Slopes:
-    """Return the same for some layers, with its slopes, in one pass over the weights of each.
+    """Return the same with its slopes, in one pass over the weights.
 
     The entropy is H = log(1 + e^φ) − φ·keep, its slope −φ·keep·drop, and that of 1/keep −drop/keep.
 
     Args:
-        weights: Those of each layer.  # (fan out, features)
-        logits: Those of each mask: one for each feature, or a single one of a single layer.
+        weights: Those of a layer.  # (fan out, features)
+        logit: Of its mask: one for each feature, or a single one.
         length_scale: The prior's length scale, ℓ.
     """
-    norms = [column_products(weight, weight) for weight in weights]  # (features,)
-    times = weights[0].shape[1] // logits[0].shape[0]
+    norms = column_products(weights, weights)  # (features,)
+    times = weights.shape[1] // logit.shape[0]
     if times > 1:
-        norms = [norms[0].sum(0, keepdim=True)]
-    alone = len(logits) == 1
-    logit, norm = (logits[0], norms[0]) if alone else (torch.cat(list(logits)), torch.cat(norms))
+        norms = norms.sum(0, keepdim=True)
     keep = torch.sigmoid(logit)
     scale = keep.reciprocal() * length_scale**2  # ℓ²/keep
-    of_norms = norm * scale * 0.5
+    of_norms = norms * scale * 0.5
     kept = logit * keep
     entropy = nn.functional.softplus(logit) - kept
     if times > 1:
         entropy, kept = entropy * times, kept * times
     value = (of_norms - entropy).sum()
     by_logit = (kept - of_norms) * torch.sigmoid(-logit)
-    if alone:
-        return Slopes(value, [scale], [by_logit])
-    sizes = [each.shape[0] for each in logits]
-    return Slopes(value, list(scale.split(sizes)), list(by_logit.split(sizes)))
+    return Slopes(value, scale, by_logit)
 
 
 class _LearnedBernoulliKL(Derivative):
@@ -319,8 +317,7 @@ class _LearnedBernoulliKL(Derivative):
 
     @staticmethod
     def forward(weights: Tensor, logit: Tensor, length_scale: float | Tensor) -> tuple[Tensor, ...]:
-        found = learned_bernoulli_slopes([weights], [logit], length_scale)
-        return found.value, *found.scales, *found.by_logits
+        return _learned_bernoulli_slopes(weights, logit, length_scale)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
@@ -336,6 +333,5 @@ class _LearnedBernoulliKL(Derivative):
         g = gradients[0]
         if torch.is_grad_enabled():  # to be differentiated once more
             length_scale = ctx.length_scale if given is None else given
-            again = learned_bernoulli_slopes([weights], [logit], length_scale)
-            (scale,), (by_logit,) = again.scales, again.by_logits
+            _, scale, by_logit = _learned_bernoulli_slopes(weights, logit, length_scale)
         return weights * (g * scale) if ctx.needs_input_grad[0] else None, g * by_logit, None

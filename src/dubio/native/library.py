@@ -114,7 +114,14 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "dubio_unit_layer": (POINTER(UnitLayerDescription), c_int),
     "dubio_row_layer": (POINTER(RowLayerDescription), c_int),
     "dubio_panels": (c_int64, c_int64, c_int64, c_void_p, c_int64, c_int64, c_void_p, c_int),
-    "dubio_column_products": (c_int64, c_int64, c_void_p, c_void_p, c_void_p, c_int),
+    "dubio_columns": (
+        c_int64, c_int64, c_void_p, c_void_p, c_void_p, c_void_p, c_int64, c_float, c_void_p,
+        c_void_p, c_int,
+    ),
+    "dubio_divergence": (
+        c_int64, c_int64, c_int64, c_void_p, c_void_p, c_float, POINTER(c_double), c_void_p,
+        c_void_p, c_int,
+    ),
     "dubio_local": (*_NOISE, c_void_p, c_void_p, c_void_p, c_int),
     "dubio_local_backward": (*_NOISE, c_void_p, c_void_p, c_void_p, c_int),
 }  # fmt: skip

@@ -46,12 +46,18 @@ class Masking:
 
     Attributes:
         stream: The noise, one number for every entry of the mask in order.
+        shape: That of the mask, units last; it is laid over x.
         rules: One for all entries; or one for each half of them, which have the same noise.
+        logit: By what the mask is differentiated, by unit.
+        rates: What the rules ask for, by unit, without a graph.
         by_torch: x times the mask by operations of torch, from x and the logits.
     """
 
     stream: Stream
+    shape: torch.Size
     rules: tuple[MaskRule, ...]
+    logit: Tensor
+    rates: Tensor
     by_torch: Callable[[Tensor, Tensor], Tensor]
 
 
@@ -62,22 +68,13 @@ def serves(x: Tensor) -> bool:
     return forward_ad._current_level < 0
 
 
-def multiply(
-    x: Tensor, shape: torch.Size, logit: Tensor, rates: Tensor, masking: Masking
-) -> Tensor:
-    """Multiply x by a mask.
-
-    Args:
-        x: What is multiplied.
-        shape: That of the mask, units last; it is laid over x.
-        logit: By what the mask is differentiated, by unit.
-        rates: What the rules ask for, by unit, without a graph.
-        masking: The mask.
-    """
+def multiply(x: Tensor, masking: Masking) -> Tensor:
+    """Multiply x by a mask."""
+    logit = masking.logit
     if torch.is_grad_enabled() and (x.requires_grad or logit.requires_grad):
-        masked: Tensor = _Masked.apply(x, logit, rates, masking, shape)  # type: ignore[no-untyped-call]
+        masked: Tensor = _Masked.apply(x, logit, masking)  # type: ignore[no-untyped-call]
         return masked
-    return _product(x, shape, rates, masking)
+    return product(x, masking)
 
 
 @final
@@ -85,30 +82,28 @@ class _Masked(torch.autograd.Function):
     """(x, φ) ↦ x·m, with the gradients g·m and Σ_rows g·x·dm/dφ."""
 
     @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, logit: Tensor, rates: Tensor, masking: Masking, shape: torch.Size
-    ) -> Tensor:
-        ctx.masking, ctx.shape = masking, shape
-        ctx.save_for_backward(x if ctx.needs_input_grad[1] else None, logit, rates)
-        return _product(x, shape, rates, masking)
+    def forward(ctx: Any, x: Tensor, logit: Tensor, masking: Masking) -> Tensor:
+        ctx.masking = masking
+        ctx.save_for_backward(x if ctx.needs_input_grad[1] else None, logit)
+        return product(x, masking)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> tuple[Tensor | None, ...]:
-        x, logit, rates = ctx.saved_tensors
+        x, logit = ctx.saved_tensors
         (g,) = gradients
-        masking, shape, wanted = ctx.masking, ctx.shape, ctx.needs_input_grad[:2]
+        masking, wanted = ctx.masking, ctx.needs_input_grad[:2]
         if torch.is_grad_enabled() or not serves(g):
             if x is None:
-                return masking.by_torch(g, logit), None, None, None, None
-            return *_by_torch(masking, x, logit, g, wanted), None, None, None
-        if g.shape == shape:
-            return *_backward(x, g, rates, masking, wanted), None, None, None
-        of_x = _product(g, shape, rates, masking) if wanted[0] else None
+                return masking.by_torch(g, logit), None, None
+            return *_by_torch(masking, x, logit, g, wanted), None
+        if g.shape == masking.shape:
+            return *slopes(x, g, masking, wanted), None
+        of_x = product(g, masking) if wanted[0] else None
         of_logit = None
         if wanted[1]:
-            of_mask = (g * x).sum_to_size(shape)
-            of_logit = _backward(None, of_mask, rates, masking, (False, True))[1]
-        return of_x, of_logit, None, None, None
+            of_mask = (g * x).sum_to_size(masking.shape)
+            of_logit = slopes(None, of_mask, masking, (False, True))[1]
+        return of_x, of_logit, None
 
 
 def _by_torch(
@@ -124,34 +119,37 @@ def _by_torch(
     return of_x, of_logit
 
 
-def _product(x: Tensor, shape: torch.Size, rates: Tensor, masking: Masking) -> Tensor:
-    if x.shape == shape:
-        return _forward(x, shape, rates, masking)
-    return x * _forward(None, shape, rates, masking)
+def product(x: Tensor, masking: Masking) -> Tensor:
+    """x·m, without a graph."""
+    if x.shape == masking.shape:
+        return _forward(x, masking)
+    return x * _forward(None, masking)
 
 
-def _forward(x: Tensor | None, shape: torch.Size, rates: Tensor, masking: Masking) -> Tensor:
+def _forward(x: Tensor | None, masking: Masking) -> Tensor:
     assert LOADED is not None
-    out = torch.empty(shape, dtype=torch.float32, device="cpu")
+    out = torch.empty(masking.shape, dtype=torch.float32, device="cpu")
     given = None if x is None else x.contiguous()
-    stream, count = masking.stream, shape.numel() // len(masking.rules)
+    stream, rates, threads = masking.stream, masking.rates, torch.get_num_threads()
+    count = out.numel() // len(masking.rules)
     for half, rule in enumerate(masking.rules):
         offset = half * count * _BYTES
         LOADED.dubio_masked(
             _description(rule, rates), stream.key, stream.first, 1, count,
             None if given is None else given.data_ptr() + offset, 0, out.data_ptr() + offset,
-            torch.get_num_threads(),
+            threads,
         )  # fmt: skip
     return out
 
 
-def _backward(
-    x: Tensor | None, g: Tensor, rates: Tensor, masking: Masking, wanted: tuple[bool, bool]
+def slopes(
+    x: Tensor | None, g: Tensor, masking: Masking, wanted: tuple[bool, bool]
 ) -> tuple[Tensor | None, Tensor | None]:
+    """g·m and Σ_rows g·x·dm/dφ, each if it is wanted, for g of the shape of the mask."""
     assert LOADED is not None
     for_x, for_logit = wanted
     of_x = torch.empty(g.shape, dtype=torch.float32, device="cpu") if for_x else None
-    rules, stream = masking.rules, masking.stream
+    rules, rates, stream = masking.rules, masking.rates, masking.stream
     sums = (
         torch.empty((len(rules), *rates.shape), dtype=torch.float32, device="cpu")
         if for_logit

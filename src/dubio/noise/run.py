@@ -100,7 +100,7 @@ class Pass:
         gate: How learnable masks make zeros and ones of their noise; None for their own way.
         at_masks: What is called when the first learnable mask is met, if there is a gate.
         again: A pass whose own noise this one has, too.
-        twice: Whether the batch holds all rows twice, which have the same noise both times.
+        twice: The batch, if it holds all rows twice, which have the same noise both times.
 
     Attributes:
         sites: The sites reached so far.
@@ -130,7 +130,7 @@ class Pass:
         gate: Any = None,
         at_masks: Callable[[], None] | None = None,
         again: Self | None = None,
-        twice: bool = False,
+        twice: Tensor | None = None,
     ) -> None:
         self.evaluating = evaluating
         self.watching = watching
@@ -208,6 +208,10 @@ class Pass:
         """Whether functions are carried out for this draw alone, and not recorded for others."""
         return isinstance(self._executor, Plainly)
 
+    def repeats(self, x: Tensor) -> bool:
+        """Whether x is the batch, and holds all rows twice."""
+        return x is self._twice
+
     def draws_late(self, request: Request) -> bool:
         """Return whether numbers can stay undrawn until a kernel makes them, one per entry.
 
@@ -216,7 +220,7 @@ class Pass:
         if not self.plain or request.rows is None:
             return self.plain
         seen = type(self._executor) is not Plainly or torch._C._len_torch_dispatch_stack() > 0
-        return not (seen or self._twice or self._numbers.shared)
+        return not (seen or self._twice is not None or self._numbers.shared)
 
     @contextmanager
     def recalled(self) -> Iterator[None]:
@@ -341,7 +345,7 @@ class Pass:
         """
         if self.check is not None:
             self.check()
-        if self._twice:
+        if self._twice is not None:
             noises = self._own_noise(module, tuple(map(for_half, requests)), x, rate, owner)
             return None if noises is None else tuple(map(doubled, noises, requests))
         return self._own_noise(module, requests, x, rate, owner)

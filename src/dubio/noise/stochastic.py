@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Self
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -20,22 +20,6 @@ class Noisy(nn.Module):
     def site_rate(self) -> float | None:
         """Return its dropout rate, for the table of sites; None where there is no such number."""
         return None
-
-
-class KnownSlopes(NamedTuple):
-    """The divergence of some modules without a graph, and its derivatives by some tensors.
-
-    Attributes:
-        modules: The modules.
-        value: The divergence.
-        tensors: By what it can be differentiated.
-        slopes: The derivatives, each as factors to be multiplied, the smallest last.
-    """
-
-    modules: Sequence["Stochastic"]
-    value: Tensor
-    tensors: Sequence[Tensor]
-    slopes: Sequence[tuple[Tensor, ...]]
 
 
 class Stochastic(Noisy, ABC):
@@ -57,14 +41,6 @@ class Stochastic(Noisy, ABC):
     @abstractmethod
     def kl(self) -> Tensor:
         """Return the divergence from the prior, in nats, summed over parameters."""
-
-    @classmethod
-    def kl_slopes(cls, modules: Sequence[Self]) -> list[KnownSlopes]:
-        """Return divergences with their derivatives, for the modules where these are known.
-
-        Called without gradients.
-        """
-        return []
 
 
 def kl(model: nn.Module) -> Tensor:

@@ -23,7 +23,7 @@ from dubio.noise.noise import Noise, noise_is_given
 from dubio.noise.numbers import mix
 from dubio.noise.stochastic import Stochastic, check_apart
 from dubio.noise.vectorised import is_vectorised
-from dubio.objectives.divergences import Divergence, add_divergences
+from dubio.objectives.divergences import add_divergences
 from dubio.objectives.estimators import ESTIMATORS, Estimator, trapezoid_once
 from dubio.objectives.kept import StateBeforeStep
 from dubio.objectives.meeting import Meetings
@@ -198,7 +198,7 @@ class ELBO(nn.Module):
             nlls.append(estimate(passes))
             if asked:
                 with passes.recalled():
-                    divergences.append(Divergence.of(self._parts.together, nlls[0]))
+                    divergences.append([module.kl() for module in stochastic])
             trunk = passes.has_trunk
         self._kept.forget()
         nll = _mean(nlls)
@@ -318,9 +318,8 @@ def _learns(mask: LearnableBernoulli) -> bool:
 
 
 def _kind(module: Stochastic) -> type[Stochastic]:
-    """Return the class that computes divergences for modules of this kind together."""
-    own = {"draw_together", "kl_slopes"}
-    return next(kind for kind in type(module).__mro__ if own & vars(kind).keys())
+    """Return the class that draws noise for modules of this kind together."""
+    return next(kind for kind in type(module).__mro__ if "draw_together" in vars(kind))
 
 
 class _Parts:

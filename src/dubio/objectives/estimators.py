@@ -22,6 +22,7 @@ from dubio.masks.learnable import (
     trapezoid_weight,
 )
 from dubio.noise.derivative import Derivative
+from dubio.noise.requests import Request
 from dubio.objectives.passes import Passes
 
 Estimator = Literal[
@@ -42,12 +43,11 @@ def trapezoid(passes: Passes) -> Tensor:
 
 def arm(passes: Passes) -> Tensor:
     """Return (ℓ(z(1−u)) − ℓ(z(u)))·(u − ½): Boluki et al. 2020, eq. 7. Unbiased."""
-    losses, others = passes.pair(_BITS, _BITS_REFLECTED, learn=False)
-    difference = (losses.detach() - others) / losses.shape[0]
+    losses, difference = _two_losses(passes, _BITS_REFLECTED)
     return _with_gradients(
         losses.mean(),
         passes,
-        lambda mask, u, keep: passes.sum_over_rows(mask, difference, 0.5 - u),
+        lambda mask, u: passes.sum_over_rows(mask, difference, 0.5 - u),
     )
 
 
@@ -56,11 +56,14 @@ def disarm(passes: Passes) -> Tensor:
 
     Dong, Mnih and Tucker (2020). Unbiased, with lower variance than ARM.
     """
-    return _two_losses(
-        passes,
-        _binary_reflected,
-        lambda z, other, u, keep: 0.5 * (z - other) * torch.maximum(keep, 1 - keep),
-    )
+    losses, difference = _two_losses(passes, _BITS_REFLECTED)
+
+    def weigh(mask: LearnableBernoulli, u: Tensor) -> Tensor:
+        keep = passes.keep(mask)
+        change = (u < keep).to(u.dtype) - (reflect(u) < keep).to(u.dtype)
+        return passes.sum_over_rows(mask, difference, change) * _disarm_weight(keep, share=1.0)
+
+    return _with_gradients(losses.mean(), passes, weigh)
 
 
 def reinforce_loo(passes: Passes) -> Tensor:
@@ -73,9 +76,16 @@ def reinforce_loo(passes: Passes) -> Tensor:
     def afresh(mask: LearnableBernoulli, keep: Tensor, noise: Tensor, axis: int) -> Gated:
         if mask not in fresh:
             fresh[mask] = passes.uniform(noise.shape, noise)
-        return _binary(mask, keep, fresh[mask], axis)
+        return Gated(fresh[mask] < keep)
 
-    return _two_losses(passes, afresh, lambda z, other, u, keep: 0.5 * (z - other))
+    losses, difference = _two_losses(passes, afresh)
+
+    def weigh(mask: LearnableBernoulli, u: Tensor) -> Tensor:
+        keep = passes.keep(mask)
+        change = (u < keep).to(u.dtype) - (fresh[mask] < keep).to(u.dtype)
+        return passes.sum_over_rows(mask, difference, 0.5 * change)
+
+    return _with_gradients(losses.mean(), passes, weigh)
 
 
 def disarm_cv(passes: Passes) -> Tensor:
@@ -104,71 +114,41 @@ _BITS, _BITS_REFLECTED = BinaryGate(), BinaryGate(reflected=True)
 _TRAPEZOID_REFLECTED = BinaryGate(reflected=True, trapezoid=True)
 
 
-def _binary(mask: LearnableBernoulli, keep: Tensor, noise: Tensor, axis: int) -> Gated:
-    """Return the mask z = 1[u < keep] in numbers to reckon with, without a derivative."""
-    return Gated((noise < keep).to(noise.dtype))
-
-
-def _binary_reflected(mask: LearnableBernoulli, keep: Tensor, noise: Tensor, axis: int) -> Gated:
-    """Return the same for the noise 1 − u."""
-    return Gated((reflect(noise) < keep).to(noise.dtype))
-
-
-def _noted(gate: Gate, zs: dict[LearnableBernoulli, Tensor]) -> Gate:
-    """Return the same gate, with a note of what it lets through."""
-
-    def note(mask: LearnableBernoulli, keep: Tensor, noise: Tensor, axis: int) -> Gated:
-        gated = gate(mask, keep, noise, axis)
-        zs[mask] = gated.z
-        return gated
-
-    return note
-
-
-def _two_losses(
-    passes: Passes, other: Gate, weigh: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
-) -> Tensor:
-    """Return ℓ(z), with the gradient (ℓ(z) − ℓ(z'))·weight(z, z', u, keep) for the logits."""
-    zs: dict[LearnableBernoulli, Tensor] = {}
-    others: dict[LearnableBernoulli, Tensor] = {}
-    losses, others_losses = passes.pair(_noted(_binary, zs), _noted(other, others), learn=False)
-    difference = (losses.detach() - others_losses) / losses.shape[0]
-    return _with_gradients(
-        losses.mean(),
-        passes,
-        lambda mask, u, keep: passes.sum_over_rows(
-            mask, difference, weigh(zs[mask], others[mask], u, keep)
-        ),
-    )
+def _two_losses(passes: Passes, other: Gate) -> tuple[Tensor, Tensor]:  # (B,) each
+    """Return losses of masks z, and by how much they exceed those of another gate, over the rows."""
+    losses, others = passes.pair(_BITS, other, learn=False)
+    return losses, (losses.detach() - others) / losses.shape[0]
 
 
 def _with_gradients(
-    loss: Tensor, passes: Passes, weigh: Callable[[LearnableBernoulli, Tensor, Tensor], Tensor]
+    loss: Tensor, passes: Passes, weigh: Callable[[LearnableBernoulli, Tensor], Tensor]
 ) -> Tensor:
-    """Return the loss with the further gradient weight(mask, u, keep) for logits."""
-    masks = list(passes.sites)
-    weights = []
+    """Return the loss with the further gradient weight(mask, u) for logits."""
     with torch.no_grad():
-        for mask, site in passes.sites.items():
-            (request,), (noise,) = site.requests, site.noises
-            keep = torch.sigmoid(mask.logit_along(noise, request.units))
-            weights.append(weigh(mask, noise, keep).sum_to_size(keep.shape).view(-1))
-    joined: Tensor = _Joined.apply(loss, weights, *(mask.logit for mask in masks))
+        weights = [
+            _by_unit(mask, site.requests[0], weigh(mask, *site.noises))
+            for mask, site in passes.sites.items()
+        ]
+    joined: Tensor = _Joined.apply(loss, weights, *[mask.own_logit for mask in passes.sites])
     return joined
+
+
+def _by_unit(mask: LearnableBernoulli, request: Request, values: Tensor) -> Tensor:  # (units,)
+    """The sums of values over all axes but that of the units."""
+    behind = len(request.shape) - 1 - request.units
+    return values.sum_to_size([mask.units, *[1] * behind]).view(-1)
 
 
 class _Joined(Derivative):
     @staticmethod
     def forward(ctx: Any, loss: Tensor, weights: list[Tensor], *logits: Tensor) -> Tensor:
-        ctx.weights = weights
-        ctx.dtypes = [logit.dtype for logit in logits]
+        ctx.weights = [w.to(logit.dtype) for w, logit in zip(weights, logits, strict=True)]
         return loss.clone()
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> tuple[Tensor | None, ...]:
         (g,) = gradients
-        parts = zip(ctx.weights, ctx.dtypes, strict=True)
-        return g, None, *((g.to(w.device) * w).to(dtype) for w, dtype in parts)
+        return g, None, *[w * g.to(w.device) for w in ctx.weights]
 
 
 def _midpoint(passes: Passes, *, share: float, baseline: bool) -> Tensor:
@@ -234,16 +214,17 @@ def _midpoint(passes: Passes, *, share: float, baseline: bool) -> Tensor:
     }
     change = {mask: -slopes[mask] * signs[mask] for mask in slopes}
     residual = passes.by_row((losses - others).detach() / len(losses), change)
+
+    def weigh(mask: LearnableBernoulli, u: Tensor) -> Tensor:
+        total = passes.sum_over_rows(mask, residual, signs[mask])
+        keep = passes.keep(mask)
+        slope = (slopes[mask] * signs[mask].abs()).sum_to_size(keep.shape)
+        return _disarm_weight(keep, share) * (slope + total.sum_to_size(keep.shape))
+
     return _with_gradients(
         0.5 * (losses.mean() + others.mean()) if baseline else losses.mean(),
         passes,
-        lambda mask, u, keep: (
-            _disarm_weight(keep, share)
-            * (
-                (slopes[mask] * signs[mask].abs()).sum_to_size(keep.shape)
-                + passes.sum_over_rows(mask, residual, signs[mask]).sum_to_size(keep.shape)
-            )
-        ),
+        weigh,
     )
 
 

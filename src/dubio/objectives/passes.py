@@ -187,6 +187,11 @@ class Passes:
             self._generator = generators.on(like.device).manual_seed(seed)
         return like.new_empty(shape).uniform_(generator=self._generator)
 
+    def keep(self, mask: LearnableBernoulli) -> Tensor:
+        """The probabilities of keeping, laid out along the noise of a mask."""
+        (noise,) = self.sites[mask].noises
+        return torch.sigmoid(mask.logit_along(noise, self._request(mask).units))
+
     def sum_over_rows(self, mask: LearnableBernoulli, of_rows: Tensor, noise: Tensor) -> Tensor:
         """Sum what has the shape of a mask's noise over rows, weighted by values of rows.
 
@@ -252,7 +257,7 @@ class Passes:
             gate=gate,
             at_masks=None if executor is None else executor.end_of_trunk,
             again=self._first,
-            twice=self._twice,
+            twice=given if self._twice else None,
         )
         around = batch.gates.around()
         if batch.gates.raised:

@@ -294,12 +294,35 @@ API int dubio_panels(int64_t draws, int64_t rows, int64_t columns, const float *
     return 0;
 }
 
-/* out (columns) = Σ over rows of a·b, entry by entry. */
-API int dubio_column_products(int64_t rows, int64_t columns, const float *a, const float *b,
-                              float *out, int threads) {
-    const columns_job job = {rows, columns, a, b, out};
+/* out (columns) = Σ over rows of a·(b − c), entry by entry, and then to += times·factor·a with a factor
+ * for each column, or one for all. Without c it is Σ a·b; out, and to with its factor, may be NULL. */
+API int dubio_columns(int64_t rows, int64_t columns, const float *a, const float *b, const float *c,
+                      const float *factor, int64_t factors, float times, float *to, float *out,
+                      int threads) {
+    const columns_job job = {rows, columns, a, b, c, factor, factors, times, to, out};
     const int64_t blocks = (columns + COLUMNS - 1) / COLUMNS;
     const int64_t worth = rows > 0 ? (WORTH * RUN / COLUMNS + rows - 1) / rows : 1;
-    divide(table->column_products, &job, blocks, worth, threads);
+    divide(table->columns, &job, blocks, worth, threads);
+    return 0;
+}
+
+/* The divergence of weights (rows, columns) behind a mask with logits by column, or one for all, from a
+ * prior of a precision; its slopes by logit, and those by weight over the weights, by logit, too. */
+API int dubio_divergence(int64_t rows, int64_t columns, int64_t units, const float *weights,
+                         const float *logit, float precision, double *value, float *scale,
+                         float *by_logit, int threads) {
+    float *norms = malloc(((size_t)columns + 1) * sizeof(float));
+    if (!norms) return -1;
+    dubio_columns(rows, columns, weights, weights, 0, 0, 0, 0.0f, 0, norms, threads);
+    if (units < columns) {
+        double total = 0.0;
+        for (int64_t k = 0; k < columns; k++) total += (double)norms[k];
+        norms[0] = (float)total;
+    }
+    const divergence_job job = {.units = units, .norms = norms, .logit = logit,
+                                .precision = precision, .times = (float)(columns / units),
+                                .scale = scale, .by_logit = by_logit};
+    *value = table->divergence(&job);
+    free(norms);
     return 0;
 }

@@ -188,14 +188,26 @@ typedef struct {
     float *out;
 } panels_job;
 
-/* out[k] = Σ_r a[r, k]·b[r, k], by blocks of columns. */
+/* out[k] = Σ_r a[r, k]·(b[r, k] − c[r, k]) and to[r, k] += times·factor[k]·a[r, k], by blocks of
+ * columns. There is a factor for each column, or one for all. */
 enum { COLUMNS = 256 };
 
 typedef struct {
     int64_t rows, columns;
-    const float *a, *b;
-    float *out;
+    const float *a, *b, *c, *factor;
+    int64_t factors;
+    float times;
+    float *to, *out;
 } columns_job;
+
+/* The divergence of weights whose columns have squared norms, by unit, from a prior of a precision;
+ * each unit stands for so many columns. */
+typedef struct {
+    int64_t units;
+    const float *norms, *logit;
+    float precision, times;
+    float *scale, *by_logit;
+} divergence_job;
 
 typedef struct {
     void (*philox)(const uint32_t counter[4], uint64_t key, uint32_t out[4]);
@@ -212,7 +224,8 @@ typedef struct {
     void (*unit_layer)(const void *job, int64_t first, int64_t last);
     void (*row_layer)(const void *job, int64_t first, int64_t last);
     void (*to_panels)(const void *job, int64_t first, int64_t last);
-    void (*column_products)(const void *job, int64_t first, int64_t last);
+    void (*columns)(const void *job, int64_t first, int64_t last);
+    double (*divergence)(const divergence_job *job);
     int64_t width; /* of panels */
 } kernels;
 

@@ -5,7 +5,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from dubio.masks.mask import LearnedRate, learned_bernoulli_kl, learned_bernoulli_slopes
+from dubio.masks.mask import LearnedRate, learned_bernoulli_kl
 from dubio.noise.derivative import Derivative
 
 
@@ -28,8 +28,6 @@ class PairedConcrete(LearnedRate):
         drop: The dropout rate to start from.
         temperature: How far the mask is from a binary one.
     """
-
-    kl_slopes = staticmethod(learned_bernoulli_slopes)
 
     def __init__(self, units: int = 1, *, drop: float = 0.1, temperature: float = 0.1) -> None:
         super().__init__(units, drop=drop)

@@ -1,0 +1,132 @@
+"""A linear layer behind a mask, with its divergence, as one step of the automatic differentiation.
+
+For masks that the kernels know. The gradients of the divergence are added to those of the product
+in one pass over the weights.
+"""
+
+from collections.abc import Sequence
+from typing import Any, final
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from dubio.masks.mask import learned_bernoulli_kl
+from dubio.native.columns import rate_divergence, walk
+from dubio.native.masked import BERNOULLI, Masking, product, serves, slopes
+from dubio.noise.derivative import Derivative
+
+
+def masked_linear(
+    masking: Masking,
+    length_scale: float | None,
+    repeated: bool,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+) -> tuple[Tensor, Tensor | None]:  # (B, outs)
+    """(x·m)Wᵀ + b, and the divergence `learned_bernoulli_kl` of W if it is asked for.
+
+    Args:
+        masking: The mask, of the shape of x.
+        length_scale: That of the prior; None for no divergence.
+        repeated: Whether the second half of the rows is known to be the first once more.
+        x: The inputs.  # (B, ins)
+        weight: W.  # (outs, ins)
+        bias: b.
+    """
+    if torch.is_grad_enabled():
+        y, total = _MaskedLinear.apply(
+            masking, length_scale, repeated, x, weight, bias, masking.logit
+        )
+        return y, total
+    return F.linear(product(x, masking), weight, bias), None
+
+
+@final
+class _MaskedLinear(Derivative):
+    """(x, W, b, φ) ↦ (x·m)Wᵀ + b and the divergence of W and φ.
+
+    With the gradient g of the outputs, that of x·m is gW, and that of W is gᵀ(x·m). The mask has
+    slopes dm/dφ, and the gradient of φ is Σ_rows gW∘x∘dm/dφ. Where nobody asks for that of x, as in
+    the first layer of a network, a binary mask does without gW: it has dm/dφ = −drop·m, or
+    ½(1 − m) by the trapezoid rule, so that the gradient of φ is −drop·Σ W∘gᵀ(x·m), or
+    ½Σ W∘(gᵀx − gᵀ(x·m)), summed over outputs.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        masking: Masking,
+        length_scale: float | None,
+        repeated: bool,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        logit: Tensor,
+    ) -> tuple[Tensor, Tensor | None]:
+        masked, total = product(x, masking), None
+        if length_scale is not None:
+            value, *ctx.slopes = rate_divergence(weight, logit, length_scale**2)
+            total = torch.full((), value, dtype=torch.float32, device="cpu")
+        ctx.set_materialize_grads(False)
+        ctx.masking, ctx.length_scale, ctx.repeated = masking, length_scale, repeated
+        ctx.save_for_backward(x, masked, weight, bias, logit)
+        return F.linear(masked, weight, bias), total
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor | None, of_total: Tensor | None) -> tuple[Any, ...]:
+        x, masked, weight, _, logit = ctx.saved_tensors
+        given = [each for each in (g, of_total) if each is not None]
+        if torch.is_grad_enabled() or not all(map(serves, given)):  # once more, or many at once
+            return None, None, None, *_again(ctx, g, of_total)
+        masking: Masking = ctx.masking
+        for_x, for_weight, for_bias, for_logit = ctx.needs_input_grad[3:]
+        of_x = of_weight = of_bias = of_logit = sums = other = None
+        if g is None:
+            of_weight = torch.zeros_like(weight)
+        else:
+            of_bias = g.sum(0) if for_bias else None
+            of_weight = g.t().mm(masked)
+            if for_x or masking.rules[0].kind != BERNOULLI:
+                of_x, of_logit = slopes(x, g.mm(weight), masking, (for_x, for_logit))
+            elif for_logit:
+                sums = torch.empty(weight.shape[1], dtype=torch.float32, device="cpu")
+                if masking.rules[0].trapezoid:
+                    half = len(x) // 2
+                    if ctx.repeated:
+                        x, g = x[:half], g[:half] + g[half:]
+                    other = g.t().mm(x)
+        scale = times = by_logit = None
+        if of_total is not None:
+            (scale, by_logit), times = ctx.slopes, of_total.item()
+        if sums is not None or scale is not None:
+            operands = (of_weight, None) if other is None else (other, of_weight)
+            walk(weight, *operands, sums, scale, times or 0.0, None if scale is None else of_weight)
+        if sums is not None:
+            slope = 0.5 if masking.rules[0].trapezoid else masking.rates - 1
+            of_logit = sums.sum_to_size(logit.shape) * slope
+        if by_logit is not None and for_logit:
+            of_logit = (
+                by_logit * times if of_logit is None else of_logit.add_(by_logit, alpha=times)
+            )
+        return None, None, None, of_x, of_weight if for_weight else None, of_bias, of_logit
+
+
+def _again(ctx: Any, g: Tensor | None, of_total: Tensor | None) -> Sequence[Tensor | None]:
+    """The gradients with a graph of their own, or many at once, by automatic differentiation."""
+    x, _, weight, bias, logit = ctx.saved_tensors
+    further = torch.is_grad_enabled()
+    outputs: list[tuple[Tensor, Tensor]] = []
+    with torch.enable_grad():
+        if g is not None:
+            outputs.append((F.linear(ctx.masking.by_torch(x, logit), weight, bias), g))
+        if of_total is not None:
+            outputs.append((learned_bernoulli_kl(weight, logit, ctx.length_scale), of_total))
+    asked = ctx.needs_input_grad[3:]
+    wanted = [each for each, want in zip((x, weight, bias, logit), asked, strict=True) if want]
+    values, gradients = zip(*outputs, strict=True)
+    found = iter(
+        torch.autograd.grad(values, wanted, gradients, create_graph=further, allow_unused=True)
+    )
+    return [next(found) if want else None for want in asked]
