@@ -79,6 +79,11 @@ def test_masks(mask: type[masks.Mask], further: bool, monkeypatch: pytest.Monkey
 
 
 @needs_kernels
+def test_gradients_of_gradients_through_a_scale(monkeypatch: pytest.MonkeyPatch) -> None:
+    compare(lambda: behind(masks.LearnableBernoulli, False), "arm", True, monkeypatch)
+
+
+@needs_kernels
 @pytest.mark.parametrize("further", [False, True])
 @pytest.mark.parametrize("sampler", ["weights", "local", "flipout"])
 def test_gaussian_weights(sampler: str, further: bool, monkeypatch: pytest.MonkeyPatch) -> None:

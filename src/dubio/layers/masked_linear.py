@@ -71,7 +71,8 @@ class _MaskedLinear(Derivative):
             total = torch.full((), value, dtype=torch.float32, device="cpu")
         ctx.set_materialize_grads(False)
         ctx.masking, ctx.length_scale, ctx.repeated = masking, length_scale, repeated
-        ctx.save_for_backward(x, masked, weight, bias, logit)
+        needed = ctx.needs_input_grad[3] or (ctx.needs_input_grad[6] and not _only_scales(masking))
+        ctx.save_for_backward(x if needed else None, masked, weight, bias, logit)
         return F.linear(masked, weight, bias), total
 
     @staticmethod
@@ -92,7 +93,7 @@ class _MaskedLinear(Derivative):
                 of_x, of_logit = slopes(x, g.mm(weight), masking, (for_x, for_logit))
             elif for_logit:
                 sums = torch.empty(weight.shape[1], dtype=torch.float32, device="cpu")
-                if masking.rules[0].trapezoid:
+                if not _only_scales(masking):
                     half = len(x) // 2
                     if ctx.repeated:
                         x, g = x[:half], g[:half] + g[half:]
@@ -101,10 +102,11 @@ class _MaskedLinear(Derivative):
         if of_total is not None:
             (scale, by_logit), times = ctx.slopes, of_total.item()
         if sums is not None or scale is not None:
-            operands = (of_weight, None) if other is None else (other, of_weight)
-            walk(weight, *operands, sums, scale, times or 0.0, None if scale is None else of_weight)
+            one, less = (of_weight, None) if other is None else (other, of_weight)
+            to = None if scale is None else of_weight
+            walk(weight, one, less, sums, scale, times or 0.0, to)
         if sums is not None:
-            slope = 0.5 if masking.rules[0].trapezoid else masking.rates - 1
+            slope = masking.rates - 1 if _only_scales(masking) else 0.5
             of_logit = sums.sum_to_size(logit.shape) * slope
         if by_logit is not None and for_logit:
             of_logit = (
@@ -113,14 +115,23 @@ class _MaskedLinear(Derivative):
         return None, None, None, of_x, of_weight if for_weight else None, of_bias, of_logit
 
 
+def _only_scales(masking: Masking) -> bool:
+    """Return whether a mask depends on its logits by its scale 1/keep alone."""
+    return masking.rules[0].kind == BERNOULLI and not masking.rules[0].trapezoid
+
+
 def _again(ctx: Any, g: Tensor | None, of_total: Tensor | None) -> Sequence[Tensor | None]:
     """The gradients with a graph of their own, or many at once, by automatic differentiation."""
-    x, _, weight, bias, logit = ctx.saved_tensors
+    x, masked, weight, bias, logit = ctx.saved_tensors
     further = torch.is_grad_enabled()
     outputs: list[tuple[Tensor, Tensor]] = []
     with torch.enable_grad():
         if g is not None:
-            outputs.append((F.linear(ctx.masking.by_torch(x, logit), weight, bias), g))
+            if x is not None:
+                masked = ctx.masking.by_torch(x, logit)
+            elif logit.requires_grad:
+                masked = masked * (ctx.masking.rates / torch.sigmoid(logit))
+            outputs.append((F.linear(masked, weight, bias), g))
         if of_total is not None:
             outputs.append((learned_bernoulli_kl(weight, logit, ctx.length_scale), of_total))
     asked = ctx.needs_input_grad[3:]

@@ -20,11 +20,10 @@ def add_divergences(
     if is_vectorised(nll) or not torch.is_grad_enabled():
         total = torch.stack(divergences).sum() / len(draws)
         return nll + total * factor, total.detach()
-    with torch.no_grad():
-        kl = divergences[0].detach()
-        for each in divergences[1:]:
-            kl = kl.to(nll.device) + each.to(nll.device)
-        kl = kl if len(draws) == 1 else kl / len(draws)
+    kl = divergences[0].detach()
+    for each in divergences[1:]:
+        kl = kl.to(nll.device) + each.detach().to(nll.device)
+    kl = kl if len(draws) == 1 else kl / len(draws)
     loss: Tensor = _Sum.apply(factor, len(draws), kl, nll, *divergences)
     return loss, kl
 

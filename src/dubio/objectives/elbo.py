@@ -175,9 +175,9 @@ class ELBO(nn.Module):
             )
         if weight is not None:
             _check_weight(weight, y)
-        self._check_devices(x, y)
-        noise = Noise(self._draws, shared=self._shared, generator=self._source())
         modules = all_modules([self.model])
+        self._check_devices(x, y, modules)
+        noise = Noise(self._draws, shared=self._shared, generator=self._source())
         if modules != self._parts.modules:
             self._parts, self._kept = _Parts(modules), StateBeforeStep()
             check_threads(self.model, *inputs.as_arguments(inputs.copied(x)))
@@ -220,9 +220,10 @@ class ELBO(nn.Module):
         )
         return loss
 
-    def _check_devices(self, x: Inputs, y: Tensor) -> None:
+    def _check_devices(self, x: Inputs, y: Tensor, modules: list[nn.Module]) -> None:
         """Raise an error for a batch on another device than the network, in a common case."""
-        first = next(self.model.parameters(), None)
+        own = (p for module in modules for p in module._parameters.values() if p is not None)
+        first = next(own, None)
         given = x if isinstance(x, Tensor) else y
         if first is None or given.device == first.device:
             return

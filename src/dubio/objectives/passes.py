@@ -257,7 +257,7 @@ class Passes:
             gate=gate,
             at_masks=None if executor is None else executor.end_of_trunk,
             again=self._first,
-            twice=given if self._twice else None,
+            twice=given if self._twice and isinstance(given, Tensor) else None,
         )
         around = batch.gates.around()
         if batch.gates.raised:
