@@ -226,7 +226,7 @@ class Bayesian(Wrapping):
         return sample.weights
 
     def _linear(self, running: Pass, layer: nn.Module, x: Any) -> Tensor | None:
-        """Outputs for rows of a linear layer, in one step where the kernels can take it."""
+        """Return outputs for rows of a linear layer, in one step where the kernels can take it."""
         row_noise = None if running.shared else self.row_noise
         key = self if row_noise is None else row_noise
         if key in running.memory or not (

@@ -33,15 +33,15 @@ class Rows(ABC):
 
     @abstractmethod
     def turn(self, x: Tensor) -> Tensor:
-        """The inputs that meet V."""
+        """Return the inputs that meet V."""
 
     @abstractmethod
     def join(self, mean: Tensor, inner: Tensor) -> Tensor:
-        """The outputs, from those of the means and those of V."""
+        """Return the outputs, from those of the means and those of V."""
 
     @abstractmethod
     def of_inner(self, inner: Tensor, g: Tensor) -> Tensor:
-        """The gradient of what V has made, from that of the outputs."""
+        """Return the gradient of what V has made, from that of the outputs."""
 
     @abstractmethod
     def add_of_inputs(self, of_x: Tensor, x: Tensor, g: Tensor) -> None:
@@ -109,7 +109,7 @@ def gaussian_linear(
     rho: Tensor,
     means: Sequence[Tensor],
 ) -> tuple[Tensor, Tensor | None]:  # (B, outs)
-    """The outputs, and the divergence from a Gaussian prior if there is one.
+    """Return the outputs, and the divergence from a Gaussian prior if there is one.
 
     Args:
         stream: The noise of the weights, one draw.
@@ -208,13 +208,13 @@ def _write_gradients(to: Sequence[Tensor], g: Tensor, x: Tensor) -> None:
 
 
 def _split(row: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
-    """A row in the shapes of weight and bias."""
+    """Return a row in the shapes of weight and bias."""
     parts = row.split([each.numel() for each in like])
     return [part.view(each.shape) for part, each in zip(parts, like, strict=True)]
 
 
 def _again(ctx: Any, g: Tensor | None, of_total: Tensor | None) -> Sequence[Tensor | None]:
-    """The gradients with a graph of their own, or many at once, by automatic differentiation."""
+    """Return the gradients with a graph of their own, or many at once, by autograd."""
     x, _, _, rho, *means = ctx.saved_tensors
     further, rows = torch.is_grad_enabled(), ctx.rows
     outputs: list[tuple[Tensor, Tensor]] = []

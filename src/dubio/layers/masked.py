@@ -75,7 +75,7 @@ class Masked(Wrapping):
         return layer(mask.forward(input, axis=axis), *args, **kwargs)
 
     def _apply_linear(self, layer: nn.Linear, mask: Mask, x: Tensor) -> Tensor:  # (B, features)
-        """The same for rows and a linear layer, in one step where the kernels know the mask."""
+        """Apply a linear layer to masked rows, in one step where the kernels know the mask."""
         weight, bias = layer.weight, layer.bias
         running, masking = current_pass(), None
         with torch._C.DisableTorchFunction():  # nothing in here is for an interceptor to see

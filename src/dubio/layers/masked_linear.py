@@ -121,7 +121,7 @@ def _only_scales(masking: Masking) -> bool:
 
 
 def _again(ctx: Any, g: Tensor | None, of_total: Tensor | None) -> Sequence[Tensor | None]:
-    """The gradients with a graph of their own, or many at once, by automatic differentiation."""
+    """Return the gradients with a graph of their own, or many at once, by autograd."""
     x, masked, weight, bias, logit = ctx.saved_tensors
     further = torch.is_grad_enabled()
     outputs: list[tuple[Tensor, Tensor]] = []

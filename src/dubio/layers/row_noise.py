@@ -41,7 +41,7 @@ class RowNoise(Noisy, ABC):
 
     @abstractmethod
     def rows(self, owner: Noisy, outs: int, x: Tensor) -> Rows | None:
-        """The noise of rows for a linear layer; None where `forward` has to draw it.
+        """Return the noise of rows for a linear layer; None where `forward` has to draw it.
 
         Args:
             owner: The `dubio.Bayesian` around the layer.

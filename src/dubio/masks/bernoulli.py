@@ -34,7 +34,7 @@ class Bernoulli(Mask):
         return _factor(along(self._keep, u, axis), u)
 
     def masking(self, xs: list[Tensor], axis: int, *noises: Tensor | Undrawn) -> Masking | None:
-        """The mask as the kernels multiply tensors by it."""
+        """Return the mask as the kernels multiply tensors by it."""
         (noise,) = noises
 
         def by_torch(x: Tensor, keep: Tensor) -> Tensor:

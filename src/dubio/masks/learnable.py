@@ -59,7 +59,7 @@ class LearnableBernoulli(LearnedRate):
         return self._multiply(xs, self.own_logit, self._gate(), drawn(noises[0]), axis)
 
     def masking(self, xs: list[Tensor], axis: int, *noises: Tensor | Undrawn) -> Masking | None:
-        """The mask as the kernels multiply tensors by it, if they know its gate."""
+        """Return the mask as the kernels multiply tensors by it, if they know its gate."""
         (noise,), gate, running = noises, self._gate(), current_pass()
         memory: dict[Any, Tensor] = {} if running is None else running.memory
         if running is not None and running.gate is not None:
@@ -77,7 +77,7 @@ class LearnableBernoulli(LearnedRate):
         return native_masking(xs, axis, noise, rules, logit, keep, by_torch)
 
     def _gate(self) -> Gate:
-        """That of the pass, or the trapezoid's."""
+        """Return the gate of the pass, or the trapezoid's."""
         running = current_pass()
         return trapezoid_gate if running is None or running.gate is None else running.gate
 

@@ -114,7 +114,7 @@ class Mask(Noisy, ABC):
             return [x, *others] if noises is None else self.multiply([x, *others], axis, *noises)
 
     def draw(self, x: Tensor, axis: int, rows: int) -> tuple[Tensor | Undrawn, ...] | None:
-        """The noises for x, whose units and rows are on these axes; None if there are none."""
+        """Return the noises for x, with units and rows on these axes; None if there are none."""
         self._check(x, axis, rows)
         shape = [1] * x.dim()
         shape[axis] = x.shape[axis]
@@ -147,7 +147,7 @@ class Mask(Noisy, ABC):
         return tuple([fresh_noise(each, x) for each in requests]) if self.training else None
 
     def masking(self, xs: list[Tensor], axis: int, *noises: Tensor | Undrawn) -> Masking | None:
-        """The mask as the kernels multiply tensors by it; None if they do not know it."""
+        """Return the mask as the kernels multiply tensors by it; None if they do not know it."""
         return None
 
     def multiply(self, xs: list[Tensor], axis: int, *noises: Tensor | Undrawn) -> list[Tensor]:
@@ -243,7 +243,7 @@ class Smooth(LearnedRate, ABC):
 
     @final
     def masking(self, xs: list[Tensor], axis: int, *noises: Tensor | Undrawn) -> Masking | None:
-        """The mask as the kernels multiply tensors by it."""
+        """Return the mask as the kernels multiply tensors by it."""
         (noise,) = noises
 
         def by_torch(x: Tensor, logit: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ def native_masking(
     rates: Tensor,
     by_torch: Callable[[Tensor, Tensor], Tensor],
 ) -> Masking | None:
-    """A mask as the kernels multiply tensors by it; None where torch has to do it.
+    """Return a mask as the kernels multiply tensors by it; None where torch has to do it.
 
     Args:
         xs: The tensors.

@@ -54,7 +54,7 @@ def walk(
 def rate_divergence(
     weights: Tensor, logit: Tensor, precision: float
 ) -> tuple[float, Tensor, Tensor]:
-    """The divergence of `dubio.masks.mask.learned_bernoulli_kl`, ℓ²/keep, and slopes by logit.
+    """Return the divergence `learned_bernoulli_kl`, ℓ²/keep, and its slopes by logit.
 
     For contiguous tensors that the kernels can read.
     """

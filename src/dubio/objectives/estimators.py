@@ -115,7 +115,7 @@ _TRAPEZOID_REFLECTED = BinaryGate(reflected=True, trapezoid=True)
 
 
 def _two_losses(passes: Passes, other: Gate) -> tuple[Tensor, Tensor]:  # (B,) each
-    """Return losses of masks z, and by how much they exceed those of another gate, over the rows."""
+    """Return the losses of masks z, and their excess over those of another gate, over the rows."""
     losses, others = passes.pair(_BITS, other, learn=False)
     return losses, (losses.detach() - others) / losses.shape[0]
 
@@ -134,7 +134,7 @@ def _with_gradients(
 
 
 def _by_unit(mask: LearnableBernoulli, request: Request, values: Tensor) -> Tensor:  # (units,)
-    """The sums of values over all axes but that of the units."""
+    """Return the sums of values over all axes but that of the units."""
     behind = len(request.shape) - 1 - request.units
     return values.sum_to_size([mask.units, *[1] * behind]).view(-1)
 

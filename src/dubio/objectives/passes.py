@@ -188,7 +188,7 @@ class Passes:
         return like.new_empty(shape).uniform_(generator=self._generator)
 
     def keep(self, mask: LearnableBernoulli) -> Tensor:
-        """The probabilities of keeping, laid out along the noise of a mask."""
+        """Return the probabilities of keeping, laid out along the noise of a mask."""
         (noise,) = self.sites[mask].noises
         return torch.sigmoid(mask.logit_along(noise, self._request(mask).units))
 
