@@ -67,7 +67,9 @@ class TestRegression:
         x = torch.from_numpy((X - X.mean(0)) / X.std(0))
         means, variances = [], []
         for member in model.members_:  # each with its draws, or its one output
-            seed = dubio.estimators.seeds.stream(model.seed_, dubio.estimators.seeds.Use.PREDICTION)
+            seed = dubio.estimators.seeds.stream(
+                model.seed_, dubio.estimators.seeds.SeedUse.PREDICTION
+            )
             if method == "ensemble":
                 outputs = member.network.eval()(x).detach()[None]
             else:
