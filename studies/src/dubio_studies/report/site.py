@@ -45,7 +45,8 @@ def write_site(rows: Path, output: Path) -> Site:
             results[place] = Result(result.entry, None, result.started)
     index = output / "index.html"
     write_whole(index, overview(results))
-    write_whole(output / NAME, ledger_page(ledger(results, problems)))
+    run = [result for result in results if result.shown]  # the code of others is not loaded
+    write_whole(output / NAME, ledger_page(ledger(run, problems)))
     return Site(index, results, problems)
 
 
