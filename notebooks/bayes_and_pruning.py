@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Bayes by Backprop and pruning
 #
-# Every weight gets a mean and a standard deviation. Weights whose mean is small next to their
-# deviation carry little, and can go.
+# Every weight gets a mean and a standard deviation. Weights whose mean is small compared with
+# their deviation carry little information and can be removed.
 
 # %%
 import matplotlib.pyplot as plt
@@ -22,7 +22,8 @@ train, test = slice(0, 1000), slice(1000, None)
 # %% [markdown]
 # ## Train
 #
-# The KL to the prior is part of the loss, once for all 1,000 rows.
+# The loss contains the KL divergence from the prior. It counts once for all 1,000 rows, so
+# `num_data` is 1,000.
 
 # %%
 prior = dubio.priors.Gaussian(0.2)
@@ -46,7 +47,7 @@ def accuracy() -> float:
 print(f"accuracy {accuracy():.1%}")
 
 # %% [markdown]
-# ## Signal and noise of the weights
+# ## The signal-to-noise ratio of the weights
 
 # %%
 ratio = (model[0].means()["weight"].abs() / model[0].deviations()["weight"]).flatten().detach()
@@ -57,7 +58,7 @@ plt.show()
 # %% [markdown]
 # ## Prune
 #
-# `dubio.prune` sets the weights with the least |μ|/σ to zero, for good.
+# `dubio.prune` permanently sets the weights with the lowest |μ|/σ to zero.
 
 # %%
 shares, found = [0.0, 0.5, 0.75, 0.9, 0.95, 0.98], []
@@ -73,7 +74,8 @@ plt.ylabel("accuracy")
 plt.show()
 
 # %% [markdown]
-# What is left can be stored in compressed rows, and `dubio.freeze` gives plain torch layers back.
+# The remaining weights can be stored as sparse rows (CSR). `dubio.freeze` returns plain torch
+# layers.
 
 # %%
 sparse = dubio.sparse_weights(model)

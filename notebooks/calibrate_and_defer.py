@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Calibrate and defer
 #
-# Draws say how a network doubts. Validation data say whether it doubts enough, and when it should
-# leave the answer to a human.
+# Draws give a network's uncertainty. Validation data show whether it is large enough, and when
+# the network should leave the answer to a human.
 
 # %%
 import matplotlib.pyplot as plt
@@ -20,7 +20,7 @@ torch.set_num_threads(1)
 images, labels = load_digits(return_X_y=True)
 order = torch.randperm(len(images))
 x = (torch.from_numpy(images).float() / 16)[order]
-x = x + 0.15 * torch.randn_like(x)  # make it hard
+x = x + 0.15 * torch.randn_like(x)  # make the task harder
 y = torch.from_numpy(labels)[order]
 train, validation, new = slice(0, 500), slice(500, 1100), slice(1100, None)
 
@@ -40,7 +40,7 @@ def predict(rows: slice) -> dubio.Predictive:
 held_out, p = predict(validation), predict(new)
 
 # %% [markdown]
-# ## A temperature
+# ## Temperature scaling
 
 # %%
 temperature = calibrate.TemperatureScaling().fit(held_out, y[validation])
@@ -53,8 +53,8 @@ for name, answer in (("draws", p), ("with a temperature", calibrated)):
 # %% [markdown]
 # ## Sets that contain the right label
 #
-# With `alpha=0.05`, 95 of 100 new rows have their label in the set, for any network, if rows come
-# from one source.
+# With `alpha=0.05`, the sets contain the label of at least 95 % of new rows on average. This holds
+# for any network, if new rows come from the same distribution as the validation rows.
 
 # %%
 sets = calibrate.LeastAmbiguousSets(alpha=0.05).fit(held_out, y[validation])
@@ -65,7 +65,8 @@ print("rows by the size of their set:", torch.bincount(found.sizes).tolist())
 # %% [markdown]
 # ## Answers with at most 5 % errors
 #
-# The threshold is the largest that the validation rows prove, with a confidence of 90 %.
+# The rule uses the largest threshold for which the validation rows show, with 90 % confidence,
+# that at most 5 % of the answers are wrong.
 
 # %%
 deferral = Deferral("entropy", confidence=0.9).fit_error_rate(held_out, y[validation], 0.05)
@@ -79,10 +80,9 @@ print(f"without deferral {(p.mean.argmax(1) == y[new]).float().mean():.1%} right
 curve = metrics.risk_coverage(p, y[new])
 plt.plot(curve.coverage, curve.risk)
 plt.axvline(decision.coverage, color="C1", linestyle="--")
-plt.xlabel("share of rows that are answered")
-plt.ylabel("errors among them")
+plt.xlabel("share of rows answered")
+plt.ylabel("error rate of the answers")
 plt.show()
 
 # %% [markdown]
-# [Calibration](../docs/calibration.md) and [deferral](../docs/deferral.md) have the guarantees and
-# their proofs by simulation.
+# [Calibration](../docs/calibration.md) and [deferral](../docs/deferral.md) state the guarantees.

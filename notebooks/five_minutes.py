@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Uncertainty in five minutes
 #
-# A network is trained on a curve that was observed in two stretches. It is asked between them, and
-# beyond them. Nothing in the network knows of dubio.
+# A network is trained on a curve with data in two intervals. It then predicts inside the gap
+# between them, and outside. The network is plain PyTorch.
 
 # %%
 import matplotlib.pyplot as plt
@@ -36,10 +36,10 @@ for _ in range(800):
     optimizer.step()
 
 # %% [markdown]
-# ## Ask it two hundred times
+# ## Predict with two hundred draws
 #
-# `shared=True` makes every draw one function of the whole line. The likelihood says how noisy the
-# observations are: a standard deviation of 0.1 is a precision of 100.
+# With `shared=True`, each draw is one function over the whole grid. The likelihood states the
+# noise of the observations: a standard deviation of 0.1 is a precision of 100.
 
 # %%
 grid = torch.linspace(-5, 5, 201)[:, None]
@@ -60,10 +60,10 @@ right.set_title("twenty of the functions")
 plt.show()
 
 # %% [markdown]
-# ## Two kinds of doubt
+# ## Two kinds of uncertainty
 #
-# The *epistemic* part is the disagreement of the functions: more data would reduce it. The
-# *aleatoric* part is the noise of the observations: it stays.
+# The *epistemic* part is the disagreement between the functions; more data would reduce it. The
+# *aleatoric* part is the noise of the observations; more data would not.
 
 # %%
 at_data = (line.abs() > 1.2) & (line.abs() < 2.8)
@@ -74,5 +74,5 @@ for name, where in (("at the data", at_data), ("in the gap", in_gap), ("beyond",
     print(f"{name:12} epistemic ±{epistemic:.2f}, aleatoric ±{aleatoric:.2f}")
 
 # %% [markdown]
-# The network is left as it was. Next: [your network](your_network.py), or
+# The network itself is unchanged. Next: [your network](your_network.py), or
 # [what dropout does not see](../docs/gotchas.md#what-dropout-does-not-see).

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Learned rates
 #
-# How much dropout does a network need? Concrete and learnable Bernoulli masks learn it. Rates are
-# high while data are few, and fall as data arrive.
+# How much dropout does a network need? Concrete and learnable Bernoulli masks learn the rate.
+# Rates are high with few data, and fall with more.
 
 # %%
 import matplotlib.pyplot as plt
@@ -23,7 +23,7 @@ def observe(rows: int) -> tuple[torch.Tensor, torch.Tensor]:
 # %% [markdown]
 # ## From a plain network to one that learns its rates
 #
-# `convert` puts masks where the dropouts were, and keeps the weights. `ELBO` is the loss; set the
+# `convert` replaces dropout with masks and keeps the weights. `ELBO` is the loss; set the
 # prior and `num_data` once.
 
 
@@ -57,7 +57,7 @@ for mask in (dubio.masks.Concrete, dubio.masks.LearnableBernoulli):
 print(dubio.sites(nets[-1], grid))
 
 # %% [markdown]
-# ## Rates and doubt against the number of data
+# ## Rates and uncertainty against the number of rows
 
 # %%
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.6))
@@ -80,6 +80,7 @@ for axes in (left, right):
 plt.show()
 
 # %% [markdown]
-# Both methods agree on the direction. Which gradient each of them uses, and what it costs, is on
-# the pages of [Concrete](../docs/method-concrete.md) and
-# [learnable Bernoulli](../docs/method-learnable-bernoulli.md) dropout.
+# With both methods, rates fall with more data. The pages on
+# [Concrete](../docs/method-concrete.md) and
+# [learnable Bernoulli](../docs/method-learnable-bernoulli.md) dropout explain the gradient that
+# each of them uses, and its cost.

@@ -2,7 +2,7 @@
 # # Your network
 #
 # dubio samples dropout wherever it is: in modules, in functions, inside LSTMs and attention. This
-# network has four kinds of it, and is used as it is.
+# network has all four kinds, and needs no change.
 
 # %%
 # %matplotlib inline
@@ -37,8 +37,8 @@ class Reader(nn.Module):
 
 
 # %% [markdown]
-# The task: has a sentence more small numbers than large ones? Ties are decided by a coin, so some
-# answers cannot be known.
+# The task: does a sentence have more small numbers than large ones? Ties get a random label, so
+# some labels cannot be predicted.
 
 
 # %%
@@ -57,7 +57,7 @@ for _ in range(50):
     optimizer.step()
 
 # %% [markdown]
-# ## Where is its noise?
+# ## Where is the noise?
 
 # %%
 words, labels = sentences(1000)
@@ -66,18 +66,18 @@ print(dubio.sites(net, words[:4]))
 # %% [markdown]
 # ## What does it not know?
 #
-# Every row, the surest on the left. Marks are wrong answers.
+# The plot shows all rows, the most certain on the left. Marks are wrong answers.
 
 # %%
 p = dubio.predict(net, words, draws=50, likelihood=dubio.likelihoods.Categorical(), generator=0)
 plots.draw_doubt(p, labels)
 
 # %% [markdown]
-# The coin's share of the doubt is noise of the targets: no amount of data removes it.
+# The uncertainty about ties is noise of the targets: no amount of data removes it.
 #
 # ## Choose the noise
 #
-# `where=` takes names, classes or a function. What is before the first sampled site runs once.
+# `where=` takes names, classes or a function. Layers before the first sampled dropout run once.
 
 # %%
 for where in ("drop", torch.nn.LSTM, None):
