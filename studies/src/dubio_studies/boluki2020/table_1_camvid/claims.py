@@ -107,26 +107,26 @@ def compared(metric: str, text: str, best: Callable[[Rows], Finding]) -> Claim:
     )
 
 
-_FORKS = "Three forks of each kind, that share what was learned before the fork, differ too little."
+_FORKS = "Three forks of each kind, which share all training before the fork, differ too little."
 UNCLEAR = {
     "accuracy": Undecided(
         f"{_FORKS} The order is nearly the published one: LBD is above Concrete, MC and regular "
         "dropout, by less than two standard errors, and below Gaussian noise."
     ),
     "mean IoU": Undecided(
-        f"{_FORKS} LBD has the highest mean IoU, and the published order is there but for the "
-        "last two; no lead but that over Gaussian noise exceeds two standard errors. One of 4.5 "
-        "points over Concrete dropout, as published, is excluded for these forks."
+        f"{_FORKS} LBD has the highest mean IoU, and the order is the published one except for the "
+        "last two. Only its lead over Gaussian noise exceeds two standard errors. The published "
+        "lead of 4.5 points over Concrete dropout is ruled out for these forks."
     ),
     "mean PAvgPU": Undecided(
         f"{_FORKS} LBD has the highest mean PAvgPU; only its lead over Gaussian noise exceeds two "
-        "standard errors, and that is no merit: Gaussian noise has the best calibration, NLL and "
-        "detection of errors of all."
+        "standard errors. This does not make it better: Gaussian noise has the best calibration, "
+        "NLL and error detection of all."
     ),
 }
 SMALLER = Behind(
     "The network and the images are smaller: 5.4 million weights at 240 × 180 against 9.3 million "
-    "at 480 × 360. It is not the dropout: without any the same network has a mean IoU of 55.2 "
+    "at 480 × 360. Dropout is not the cause: without it, the network has a mean IoU of 55.2 "
     "(gal2017/table-1)."
 )
 
@@ -162,8 +162,8 @@ CLAIMS = (
         "The mean of the three methods that learn rates is higher than each of the other two.",
         learning_helps,
         otherwise=Refuted(
-            "Gaussian noise pulls the mean of the learned ones down, although it is the best by "
-            "NLL, calibration and detection of errors: it spreads entropies, and mean PAvgPU "
+            "Gaussian noise lowers the mean of the learned ones, although it is best by NLL, "
+            "calibration and detection of errors. It spreads the entropies, and mean PAvgPU "
             "rewards predictions whose entropies are nearly all small."
         ),
     ),

@@ -168,10 +168,10 @@ CLAIMS = (
         f"above all four. {_CLEARLY}",
         above((LBD_UNIT, LBD_LAYER), OTHERS, "accuracy"),
         otherwise=Undecided(
-            "Only heads are trained here, on fixed features; in the paper all layers of "
-            "VGG19 are trained. For heads, a lead as large as the published 1.9 points over "
-            "MC dropout is excluded on both trunks; one of 0.75 points over Concrete dropout "
-            "is not, since three networks resolve differences of half a point."
+            "Here only heads are trained, on fixed features; the paper trains all layers of "
+            "VGG19. For heads, our runs rule out a lead over MC dropout as large as the published "
+            "1.9 points on both trunks. They do not rule out one of 0.75 points over Concrete "
+            "dropout, since three networks resolve only differences of half a point."
         ),
     ),
     Claim(
@@ -180,9 +180,9 @@ CLAIMS = (
         f"It is clearly above all three. {_CLEARLY}",
         above((CONCRETE,), BY_HAND, "accuracy"),
         otherwise=Undecided(
-            "It is above Gaussian noise, by a point on both trunks. It is not above fixed "
-            "dropout on either, and a lead as large as the published 1.1 points is excluded; "
-            "but only heads are trained here."
+            "It is above Gaussian noise, by a point on both trunks. It is not above fixed dropout "
+            "on either, and a lead as large as the published 1.1 points is ruled out; but only "
+            "heads are trained here."
         ),
     ),
     Claim(
@@ -194,12 +194,12 @@ CLAIMS = (
         f"test photographs. {_CLEARLY}",
         above((LBD_UNIT, LBD_LAYER), OTHERS, "pavgpu, image"),
         otherwise=Refuted(
-            "LBD with a rate for each layer is clearly above all but Concrete dropout, which "
-            "it equals within 0.2 and 0.4 points. But the order is that of overconfidence: "
-            "on both trunks the three rows with the highest mean PAvgPU have the highest NLL "
-            "and calibration error, since the mean over thresholds is high if most entropies "
-            "are near the smallest. In the AUROC of errors all rows are equal within a "
-            "point, except the Gaussian one, which is the lowest."
+            "LBD with a rate for each layer is clearly above all but Concrete dropout, from which "
+            "it differs by no more than 0.2 and 0.4 points. But the metric rewards "
+            "overconfidence: on both trunks, the three rows with the highest mean PAvgPU have the "
+            "highest NLL and calibration error. The mean over thresholds is high if most "
+            "entropies are near the smallest. By the AUROC of error detection, all rows are equal "
+            "within a point, except the Gaussian one, which is the lowest."
         ),
     ),
     Claim(
@@ -209,8 +209,8 @@ CLAIMS = (
         f"{_CLEARLY}",
         one_rate_is_between,
         otherwise=Undecided(
-            "Only heads are trained here. One rate is within 0.2 points of fixed rates on "
-            "EfficientNet-Lite0, and 0.4 to 0.7 below on VGG16; a rate per layer adds "
+            "Only heads are trained here. A single learned rate is within 0.2 points of fixed "
+            "rates on EfficientNet-Lite0, and 0.4 to 0.7 below on VGG16; a rate per layer adds "
             "nothing that three networks could resolve."
         ),
     ),
@@ -239,8 +239,8 @@ CLAIMS = (
         "On every trunk no other row has a clearly higher AUROC for detecting errors by entropy.",
         tells_who_knows,
         otherwise=Refuted(
-            "On EfficientNet-Lite0 the row with the highest mean PAvgPU is clearly worse at "
-            "telling errors apart than regular dropout, whose calibration error and NLL are lower."
+            "On EfficientNet-Lite0, the row with the highest mean PAvgPU is clearly worse at "
+            "detecting errors than regular dropout, whose calibration error and NLL are lower."
         ),
         ours=True,
     ),

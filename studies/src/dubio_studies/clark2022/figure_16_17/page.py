@@ -194,9 +194,9 @@ CLAIMS = (
         f"{SIMILAR:g}, for each number of units.",
         laplace_is_similar,
         otherwise=Undecided(
-            "Most weights spread as their prior does, and ours are not the paper's: the middle "
-            "90 % of N(0, 0.2²) are 0.66 wide, those of Laplace with b = 0.05 are 0.23. The "
-            "paper's priors were not run."
+            "Most weights have the spread of their prior, and our priors are not the paper's: the "
+            "middle 90 % of N(0, 0.2²) are 0.66 wide, those of Laplace with b = 0.05 are 0.23. "
+            "The paper's priors were not run."
         ),
     ),
 )

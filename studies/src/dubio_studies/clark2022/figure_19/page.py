@@ -266,9 +266,9 @@ CLAIMS = (
         "the choice of images. Other Bayesian networks are shown for information.",
         is_calibrated,
         otherwise=Refuted(
-            "With the KL in full, once deviations have settled, the Bayesian network is "
-            "underconfident. It is calibrated if deviations do not settle, or with a tenth of the "
-            "KL, as the authors' weights of the KL have it in effect."
+            "With the full KL, the Bayesian network is underconfident once its deviations have "
+            "converged. It is calibrated if they have not converged, or with a tenth of the KL, "
+            "which is in effect what the authors' KL weights give."
         ),
     ),
     Claim(

@@ -104,9 +104,9 @@ CLAIMS = (
         "With 98 % pruned it is at most 0.3 points higher, for the same networks.",
         cheap_at_98,
         otherwise=Refuted(
-            "Not with the Gaussian prior: without a spike at zero it keeps between 2 and 5 % of "
-            "the weights in use, so 95 % can go and 98 % cannot. With the mixture, the prior of "
-            "Blundell et al., it holds."
+            "Not with the Gaussian prior: without a spike at zero, the network needs between 2 "
+            "and 5 % of the weights, so 95 % can be removed but not 98 %. With the mixture, the "
+            "prior of Blundell et al., the claim holds."
         ),
     ),
     Claim(
@@ -116,8 +116,9 @@ CLAIMS = (
         "two priors and widths, with the full KL.",
         is_alike,
         otherwise=Refuted(
-            "It depends on the prior, beyond 95 %: the mixture has more weights to spare than the "
-            "Gaussian prior, since its spike holds them at zero. Other widths were not run."
+            "Beyond 95 %, it depends on the prior: more weights can be removed with the mixture "
+            "than with the Gaussian prior, since its spike holds them at zero. Other widths were "
+            "not run."
         ),
     ),
     Claim(

@@ -98,10 +98,11 @@ CLAIMS = (
         "Its regret after all mushrooms is lower by more than two standard errors over agents.",
         below_greedy,
         Undecided(
-            "Five agents of each kind and 2,000 of the paper's 50,000 mushrooms are too few: Bayes "
-            "by Backprop is ahead by one and a half standard errors. Both are far behind a linear "
-            "agent with an exact posterior, whose regret is a sixth: the protocol's likelihood "
-            "takes rewards to be certain within 1, and those of poison have a deviation of 20."
+            "Five agents of each kind and 2,000 of the paper's 50,000 mushrooms are too few: "
+            "Bayes by Backprop is ahead by one and a half standard errors. Both are far behind a "
+            "linear agent with an exact posterior, whose regret is a sixth of theirs. The "
+            "protocol's likelihood has a noise deviation of 1, but rewards for poison have a "
+            "deviation of 20."
         ),
     ),
     Claim(

@@ -63,11 +63,11 @@ CLAIMS = (
         "With σ₁ = 4 regret is higher than with 1, by more than two standard errors over agents.",
         too_wide,
         otherwise=Undecided(
-            "Three agents and 1,000 mushrooms are too few: a difference of 130 would be "
-            "visible, the one found is −20 ± 66. The 4,096 random rewards that every agent "
-            "starts from leave little influence to the prior: agents eat about half of the "
-            "mushrooms, as the greedy one does, whatever σ₁ is. The learning rate matters "
-            "more: with 1e-3 regret is four times as high."
+            "Three agents and 1,000 mushrooms are too few: they would show a difference of 130, "
+            "and the one found is −20 ± 66. Every agent starts from 4,096 random rewards, which "
+            "leave little influence to the prior: whatever σ₁ is, agents eat about half of the "
+            "mushrooms, as the greedy one does. The learning rate matters more: with 1e-3, regret "
+            "is four times as high."
         ),
     ),
     Claim(

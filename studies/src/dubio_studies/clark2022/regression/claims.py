@@ -283,9 +283,9 @@ CLAIMS = (
         "as much as that of the Bayesian network.",
         hardly_widens,
         otherwise=Undecided(
-            "The run has 160 of 1,500 epochs. Its members have starts of their own, and disagree "
-            "outside the data about as much as the Bayesian network does. The paper does not say "
-            "how its members differ."
+            "The run has 160 of 1,500 epochs. The ensemble's members have different initial "
+            "weights, and disagree outside the data about as much as the draws of the Bayesian "
+            "network do. The paper does not say how its members differ."
         ),
     ),
     Claim(

@@ -86,8 +86,9 @@ CLAIMS = (
         "The mean over draws is below one pass without noise.",
         is_less_sure,
         otherwise=Refuted(
-            "Not by dropout in this network: rectifiers make every function grow away from the "
-            "data, and all draws in the same direction, so that their 5th percentile is 1 as well."
+            "Not with dropout in this network: with ReLUs, every function grows away from the "
+            "data, and all draws grow in the same direction, so their 5th percentile is 1 as "
+            "well."
         ),
     ),
 )

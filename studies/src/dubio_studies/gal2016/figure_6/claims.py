@@ -100,10 +100,10 @@ CLAIMS = (
         within_25,
         otherwise=Behind(
             "Agents differ by a factor of nine, from 14 to 131 batches, and the paper shows one "
-            "run: one of our ten is there within 25 batches, four within 27. The greedy agent, "
-            "which differs in having no masks, has a median below 25, although its curve is below "
-            "in the first ten batches. So the masks cost time later on; we guess through the noise "
-            "of targets and of actions."
+            "run: one of our ten gets there within 25 batches, four within 27. The greedy agent, "
+            "which differs only in having no masks, has a median below 25, although its curve is "
+            "lower in the first ten batches. So the masks cost time later on, perhaps because "
+            "they add noise to targets and actions."
         ),
     ),
     Claim(
@@ -113,11 +113,11 @@ CLAIMS = (
         "reach it are counted.",
         about_175,
         otherwise=Behind(
-            "None is above 1 within 200 batches, and with the schedule as published one hardly can "
-            "be: 40,000 ticks from the start, which is batch 175 after the burn-in, ε is still "
-            "0.81. Random actions earn about 0.57, as in the first batch, so that the others would "
-            "have to earn 2.8 a tick, where greedy agents earn 1.0. We guess that the published ε "
-            "fell faster."
+            "None is above 1 within 200 batches, and with the published schedule this is hardly "
+            "possible: 40,000 ticks from the start, which is batch 175 after the burn-in, ε is "
+            "still 0.81. Random actions earn about 0.57, as in the first batch. So the other "
+            "actions would have to earn 2.8 per tick, but greedy agents earn 1.0. Perhaps the "
+            "published ε fell faster."
         ),
     ),
     Claim(
@@ -143,9 +143,9 @@ CLAIMS = (
         "errors.",
         masks_matter,
         otherwise=Refuted(
-            "Rather the other way round: the greedy agent is above 1 earlier, by nearly two "
-            "standard errors, and earns 0.03 a tick more in the end, by more than two. What makes "
-            "ε-greedy late is its schedule: it alone goes on with random actions after the "
+            "The opposite is more likely: the greedy agent is above 1 earlier, by nearly two "
+            "standard errors, and earns 0.03 more per tick in the end, by more than two. ε-greedy "
+            "is late because of its schedule: it alone continues with random actions after the "
             "burn-in."
         ),
         ours=True,
@@ -157,10 +157,10 @@ CLAIMS = (
         "by more than two standard errors.",
         functions_matter,
         otherwise=Refuted(
-            "Agents with one mask for 200 ticks are later, and earn 0.09 a tick less in the end: "
-            "a poor function is followed for long. In this world every tick has a reward, so "
-            "that nothing has to be searched for through many steps; see uncertainty/deep-sea for "
-            "one where it has."
+            "Agents with one mask for 200 ticks are later, and earn 0.09 less per tick in the "
+            "end, because they follow a poor function for long. In this world every tick has a "
+            "reward, so an agent need not search over many steps; uncertainty/deep-sea has a "
+            "world where it must."
         ),
         ours=True,
     ),

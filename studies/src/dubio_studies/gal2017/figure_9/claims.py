@@ -190,10 +190,10 @@ CLAIMS = (
         otherwise=Behind(
             "Two of five agents get there: after the last episode they imagine 15 and 16.5 and "
             "earn 14.3 and 16.4. The other three imagine 9 to 10 from the tenth episode on, and "
-            "earn 4 to 9: the search has found a swing-up with one swing too many, and does not "
-            "leave it, as steps from it to a shorter one imagine less. With the true dynamics "
-            "eight of eight such searches ended at 9 to 13. So more episodes alone would not do; "
-            "a wider search, or several from which to choose, might."
+            "earn 4 to 9. Their search has found a swing-up with one swing too many and does not "
+            "leave it, because the policies between it and a shorter one have lower imagined "
+            "returns. With the true dynamics, eight of eight such searches ended at 9 to 13. So "
+            "more episodes alone would not help; a wider search, or the best of several, might."
         ),
     ),
     Claim(
@@ -220,7 +220,8 @@ CLAIMS = (
         otherwise=Undecided(
             "After the first episode, with 20 transitions, the rate of the first hidden layer "
             "would still rise by 0.034 with Concrete masks. After the last, rates are under 0.001 "
-            "and stay there. So both ends are certain, but not how many episodes lie between."
+            "and stay there. So rates at both ends are clear, but not how many episodes the fall "
+            "takes."
         ),
         ours=True,
     ),

@@ -290,7 +290,7 @@ CLAIMS = (
         length_scale_is_good,
         otherwise=Undecided(
             "There is one network of each kind, after 8,000 of 200,000 steps. All length scales "
-            "are within 0.012 nats and 0.4 points, about what another start changes."
+            "agree within 0.012 nats and 0.4 points, about as much as two starts differ."
         ),
     ),
     Claim(

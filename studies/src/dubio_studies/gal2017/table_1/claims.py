@@ -96,9 +96,9 @@ CLAIMS = (
         f"Both kinds have a higher mean IoU with one pass, {CLEARLY}.",
         dropout_improves,
         otherwise=Undecided(
-            "Forks start from one network that has learned without dropout, and learn on for four "
-            "epochs: dropout could do little against what was learned before. A published "
-            "difference of 1.3 points is excluded for these forks."
+            "Forks start from one network trained without dropout and continue for four epochs, "
+            "so dropout can change little of what was learned before. For these forks, a "
+            "difference of 1.3 points, as published, is ruled out."
         ),
     ),
     Claim(
@@ -107,10 +107,10 @@ CLAIMS = (
         f"They have a higher mean IoU, for both kinds, {CLEARLY}, in paired comparisons.",
         sampling_improves,
         otherwise=Undecided(
-            "For these forks it is not so: the paired differences are −0.02 and 0.00 points of "
-            "IoU, with errors of 0.01. But draws differ little where only the middle block drops "
-            "channels, at rates of 0.06 to 0.2. Draws do improve the log-likelihood, by 0.002 nats "
-            "a pixel in every fork."
+            "Not for these forks: the paired differences are −0.02 and 0.00 points of IoU, with "
+            "standard errors of 0.01. But draws differ little if only the middle block drops "
+            "channels, at rates of 0.06 to 0.2. Draws do improve the log-likelihood, by 0.002 "
+            "nats per pixel in every fork."
         ),
     ),
     Claim(

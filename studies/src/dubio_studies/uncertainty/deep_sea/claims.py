@@ -108,11 +108,11 @@ CLAIMS = (
         "All of its agents solve all seas.",
         priors_solve,
         otherwise=Undecided(
-            "One of five agents did not find the treasure of N = 14 in 1,000 episodes; all "
-            "others solved all seas. The scale small has half of bsuite's members, a quarter "
-            "of its batch and half of its steps. This may be the cause: three agents with "
-            "bsuite's settings solved N = 10 after 98 to 122 episodes, while these take 131 "
-            "to 182."
+            "One of five agents did not find the treasure of N = 14 in 1,000 episodes; all others "
+            "solved all seas. The scale small has half of bsuite's ensemble members, a quarter of "
+            "its batch size and half of its steps. This may be the cause: three agents with "
+            "bsuite's settings solved N = 10 after 98 to 122 episodes, while these take 131 to "
+            "182."
         ),
         ours=True,
     ),
@@ -129,10 +129,10 @@ CLAIMS = (
         "No agent with Concrete or learnable Bernoulli dropout solves any sea.",
         learned_do_not,
         otherwise=Undecided(
-            "One agent with learnable Bernoulli dropout has solved N = 10, after 881 episodes. "
-            "There luck is enough: random actions find the treasure once in 1,024 episodes, and "
-            "two of five ε-greedy agents have solved it too. None with learned rates has solved "
-            "N = 14 or 20."
+            "One agent with learnable Bernoulli dropout solved N = 10, after 881 episodes. Luck "
+            "is enough for that: random actions find the treasure once in 1,024 episodes, and two "
+            "of five ε-greedy agents solved it too. No agent with learned rates solved N = 14 or "
+            "20."
         ),
         ours=True,
     ),
@@ -153,9 +153,9 @@ CLAIMS = (
         doubt_stays,
         otherwise=Refuted(
             "The ratio does not distinguish them. After 50 episodes it is 1.4 with prior "
-            "functions and 1.1 with dropout; at the end it is 3.2, and 2.8 with dropout of "
-            "0.1. The absolute spread does: on cells never visited it is 0.34 with prior "
-            "functions and 0.001 with dropout, while the treasure is worth 1."
+            "functions and 1.1 with dropout; at the end it is 3.2 and, with dropout of 0.1, 2.8. "
+            "The absolute spread does: on cells never visited it is 0.34 with prior functions and "
+            "0.001 with dropout, while the treasure is worth 1."
         ),
         ours=True,
     ),
