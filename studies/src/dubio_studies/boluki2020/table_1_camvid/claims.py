@@ -152,8 +152,8 @@ CLAIMS = (
         "thresholds, excluding the two ends.",
         is_best_at_most_thresholds,
         otherwise=Undecided(
-            "Curves cross. Which is the highest changes with the threshold, and forks of one kind "
-            "differ by as much as kinds do."
+            "The curves cross. Which one is highest depends on the threshold, and forks of one "
+            "kind differ as much as kinds do."
         ),
     ),
     Claim(

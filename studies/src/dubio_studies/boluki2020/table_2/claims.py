@@ -131,8 +131,9 @@ CLAIMS = (
             [(in_table(f"{kind}-drop"), in_table(kind)) for kind in ("vae", "vamp", "iaf")]
         ),
         otherwise=Undecided(
-            "VAE and IAF are better with dropout, by a seventh to a quarter of the published gain; "
-            "VampPrior is not, by less than one error. One small data set, three restarts."
+            "VAE and IAF are better with dropout, by a seventh to a quarter of the published "
+            "gain; VampPrior is not, by less than one standard error. This is one small data set "
+            "with three restarts."
         ),
     ),
     Claim(
@@ -143,8 +144,8 @@ CLAIMS = (
             [(in_table("vae-drop"), in_table(kind)) for kind in ("sivae-cdrop", "sivae-gdrop")]
         ),
         otherwise=Undecided(
-            "Neither is worse: Concrete dropout is above VAE+Drop by 0.53 ± 0.31 points, "
-                "Gaussian dropout is equal. One small data set, three restarts."
+            "Neither is worse: Concrete dropout is above VAE+Drop by 0.53 ± 0.31 points, Gaussian "
+            "dropout is equal. This is one small data set with three restarts."
         ),
     ),
     Claim(
@@ -165,8 +166,8 @@ CLAIMS = (
         f"mixture and draws, {TWO}.",
         clearly_better([((OURS, "draws"), (FIXED_MIXTURE, "draws"))]),
         otherwise=Refuted(
-            "Learned rates are below fixed ones by 0.52 ± 0.25 points: they rise to a mean keep of "
-            "0.73, and with more of the history kept the VAE overfits sooner."
+            "Learned rates are worse than fixed ones by 0.52 ± 0.25 points: keep rates rise to a "
+            "mean of 0.73, and the VAE overfits sooner if more of the history is kept."
         ),
         ours=True,
     ),

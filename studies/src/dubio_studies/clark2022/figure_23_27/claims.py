@@ -111,8 +111,8 @@ CLAIMS = (
         "In the second half their regret grows by 70 to 200 % of what random actions cost.",
         linear_growth,
         Undecided(
-            "After 2,000 of the paper's 50,000 mushrooms agents still learn: mistakes cost far "
-            "more than random actions do."
+            "After 2,000 of the paper's 50,000 mushrooms, agents are still learning: mistakes "
+            "cost far more than random actions do."
         ),
     ),
     Claim(

@@ -76,8 +76,8 @@ CLAIMS = (
         "With σ₁ = 0.25 regret is higher than with 1, by more than two standard errors.",
         too_narrow,
         otherwise=Undecided(
-            "As with σ₁ = 4: the difference found is −32 ± 73. An agent that starts with "
-            "4,096 random rewards has explored before its prior can prevent it."
+            "As with σ₁ = 4: the difference found is −32 ± 73. An agent that starts with 4,096 "
+            "random rewards has already explored before its prior can prevent it."
         ),
     ),
 )

@@ -383,8 +383,8 @@ CLAIMS = (
         "An epoch takes less time.",
         faster,
         otherwise=Behind(
-            "The paper timed a GPU. On one core of a CPU local noise takes two matrix products "
-            "where drawn weights take one, and our weights are drawn in one pass."
+            "The paper timed a GPU. On one CPU core, local reparameterisation takes two matrix "
+            "products where sampled weights take one, and we sample the weights in one pass."
         ),
     ),
 )

@@ -68,7 +68,7 @@ def is_sound(rows: Rows) -> Finding:
 
 SMALLER = Behind(
     "The network and the images are smaller: 5.4 million weights at 240 × 180 against 9.3 million "
-    "at 480 × 360. It is not the dropout: without any it has 55.2, against 65.8."
+    "at 480 × 360. Dropout is not the cause: without it, the network has 55.2, against 65.8."
 )
 CLEARLY = "by more than two standard errors of the difference over forks"
 
@@ -86,8 +86,8 @@ CLAIMS = (
         f"Concrete dropout has a higher mean IoU, {CLEARLY}, both ways.",
         concrete_improves,
         otherwise=Undecided(
-            "The difference is +0.4 points, and its standard error as large: three forks of each "
-            "kind are too few for 0.1 or 0.2 points, the published differences."
+            "The difference is +0.4 points, and its standard error is as large. Three forks of "
+            "each kind are too few to detect 0.1 or 0.2 points, the published differences."
         ),
     ),
     Claim(

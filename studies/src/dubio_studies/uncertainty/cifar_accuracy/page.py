@@ -124,8 +124,8 @@ CLAIMS = (
         "With one view, for every rate of dropout.",
         draws_help,
         otherwise=Refuted(
-            "Labels were smoothed by 0.2, so the network is underconfident, and averages "
-            "over draws make it more so: the ECE rises with the NLL."
+            "Training smoothed the labels by 0.2, so the network is underconfident. Averages over "
+            "draws make it more so: the ECE rises with the NLL."
         ),
         ours=True,
     ),

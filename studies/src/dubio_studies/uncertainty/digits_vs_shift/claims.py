@@ -116,8 +116,8 @@ CLAIMS = (
         "Each has a lower ECE, in percent, than the plain network.",
         partial(lower_than_plain, "ece", 100.0, 2),
         otherwise=Undecided(
-            "One restart, 10,000 images, 20 epochs. The rates of MC dropout are not tuned, and so "
-            "short a training leaves it underconfident."
+            "There is one restart, with 10,000 images and 20 epochs. The rates of MC dropout are "
+            "not tuned, and such short training leaves it underconfident."
         ),
     ),
     Claim(
@@ -157,8 +157,8 @@ CLAIMS = (
         "The ensemble has the lowest NLL on test digits.",
         ensemble_is_best,
         otherwise=Undecided(
-            "One restart, a sixth of the images. With so few images plain networks overfit, and "
-            "the members of the ensemble are plain networks."
+            "There is one restart, with a sixth of the images. With so few images, plain networks "
+            "overfit, and the ensemble's members are plain networks."
         ),
     ),
 )
