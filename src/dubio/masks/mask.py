@@ -317,7 +317,7 @@ class _LearnedBernoulliKL(Derivative):
 
     @staticmethod
     def forward(weights: Tensor, logit: Tensor, length_scale: float | Tensor) -> tuple[Tensor, ...]:
-        return _learned_bernoulli_slopes(weights, logit, length_scale)
+        return tuple(_learned_bernoulli_slopes(weights, logit, length_scale))  # vmap wants a tuple
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
