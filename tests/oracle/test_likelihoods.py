@@ -200,7 +200,7 @@ class TestHeteroscedasticGaussian:
 
     @pytest.mark.parametrize("shape", [(5, 4), (5, 4, 3), (5, 4, 2, 1)])
     def test_last_dimension_has_two_halves(self, shape: tuple[int, ...]) -> None:
-        with pytest.raises(ValueError, match=r"outputs: expected .*2 \* D\).*got shape .*; let"):
+        with pytest.raises(ValueError, match=r"outputs: expected .*2 \* D\).*got shape .*; make"):
             HeteroscedasticGaussian().mean(torch.zeros(shape))
 
 

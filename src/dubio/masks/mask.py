@@ -245,6 +245,8 @@ class Smooth(LearnedRate, ABC):
     def masking(self, xs: list[Tensor], axis: int, *noises: Tensor | Undrawn) -> Masking | None:
         """Return the mask as the kernels multiply tensors by it."""
         (noise,) = noises
+        if not isinstance(noise, Undrawn):  # in a population settings may be tensors, and no rule
+            return None
 
         def by_torch(x: Tensor, logit: Tensor) -> Tensor:
             u = drawn(noise)

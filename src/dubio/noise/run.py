@@ -209,7 +209,7 @@ class Pass:
         return isinstance(self._executor, Plainly)
 
     def repeats(self, x: Tensor) -> bool:
-        """Whether x is the batch, and holds all rows twice."""
+        """Return whether x is the batch, and holds all rows twice."""
         return x is self._twice
 
     def draws_late(self, request: Request) -> bool:

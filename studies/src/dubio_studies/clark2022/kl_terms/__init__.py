@@ -6,7 +6,7 @@ CARD = Card(
     title="The authors' weights of the KL",
     about="Table 3 by the authors' protocol, the same with even weights, and a mixture's KL "
     "without sampling noise.",
-    covers=("a sequel of ours: table 3 by the authors' protocol",),
+    covers=("our own sequel: table 3 by the authors' protocol",),
     cost={"smoke": "5 s", "small": "40 min", "paper": "30 h"},
     data=("mnist",),
 )

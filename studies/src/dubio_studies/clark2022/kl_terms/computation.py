@@ -27,12 +27,12 @@ from dubio_studies.mnist import checks
 from dubio_studies.mnist.images import CLASSES, PIXELS, Digits, Scaled, Source, load
 from dubio_studies.mnist.training import DigitTraining, TrainedDigits, trained, wrong
 
-Variant = Literal["authors", "even", "authors mixture", "mixture by draws", "mixture by bound"]
+KLVariant = Literal["authors", "even", "authors mixture", "mixture by draws", "mixture by bound"]
 """The authors' weights of the KL with the prior N(0, 1); even ones, all else equal; the authors'
 weights with their mixture. The protocol of table-3 with its mixture: the KL from the weights that
 are drawn, or a bound on it without noise."""
 
-AUTHORS: tuple[Variant, ...] = ("authors", "even", "authors mixture")
+AUTHORS: tuple[KLVariant, ...] = ("authors", "even", "authors mixture")
 MEANS = 0.2  # μ ~ U(−.2, .2) at the start
 RHO = (-5.0, -4.0)  # ρ ~ U(−5, −4) at the start
 MIXTURE = (0.5, 1.0, math.exp(-7))  # π, σ1 and σ2 of the paper
@@ -93,7 +93,7 @@ class Config:
 
 def pieces(config: Config) -> list[Piece]:
     """A piece for each network, the widest first."""
-    kinds: list[tuple[Variant, Loss, int]] = [
+    kinds: list[tuple[KLVariant, Loss, int]] = [
         ("authors", "cross-entropy", config.restarts),
         ("even", "cross-entropy", config.restarts),
         ("authors", "double softmax", config.side_restarts),
@@ -141,7 +141,7 @@ def run(config: Config, piece: Piece, seed: Seed) -> Iterator[Measurement]:
 
 def network_of(config: Config, piece: Piece, seed: Seed, digits: Digits) -> TrainedDigits:
     """The network that a piece names, trained now or before."""
-    variant, width = cast(Variant, piece["variant"]), int(str(piece["width"]))
+    variant, width = cast(KLVariant, piece["variant"]), int(str(piece["width"]))
     if variant in AUTHORS:
         return by_the_authors(config, piece, seed, digits)
     ours = Networks()
@@ -162,7 +162,7 @@ def network_of(config: Config, piece: Piece, seed: Seed, digits: Digits) -> Trai
 def by_the_authors(config: Config, piece: Piece, seed: Seed, digits: Digits) -> TrainedDigits:
     """Adam with a rate that falls in steps, 128 images and two draws a step."""
     key = digest([1, dict(piece), asdict(config), named(config, seed), torch.__version__])
-    prior = prior_of(cast(Variant, piece["variant"]))
+    prior = prior_of(cast(KLVariant, piece["variant"]))
     batches = -(-len(digits.train) // 128)
     even = piece["variant"] == "even"
 
@@ -203,7 +203,7 @@ def named(config: Config, seed: Seed) -> Mapping[str, Any]:
     return {"source": config.source, "images": config.images, "seed": seed.given}
 
 
-def prior_of(variant: Variant) -> Prior:
+def prior_of(variant: KLVariant) -> Prior:
     """What a weight is beforehand."""
     ours = (0.5, Networks.slab_sigma, Networks.spike_sigma)
     match variant:
