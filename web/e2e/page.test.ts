@@ -139,10 +139,35 @@ test("a curve is learned, and points come and go by mouse and by keys", async ()
   expect(await page.locator("#curve-status").textContent()).toMatch(/^4 points/);
   await page.locator("#plane").click({ position: { x: 42, y: 41 } });
   expect(await page.locator("#curve-status").textContent()).toMatch(/^3 points/);
+  await page.locator("#points-clear").click();
+  const box = (await page.locator("#plane").boundingBox())!;
+  const at = (x: number, y: number) => [box.x + x, box.y + y] as const;
+  for (const x of [100, 120]) await page.mouse.click(...at(x, 90));
+  await page.mouse.click(...at(109, 90)); // near both: the nearest goes
+  expect(await page.locator("#curve-status").textContent()).toMatch(/^1 point\./);
+  await page.mouse.move(...at(120, 90));
+  await page.mouse.down();
+  await page.mouse.move(...at(200, 150), { steps: 4 });
+  await page.mouse.up();
+  expect(await page.locator("#curve-spoken").textContent()).toMatch(/^Point moved to/);
+  expect(await page.locator("#curve-status").textContent()).toMatch(/^1 point\./);
+  await page.mouse.click(...at(200, 150));
+  expect(await page.locator("#curve-status").textContent()).toMatch(/^0 points/);
+  await page.locator("#points-few").click();
   await page.locator("#plane").press("ArrowUp");
   await page.locator("#plane").press("Enter");
   expect(await page.locator("#curve-status").textContent()).toMatch(/^4 points/);
-  expect(await page.locator("#curve-spoken").textContent()).toMatch(/^Point put at 0.0, 0.1/);
+  expect(await page.locator("#curve-spoken").textContent()).toMatch(/^Point added at 0.0, 0.1/);
+  await page.context().close();
+});
+
+test("the first line replaces an example, and the next ones are added", async () => {
+  const { page } = await visit(browser, address);
+  await page.locator("#example").selectOption("8");
+  await says(page, "An 8.");
+  await draw(page, [0.3, 0.25], [0.69, 0.24]);
+  await draw(page, [0.69, 0.24], [0.47, 0.8]);
+  await says(page, "A 7.");
   await page.context().close();
 });
 

@@ -42,6 +42,9 @@ test("erasing takes the last stroke, and a third of the only one", () => {
   expect(eraseStroke({ ...EMPTY, strokes: DIGITS[4] }).strokes).toEqual([DIGITS[4][0]]);
   const [left] = eraseStroke({ ...EMPTY, strokes: [[[0.5, 0], [0.5, 0.9]]] }).strokes;
   expect(left.at(-1)![1]).toBeCloseTo(0.59, 1);
+  let drawing = { ...EMPTY, strokes: DIGITS[1] };
+  for (let times = 0; times < 8; times++) drawing = { ...drawing, ...eraseStroke(drawing) };
+  expect(drawing.strokes).toEqual([]);
 });
 
 test("doubt is split as in dubio", () => {

@@ -11,22 +11,23 @@ export interface Drawing {
   readonly picture: Float32Array | null;
   readonly turn: number; // degrees, clockwise
   readonly blur: number; // standard deviation, in sides
+  readonly example: boolean; // not drawn by the visitor
 }
 
-export const EMPTY: Drawing = { strokes: [], picture: null, turn: 0, blur: 0 };
+export const EMPTY: Drawing = { strokes: [], picture: null, turn: 0, blur: 0, example: false };
 
 /** Whether there is nothing to be read. */
 export function isEmpty(drawing: Drawing): boolean {
   return drawing.strokes.length === 0 && drawing.picture === null;
 }
 
-/** The last stroke goes; of a single one, its last third. */
+/** The last stroke goes; of a single one, its last third, until it is as short as the pen is wide. */
 export function eraseStroke(drawing: Drawing): Drawing {
   const kept = drawing.strokes.slice(0, -1);
   const last = drawing.strokes.at(-1);
   if (kept.length || !last) return { ...drawing, strokes: kept };
-  const points = resampled(last, 30);
-  return { ...drawing, strokes: [points.slice(0, 20)] };
+  if (lengthsOf(last).reduce((a, b) => a + b, 0) < 2 * PEN) return { ...drawing, strokes: [] };
+  return { ...drawing, strokes: [resampled(last, 30).slice(0, 20)] };
 }
 
 /** Ink from 0 to 1, (side × side). */
@@ -44,9 +45,14 @@ function turned(stroke: Stroke, degrees: number): Stroke {
   ] as const);
 }
 
+/** Lengths of the pieces of a line. */
+function lengthsOf(stroke: Stroke): number[] {
+  return stroke.slice(1).map(([x, y], i) => Math.hypot(x - stroke[i][0], y - stroke[i][1]));
+}
+
 /** Equally spaced points of a line. */
 function resampled(stroke: Stroke, count: number): Stroke {
-  const lengths = stroke.slice(1).map(([x, y], i) => Math.hypot(x - stroke[i][0], y - stroke[i][1]));
+  const lengths = lengthsOf(stroke);
   const total = lengths.reduce((a, b) => a + b, 0);
   return Array.from({ length: count }, (_, number) => {
     let left = (total * number) / (count - 1);

@@ -82,7 +82,7 @@ export class Pad {
   }
 
   private begin(place: readonly [number, number]): void {
-    const fresh = this.drawing.picture || this.drawing.turn || this.drawing.blur; // a new drawing
+    const fresh = this.drawing.example || this.drawing.turn || this.drawing.blur; // a new drawing
     const strokes: readonly Stroke[] = fresh ? [] : this.drawing.strokes;
     this.set({ ...EMPTY, strokes: [...strokes, [place]] });
   }

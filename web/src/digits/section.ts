@@ -11,6 +11,7 @@ import { DIGITS, LETTERS } from "./strokes";
 const TURNS = Array.from({ length: 19 }, (_, i) => 10 * (i - 9)); // degrees
 const LINES = 16; // draws of the picture of turns
 const SEED = 2016n;
+const EXAMPLE: Drawing = { ...EMPTY, example: true };
 
 /** Draw a digit, and see what the networks make of it. */
 export function startDigits(): void {
@@ -35,14 +36,14 @@ export function startDigits(): void {
   press("rotate", () => pad.set({ ...pad.drawing, turn: (pad.drawing.turn + 15) % 360 }));
   press("blur", () => pad.set({ ...pad.drawing, blur: pad.drawing.blur > 0.08 ? 0 : pad.drawing.blur + 0.02 }));
   press("clear", () => pad.set(EMPTY));
-  press("letter", () => pad.set({ ...EMPTY, strokes: LETTERS[letter++ % LETTERS.length][1] }));
-  press("shirt", () => pad.set({ ...EMPTY, picture: SHIRTS[shirt++ % SHIRTS.length] }));
+  press("letter", () => pad.set({ ...EXAMPLE, strokes: LETTERS[letter++ % LETTERS.length][1] }));
+  press("shirt", () => pad.set({ ...EXAMPLE, picture: SHIRTS[shirt++ % SHIRTS.length] }));
   DIGITS.forEach((_, digit) => example.add(new Option(String(digit), String(digit))));
   example.addEventListener("change", () => {
-    if (example.value) pad.set({ ...EMPTY, strokes: DIGITS[Number(example.value)] });
+    if (example.value) pad.set({ ...EXAMPLE, strokes: DIGITS[Number(example.value)] });
     example.value = ""; // so that the same digit can be chosen again
   });
-  pad.set({ ...EMPTY, strokes: DIGITS[3] });
+  pad.set({ ...EXAMPLE, strokes: DIGITS[3] });
 
   function reader(): Reader {
     const chosen = method();
@@ -88,12 +89,12 @@ export function startDigits(): void {
     const digit = found ? argmax(found.mean) : 0;
     lines = found ? linesOf(one.logits(rows, reading(LINES, shared)), rows.length, digit) : [];
     const what = !one.hasFunctions
-      ? "the noise of this network belongs to rows, so that there is no function to follow"
+      ? "this network has new noise for every row, so there is no function to follow"
       : shared
-        ? "each line keeps its mask at all turns, and is one function"
-        : "every turn has a mask of its own, so that lines jump";
+        ? "each line keeps its mask at all turns and is one function"
+        : "every turn has a mask of its own, so the lines jump";
     const caption = found
-      ? `Each of ${LINES} lines is the probability of a ${digit} by one draw while your drawing turns from −90° to 90°: ${what}.`
+      ? `Each of ${LINES} lines is the probability of ${named(digit)} by one draw while your drawing turns from −90° to 90°: ${what}.`
       : "Draw something, and see it turned from −90° to 90°.";
     element("turning-caption").textContent = caption;
     turning.canvas.setAttribute("aria-label", caption);
@@ -130,14 +131,19 @@ export function startDigits(): void {
     const limit = verdict.threshold < 0.1 ? 4 : 2;
     const altered = Number(draws.value) !== FITTED.draws || (one.method === "mc" && Number(drop.value) !== FITTED.drop);
     const rule = `its ${verdict.score} of ${decimal(verdict.value, limit)} is ${verdict.answered ? "below" : "not below"} ${decimal(verdict.threshold, limit)}`;
-    element("answer").textContent = verdict.answered ? `A ${verdict.digit}.` : "I would ask a human.";
+    element("answer").textContent = verdict.answered ? `${named(verdict.digit).replace("a", "A")}.` : "I would ask a human.";
     element("why").textContent = verdict.answered
-      ? `The network answers: ${rule}. Of answers to digits like those of MNIST at most ${percent(PROMISE.errorRate)} are wrong, at ${percent(PROMISE.confidence)} confidence${altered ? ", by the settings it was fitted with" : ""}.`
-      : `My best guess is a ${verdict.digit} (${share}), but ${rule}, the limit that validation digits gave.`;
-    const caption = `Each dot is the probability of a digit by one of ${draws.value} draws, each bar their mean: ${share} for a ${verdict.digit}.`;
+      ? `The network answers: ${rule}. For digits like those of MNIST, at most ${percent(PROMISE.errorRate)} of its answers are wrong, at ${percent(PROMISE.confidence)} confidence${altered ? "; this holds for the settings at the start, not for yours" : ""}.`
+      : `My best guess is ${named(verdict.digit)} (${share}), but ${rule}, a limit found on validation digits.`;
+    const caption = `Each dot is the probability of a digit by one of ${draws.value} draws, each bar their mean: ${share} for ${named(verdict.digit)}.`;
     element("dots-caption").textContent = caption;
     dots.canvas.setAttribute("aria-label", caption);
   }
+}
+
+/** A digit with its article. */
+function named(digit: number): string {
+  return `${digit === 8 ? "an" : "a"} ${digit}`;
 }
 
 /** Pixels of a drawing that has ink. */

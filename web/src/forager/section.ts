@@ -73,7 +73,7 @@ export function startForager(): void {
     const one = agent();
     element("forager-past").textContent = one.reward === null
       ? "It has learned nothing yet."
-      : `It has learned for ${one.ticks.toLocaleString("en")} ticks, and earned ${decimal(one.reward)} a tick at their end.`;
+      : `It has learned for ${one.ticks.toLocaleString("en")} ticks and earned ${decimal(one.reward)} a tick at the end.`;
     ask();
     show();
   }
@@ -81,13 +81,12 @@ export function startForager(): void {
   function show(): void {
     const average = rewards.length ? rewards.reduce((a, b) => a + b, 0) / rewards.length : 0;
     play.textContent = playing ? "Pause" : "Play";
-    play.setAttribute("aria-pressed", String(playing));
     element("forager-status").replaceChildren(
-      ...bold(`Tick *${world.clock}*: *${world.apples}* apples, *${world.poison}* poison, *${decimal(average)}* a tick.`),
+      ...bold(`Tick *${world.clock}*: *${world.apples}* ${world.apples === 1 ? "apple" : "apples"}, *${world.poison}* poison, reward *${decimal(average)}* a tick.`),
     );
     const move = MOVES.find(([action]) => action === council.action)![2];
     const who = { tick: "the function of this tick", episode: "its function of 200 ticks", argue: "the vote" }[rule()];
-    const caption = `Each dot is the value that one of ${functions.value} functions gives to a move, each bar the share of functions that would make it; by ${who}, it will ${move}.`;
+    const caption = `Each dot is the value that one of ${functions.value} functions gives to a move, each bar the share of functions that would choose it. By ${who}, it will ${move}.`;
     element("votes-caption").textContent = caption;
     votes.canvas.setAttribute("aria-label", caption);
     picture.canvas.setAttribute("aria-label", `A forager among apples and poison at tick ${world.clock}: ${world.apples} apples and ${world.poison} poison eaten.`);
