@@ -38,6 +38,13 @@ test("ink is kept by a blur and by a turn", () => {
   expect(rendered(EMPTY).length).toBe(SIDE * SIDE);
 });
 
+test("a large drawing stays on the pad when it turns", () => {
+  const ink = rendered({ ...EMPTY, strokes: [[[0.05, 0.05], [0.95, 0.95]], [[0.05, 0.95], [0.95, 0.05]]], turn: 45 });
+  const atEdge = (place: number): boolean => place === 0 || place === SIDE - 1;
+  expect(ink.some((shade, i) => shade > 0 && (atEdge(i % SIDE) || atEdge(Math.floor(i / SIDE))))).toBe(false);
+  expect(ink[70 * SIDE + 3]).toBeGreaterThan(0); // and is as large as it can be
+});
+
 test("erasing takes the last stroke, and a third of the only one", () => {
   expect(eraseStroke({ ...EMPTY, strokes: DIGITS[4] }).strokes).toEqual([DIGITS[4][0]]);
   const [left] = eraseStroke({ ...EMPTY, strokes: [[[0.5, 0], [0.5, 0.9]]] }).strokes;

@@ -33,7 +33,8 @@ export function eraseStroke(drawing: Drawing): Drawing {
 /** Ink from 0 to 1, (side × side). */
 export function rendered(drawing: Drawing, side = SIDE): Float32Array {
   const ink = drawing.picture ? turnedPicture(drawing.picture, drawing.turn, side) : new Float32Array(side * side);
-  for (const stroke of drawing.strokes) addStroke(ink, turned(stroke, drawing.turn), side);
+  const strokes = drawing.turn ? fitted(drawing.strokes.map((stroke) => turned(stroke, drawing.turn))) : drawing.strokes;
+  for (const stroke of strokes) addStroke(ink, stroke, side);
   return drawing.blur > 0 ? blurred(ink, drawing.blur * side, side) : ink;
 }
 
@@ -43,6 +44,13 @@ function turned(stroke: Stroke, degrees: number): Stroke {
     0.5 + cos * (x - 0.5) - sin * (y - 0.5),
     0.5 + sin * (x - 0.5) + cos * (y - 0.5),
   ] as const);
+}
+
+/** Made smaller about the middle, if lines would leave the pad. */
+function fitted(strokes: readonly Stroke[]): readonly Stroke[] {
+  const farthest = Math.max(0, ...strokes.flat(2).map((place) => Math.abs(place - 0.5)));
+  const scale = Math.min(1, (0.5 - 1.25 * PEN) / farthest);
+  return strokes.map((stroke) => stroke.map(([x, y]) => [0.5 + scale * (x - 0.5), 0.5 + scale * (y - 0.5)] as const));
 }
 
 /** Lengths of the pieces of a line. */

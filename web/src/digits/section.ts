@@ -131,9 +131,12 @@ export function startDigits(): void {
     const limit = verdict.threshold < 0.1 ? 4 : 2;
     const altered = Number(draws.value) !== FITTED.draws || (one.method === "mc" && Number(drop.value) !== FITTED.drop);
     const rule = `its ${verdict.score} of ${decimal(verdict.value, limit)} is ${verdict.answered ? "below" : "not below"} ${decimal(verdict.threshold, limit)}`;
+    const promise = altered
+      ? "This limit was fitted with other settings, so there is no guarantee."
+      : `For digits like those of MNIST, at most ${percent(PROMISE.errorRate)} of its answers are wrong, at ${percent(PROMISE.confidence)} confidence.`;
     element("answer").textContent = verdict.answered ? `${named(verdict.digit).replace("a", "A")}.` : "I would ask a human.";
     element("why").textContent = verdict.answered
-      ? `The network answers: ${rule}. For digits like those of MNIST, at most ${percent(PROMISE.errorRate)} of its answers are wrong, at ${percent(PROMISE.confidence)} confidence${altered ? "; this holds for the settings at the start, not for yours" : ""}.`
+      ? `The network answers: ${rule}. ${promise}`
       : `My best guess is ${named(verdict.digit)} (${share}), but ${rule}, a limit found on validation digits.`;
     const caption = `Each dot is the probability of a digit by one of ${draws.value} draws, each bar their mean: ${share} for ${named(verdict.digit)}.`;
     element("dots-caption").textContent = caption;
