@@ -20,7 +20,7 @@ export function paintWorld(context: CanvasRenderingContext2D, colours: Colours, 
   const { x, y, angle } = world.pose;
   world.sight.forEach(({ kind, distance }, eye) => {
     const direction = angle + ANGLES[eye];
-    context.strokeStyle = kind === APPLE ? colours.accent : kind === NOTHING ? colours.line : colours.quiet;
+    context.strokeStyle = kind === APPLE ? colours.accent : kind === NOTHING ? colours.shared : colours.quiet;
     context.lineWidth = kind === NOTHING ? 1.25 : 2;
     trace(context, [[x, y], [x + distance * Math.sin(direction), y + distance * Math.cos(direction)]]);
   });
