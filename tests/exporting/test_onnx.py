@@ -7,6 +7,7 @@ import json
 import sys
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import numpy
 import pytest
@@ -152,3 +153,16 @@ def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "onnxscript", None)
     with pytest.raises(ImportError, match=r"package onnxscript .* pip install 'dubio\[export\]'"):
         dubio.export(nn.Sequential(nn.Dropout()), torch.randn(3, 2), tmp_path / "net.onnx")
+
+
+@pytest.mark.parametrize("ending", ["onnx", "pt2"])
+def test_a_file_names_no_folder_of_the_machine_that_made_it(tmp_path: Path, ending: str) -> None:
+    file = tmp_path / f"net.{ending}"
+    net = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), dubio.BayesLinear(8, 3))
+    dubio.export(net, torch.randn(3, 4), file)
+    parts = [file.read_bytes()]
+    if ending == "pt2":
+        with ZipFile(file) as archive:
+            parts = [archive.read(name) for name in archive.namelist()]
+    folders = [str(Path(module.__file__).parent) for module in (dubio, torch) if module.__file__]
+    assert not any(folder.encode() in part for part in parts for folder in folders)

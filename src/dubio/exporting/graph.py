@@ -10,6 +10,7 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
+from torch.fx import GraphModule
 
 from dubio.draws.given import GivenNumbers
 from dubio.exporting.errors import ExportError
@@ -98,13 +99,23 @@ def trace(
             )
     try:
         with passes.evaluating(), quietly():
-            return torch.export.export(
+            program = torch.export.export(
                 graph, tuple(example), dynamic_shapes=(tuple(dims),), strict=False
             )
+            return _without_traces(program)
     except ExportError:
         raise
     except Exception as error:
         raise ExportError(_explained(error)) from error
+
+
+def _without_traces(program: ExportedProgram) -> ExportedProgram:
+    """Forget the lines of code that made the nodes, which name folders of this machine."""
+    for module in program.graph_module.modules():
+        if isinstance(module, GraphModule):
+            for node in module.graph.nodes:
+                node.meta.pop("stack_trace", None)
+    return program
 
 
 _ROWS = 2  # of the example; torch takes a single row for a constant
