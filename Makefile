@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 
-.PHONY: setup demo report test lint types imports unit fallback bridges device site coverage bench wheel picture live live-test clean
+.PHONY: setup demo report test lint types imports unit fallback fuzz bridges device site coverage bench wheel picture live live-test clean
 
 setup: $(READY)
 
@@ -55,6 +55,10 @@ fallback: $(READY)
 			$(NOISE_TESTS) || exit 1; \
 	done
 
+# More random networks than `unit` tries.
+fuzz: $(READY)
+	DUBIO_FUZZ=200 OMP_NUM_THREADS=1 $(BIN)/python -m pytest --quiet --numprocesses auto tests/fuzz
+
 # Bridges to Lightning, Transformers, PEFT, BoTorch and Dask, which are large to install, and to
 # torch.compile; and all examples.
 bridges: $(READY)
@@ -76,7 +80,7 @@ $(DOCS): $(READY)
 site: $(DOCS)
 	$(BIN)/dubio report --output build/report
 	@if command -v npm >/dev/null; then $(MAKE) live; else echo "without Node.js the site has no live page"; fi
-	NO_MKDOCS_2_WARNING=1 OMP_NUM_THREADS=1 $(BIN)/mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 OMP_NUM_THREADS=1 $(BIN)/mkdocs build
 	$(BIN)/python -m pytest --quiet tests/docs/test_site.py
 
 # Lines of the library that tests run through. The floor is in pyproject.toml.

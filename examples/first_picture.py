@@ -1,6 +1,6 @@
-"""From a network of your own to a picture of its doubt: the file doubt.png.
+"""Plot the uncertainty of your own network: writes doubt.png.
 
-Put your network, inputs and targets in the place of `net`, `x` and `y`. Takes some seconds.
+Replace `net`, `x` and `y` with your network, inputs and targets. Takes some seconds.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Adversarial examples against the predictive mean, and how much a network stands.
+"""Adversarial examples against the predictive mean, and how robust a network is.
 
 The attack sees what a user sees: the averaged probability 1/S Σ p(y | x, ω_s) of the right answer,
 not that of one draw. Its gradient is that of

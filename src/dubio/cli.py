@@ -52,7 +52,7 @@ class Failure(Exception):  # noqa: N818 - it is the command that failed
 
 
 class Terminated(KeyboardInterrupt):
-    """Somebody has asked this process to end; it does so as after Ctrl-C."""
+    """The process was asked to end; it ends as after Ctrl-C."""
 
 
 @contextmanager
@@ -73,7 +73,7 @@ def terminable() -> Iterator[None]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what the command line says; the result is the exit code."""
+    """Run the command line and return the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         known = bool(words) and words[0] in command_names()
@@ -190,7 +190,7 @@ def evaluate_network(words: Sequence[str]) -> int:
     if options.calibrate_with == options.data:
         parser.error(
             f"--calibrate-with: expected other rows than those of --data, got {options.data} for "
-            "both; what is calibrated on the rows it is judged by looks better than it is"
+            "both; a prediction calibrated on its own test rows looks better than it is"
         )
     try:
         likelihood = evaluation.parse_likelihood(options.likelihood)

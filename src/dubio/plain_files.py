@@ -1,4 +1,4 @@
-"""Files of plain data, replaced as a whole: a crash leaves the former one or the new one."""
+"""Files of plain data, replaced atomically: a crash leaves the old one or the new one."""
 
 import os
 import zipfile

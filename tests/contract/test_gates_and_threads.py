@@ -270,7 +270,7 @@ def in_threads(work: Callable[[int], None], count: int = 3) -> None:
 def test_threads_that_predict_at_once_have_all_noise(case: str, training: bool) -> None:
     expected_network, x = make(CLEAN[case])
     expected = draws(expected_network, x)
-    for _ in range(10):  # the gates are found in the first call
+    for _ in range(5):  # the gates are found in the first call
         network, _ = make(CLEAN[case])
         network.train(training)
         before = snapshot(network)

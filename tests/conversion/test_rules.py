@@ -211,7 +211,7 @@ def complain(place: Place) -> None:
         (
             lambda: dubio.convert(NET, mask_inputs(Concrete)),
             ValueError,
-            "does not tell which layers are fed by drop; pass example=",
+            "does not show which layers are fed by drop; pass example=",
         ),
         (
             lambda: dubio.convert(nn.Sequential(nn.LazyLinear(3)), mask_inputs(Concrete)),

@@ -29,7 +29,7 @@ from estimator_cases import CASES
 from fuzz.gradient_programs import Case, make
 
 FIRST = int(os.environ.get("DUBIO_FUZZ_FROM", 0))
-COUNT = int(os.environ.get("DUBIO_FUZZ", 120))
+COUNT = int(os.environ.get("DUBIO_FUZZ", 60))
 MOST = 64  # evaluations of an estimator for a network
 SHARE = 0.1  # of the units that ``corrected`` looks at
 

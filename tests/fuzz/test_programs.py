@@ -16,7 +16,7 @@ import dubio
 from fuzz.grammar import Program, program
 from references import chosen, gates_open, passes, seeded
 
-PROGRAMS = int(os.environ.get("DUBIO_FUZZ", "48"))
+PROGRAMS = int(os.environ.get("DUBIO_FUZZ", "24"))
 FIRST = int(os.environ.get("DUBIO_FUZZ_SEED", "0"))
 BLOCKS = 8
 ROWS, DRAWS = 7, 3  # rows differ from every length in the grammar, and divide none

@@ -40,6 +40,8 @@ int dubio_unit_layer(const unit_layer_of *of, int threads);
 int dubio_row_layer(const row_layer_of *of, int threads);
 int dubio_panels(int64_t draws, int64_t rows, int64_t columns, const float *from, int64_t stride,
                  int64_t apart, float *out, int threads);
+int dubio_beats_torch(void);
+int dubio_matmul(const matmul_of *of, int threads);
 int dubio_columns(int64_t rows, int64_t columns, const float *a, const float *b, const float *c,
                   const float *factor, int64_t factors, float times, float *to, float *out, int threads);
 int dubio_divergence(int64_t rows, int64_t columns, int64_t units, const float *weights,
@@ -176,6 +178,30 @@ static double exercise_layers(int64_t rows, int64_t inputs, int64_t outputs, int
     return total;
 }
 
+/* Products of matrices that lie in every way, with all that can be done beside. */
+static double exercise_matmul(int64_t rows, int64_t inner, int64_t columns, int threads) {
+    float *left = array(rows * inner), *right = array(inner * columns), *bias = array(rows);
+    float *out = array(rows * columns), *sums = array(rows), *with = array(rows * columns);
+    float *with_sums = array(columns), *factor = array(columns);
+    double total = 0.0;
+    for (int form = 0; form < 16; form++) {
+        const int left_lies = form % 2, right_lies = form / 2 % 2, beside = form / 4 % 2, whole = form / 8;
+        const matmul_of of = {
+            .rows = rows, .columns = columns, .inner = inner,
+            .left = left, .left_row = left_lies ? inner : 1, .left_inner = left_lies ? 1 : rows,
+            .right = right, .right_inner = right_lies ? columns : 1, .right_column = right_lies ? 1 : inner,
+            .bias = beside || whole ? 0 : bias, .out = beside && whole ? 0 : out,
+            .out_row = beside || whole ? columns : 1, .out_column = beside || whole ? 1 : rows,
+            .left_sums = left_lies ? 0 : sums, .with = beside ? with : 0,
+            .with_sums = beside ? with_sums : 0, .factor = beside && !whole ? factor : 0,
+            .factors = right_lies ? columns : 1, .times = 0.5f, .squared = right_lies};
+        check(dubio_matmul(&of, threads));
+        total += sum_of(out, rows * columns) + sum_of(sums, rows) + sum_of(with_sums, columns);
+    }
+    done(left), done(right), done(bias), done(out), done(sums), done(with), done(with_sums), done(factor);
+    return total;
+}
+
 int main(void) {
     const int64_t counts[] = {0, 1, 3, 15, 17, 127, 129, 1023, 1024, 1025, 2 * 1024 + 77};
     const int64_t units[] = {1, 2, 7, 1023, 1024, 1500};
@@ -197,7 +223,9 @@ int main(void) {
         for (int c = 0; c < 5; c++) {
             double sums[3];
             for (askew = 0; askew < 3; askew++)
-                sums[askew] = exercise_layers(sizes[c][0], sizes[c][1], sizes[c][2], 1 + askew);
+                sums[askew] = exercise_layers(sizes[c][0], sizes[c][1], sizes[c][2], 1 + askew)
+                              + exercise_matmul(sizes[c][0], sizes[c][1], sizes[c][2], 1 + askew)
+                              + exercise_matmul(sizes[c][2] + 300, sizes[c][1], sizes[c][0], 1 + askew);
             if (memcmp(sums, sums + 1, 2 * sizeof(double))) return 7;
         }
         askew = 1; /* enough for several threads */

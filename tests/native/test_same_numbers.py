@@ -4,6 +4,10 @@ Zeros, ones and uniform numbers agree bit for bit, normal numbers up to rounding
 """
 
 import ctypes
+import os
+import signal
+import sys
+import warnings
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -187,6 +191,30 @@ def test_rates_by_unit_are_those_of_their_units(level: str) -> None:
         kept = bits <= philox.limit(keep.double())
         expected = torch.where(kept, 1 / keep.clamp(min=1e-30), 0.0)
         assert torch.equal(out.view(rows, units), expected)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads are our own elsewhere")
+def test_threads_are_those_of_torch_but_in_a_forked_process() -> None:
+    """In which torch has none, and would wait for ever; the kernels make their own there."""
+    loaded = library.LOADED
+    if loaded is None:
+        pytest.skip("there are no kernels")
+    assert loaded.dubio_has_openmp()
+    like, size = torch.empty(()), torch.Size([300_000])
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        expected = Stream(5, 0, 1).uniform(size, like).numpy()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of threads
+            child = os.fork()
+        if child == 0:
+            signal.alarm(30)
+            same = (Stream(5, 0, 1).uniform(size, like).numpy() == expected).all()
+            os._exit(0 if same and not loaded.dubio_has_openmp() else 1)
+        assert os.waitpid(child, 0)[1] == 0
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_training_does_not_depend_on_threads(level: str) -> None:

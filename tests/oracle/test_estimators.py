@@ -7,6 +7,7 @@ trapezoid rule are taken exactly, without sampling.
 
 import itertools
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import pytest
 import scipy.stats
@@ -149,30 +150,41 @@ def test_unbiased_estimators_without_the_scale(estimator: str) -> None:
     assert is_unbiased(samples, exact_grad(net, Categorical(), scaled=False))
 
 
-@every_unbiased_estimator
-def test_unbiased_estimators_where_rows_meet(estimator: str) -> None:
-    """Batch normalisation behind the mask: a mask acts on the losses of all rows."""
-    torch.manual_seed(0)
+@dataclass(frozen=True)
+class Meeting:
+    """A network in which a mask acts on the losses of several rows, and its exact gradient."""
+
+    net: nn.Module
+    x: Tensor
+    y: Tensor
+    exact: Tensor
+
+    def grads(self, estimator: str) -> Tensor:  # (samples, parameters)
+        """150 independent estimates: enough to find `_own_losses`."""
+        elbo = ELBO(
+            self.net, Gaussian(2.0), 1, estimator=estimator, kl_weight=0.0,  # type: ignore[arg-type]
+            generator=torch.Generator().manual_seed(2),
+        )  # fmt: skip
+        return torch.stack([flat_grad(elbo(self.x, self.y), self.net) for _ in range(150)])
+
+
+def normalised() -> Meeting:
+    """Batch normalisation behind the mask: one for each row, that acts on the losses of all."""
+    torch.manual_seed(107)
     net = nn.Sequential(
         Masked(nn.Linear(1, 2), LearnableBernoulli(1, drop=0.4)), nn.BatchNorm1d(2), nn.Tanh(),
         nn.Linear(2, 1),
     ).double()  # fmt: skip
-    x = torch.tensor([[1.0], [-0.5], [2.0]], dtype=torch.float64)
-    y = torch.tensor([[0.5], [-1.0], [2.0]], dtype=torch.float64)
+    x = torch.tensor([[0.75], [3.5], [1.0]], dtype=torch.float64)
+    y = torch.tensor([[-1.5], [1.5], [-1.0]], dtype=torch.float64)
     keep = net[0].mask.keep
     expected = torch.zeros(())
-    for masks in itertools.product([0.0, 1.0], repeat=3):  # one for each row
+    for masks in itertools.product([0.0, 1.0], repeat=3):
         z = torch.tensor(masks).double()[:, None]
         p = torch.where(z > 0, keep, 1 - keep).prod()
         f = net[1:](net[0].layer(x * z / keep))
         expected = expected - p * Gaussian(2.0).log_prob(f[None], y)[0].mean()
-    exact = flat_grad(expected, net)
-    elbo = ELBO(
-        net, Gaussian(2.0), 1, estimator=estimator, kl_weight=0.0,  # type: ignore[arg-type]
-        generator=torch.Generator().manual_seed(2),
-    )  # fmt: skip
-    samples = torch.stack([flat_grad(elbo(x, y), net) for _ in range(500)])
-    assert is_unbiased(samples, exact)
+    return Meeting(net, x, y, flat_grad(expected, net))
 
 
 class TimeFirst(nn.Module):
@@ -189,25 +201,47 @@ class TimeFirst(nn.Module):
         return self.masked(x.T[..., None]).tanh().sum(0)  # (B, 1)
 
 
-@every_unbiased_estimator
-def test_unbiased_estimators_when_time_comes_first(estimator: str) -> None:
+def time_first() -> Meeting:
+    """Two examples with two steps, whose masks they share."""
     net = TimeFirst()
-    x = torch.tensor([[1.0, -0.5], [0.3, 2.0]], dtype=torch.float64)  # two examples, two steps
-    y = torch.tensor([[0.5], [-1.0]], dtype=torch.float64)
+    x = torch.tensor([[1.5, 0.25], [2.0, 1.75]], dtype=torch.float64)
+    y = torch.tensor([[-0.25], [0.75]], dtype=torch.float64)
     keep = net.masked.mask.keep
     expected = torch.zeros(())
-    for masks in itertools.product([0.0, 1.0], repeat=2):  # shared by the two examples
+    for masks in itertools.product([0.0, 1.0], repeat=2):
         z = torch.tensor(masks).double()
         p = torch.where(z > 0, keep, 1 - keep).prod()
         f = net.masked.layer((x * z / keep)[..., None]).tanh().sum(1)  # (B, 1)
         expected = expected - p * Gaussian(2.0).log_prob(f[None], y)[0].mean()
-    exact = flat_grad(expected, net)
-    elbo = ELBO(
-        net, Gaussian(2.0), 1, estimator=estimator, kl_weight=0.0,  # type: ignore[arg-type]
-        generator=torch.Generator().manual_seed(2),
-    )  # fmt: skip
-    samples = torch.stack([flat_grad(elbo(x, y), net) for _ in range(500)])
-    assert is_unbiased(samples, exact)
+    return Meeting(net, x, y, flat_grad(expected, net))
+
+
+def _own_losses(passes: Passes, mask: LearnableBernoulli) -> bool:
+    """A defect: row i of a mask is judged by the loss of row i alone."""
+    (noise,), rows = passes.sites[mask].given, passes._request(mask).rows
+    return rows is not None and noise.shape[rows] == passes._batch.rows
+
+
+every_meeting = pytest.mark.parametrize("meeting", [normalised, time_first])
+
+
+@every_meeting
+@every_unbiased_estimator
+def test_unbiased_estimators_where_rows_meet(
+    estimator: str, meeting: Callable[[], Meeting]
+) -> None:
+    case = meeting()
+    assert is_unbiased(case.grads(estimator), case.exact)
+
+
+@every_meeting
+@pytest.mark.parametrize("estimator", ["arm", "disarm", "reinforce_loo"])
+def test_rows_that_are_judged_by_their_own_losses_are_found(
+    estimator: str, meeting: Callable[[], Meeting], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Passes, "_is_by_example", _own_losses)
+    case = meeting()
+    assert not is_unbiased(case.grads(estimator), case.exact)
 
 
 @every_unbiased_estimator

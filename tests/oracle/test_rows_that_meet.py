@@ -197,7 +197,8 @@ APART: dict[str, Callable[[Network, Tensor], Tensor]] = {
 }  # fmt: skip
 
 
-LARGE = {"products of rows", "einsum", "attention among rows", "distances"}  # squares of batches
+# squares of batches, and many blocks
+LARGE = {"products of rows", "einsum", "attention among rows", "distances", "in blocks"}
 PRECISE = {"numpy", "numpy in place", "complex", "distances", "made of numbers"}  # not in bfloat16
 
 
@@ -420,8 +421,9 @@ def test_the_user_notices_nothing(asked: Asked) -> None:
 def test_a_small_part_of_the_mean_in_a_large_batch(estimator: str) -> None:
     """A row in 2,000 changes the mean by less than any tolerance, and all of them by much.
 
-    The loss is −Σ_b |mean of h| for one unit with weight one: its exact gradient by the binomial
-    distribution of how many rows keep it. A t-test, false alarms below 1e-6.
+    The exact gradient is by the binomial distribution of how many rows keep the only unit. A
+    t-test, false alarms below 1e-6. Masks judged by the losses of their own rows would be found:
+    the gradient would lack what they do to the mean.
     """
 
     class Coupled(nn.Module):
@@ -434,9 +436,9 @@ def test_a_small_part_of_the_mean_in_a_large_batch(estimator: str) -> None:
             h = self.masked(x)
             return 1e-3 * h + (h.mean(0) - 1).expand_as(h) * 30
 
-    rows, draws = 2000, 300
+    rows, draws = 2000, 60
     net = Coupled().double()
-    x, y = torch.ones(rows, 1).double(), torch.zeros(rows, 1).double()
+    x, y = torch.ones(rows, 1).double(), torch.full((rows, 1), -2.0).double()
     logit = net.masked.mask.logit
     keep = logit.sigmoid()
     kept = torch.arange(rows + 1).double()
@@ -445,7 +447,7 @@ def test_a_small_part_of_the_mean_in_a_large_batch(estimator: str) -> None:
     )
     p = (log_choose + kept * keep.log() + (rows - kept) * (1 - keep).log()).exp()
     mean = kept / rows / keep
-    coupled = 30 * (mean - 1)
+    coupled = 30 * (mean - 1) + 2
     squares = coupled**2 + 2e-3 * coupled * mean + 1e-6 * mean / keep
     exact = torch.autograd.grad((p * 0.5 * squares).sum(), logit)[0]
     elbo = ELBO(

@@ -158,7 +158,7 @@ MEMBERS_THAT_RUN_OTHERWISE: dict[str, tuple[Callable[[int], nn.Module], str]] = 
     ),
     "hooks that refer to parts": (
         lambda k: hooked(refer_to_a_part),
-        r"model\.1\.forward_hooks in member 0, which refers to model by itself.*make it a method",
+        r"model\.1\.forward_hooks in member 0, which refers to model, even.*make it a method",
     ),
     "other forwards": (lambda k: hooked(wrap_forward), r"model\.forward in member 0, which refers"),
     "defaults of functions": (
@@ -284,7 +284,7 @@ ONE_BY_ONE: dict[str, tuple[Callable[[int], nn.Module], str]] = {
         lambda m: elbo(nn.Sequential(nn.RReLU(), nn.Linear(4, 1))),
         r"model\.0 \(RReLU\) failed .*differ in no number.*one by one with dubio\.fit",
     ),
-    "values": (lambda m: elbo(nn.Linear(4, 1), select=_by_sign), "decides by the values"),
+    "values": (lambda m: elbo(nn.Linear(4, 1), select=_by_sign), "branch on tensor values"),
 }
 
 
@@ -388,5 +388,5 @@ def test_random_numbers_of_the_networks_own_are_refused() -> None:
             return self.layer(x + torch.randn_like(x))
 
     x, y = data()
-    with pytest.raises(NotImplementedError, match="draws random numbers by itself"):
+    with pytest.raises(NotImplementedError, match="draws other random numbers"):
         dubio.Population([elbo(Own())]).fit(x, y, steps=1)

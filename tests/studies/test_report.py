@@ -152,7 +152,7 @@ def test_rows_that_do_not_fit_cost_their_own_page_alone(
     monkeypatch: pytest.MonkeyPatch,
     part: str,
 ) -> None:
-    for study in (catalogue.find("boluki2020/figure-1").load(), practice.STUDY):
+    for study in (catalogue.find("herlau2022/figure-1b").load(), practice.STUDY):
         run(study, "smoke", study.computation.scales["smoke"], root=tmp_path)
 
     def fails(rows: Rows) -> Finding:
@@ -166,7 +166,7 @@ def test_rows_that_do_not_fit_cost_their_own_page_alone(
     assert f"{practice.ID}: does not fit its code" in message
     assert "a method that is new" in message
     names = {path.name for path in (tmp_path / "report").iterdir()}
-    assert names == {"index.html", "ledger.html", "boluki2020-figure-1.html"}
+    assert names == {"index.html", "ledger.html", "herlau2022-figure-1b.html"}
 
 
 def test_a_report_of_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

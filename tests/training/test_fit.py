@@ -408,7 +408,7 @@ def one_at_a_time() -> Iterator[tuple[Tensor, Tensor]]:
 @pytest.mark.parametrize(
     ("data", "error", "message"),
     [
-        (one_at_a_time(), TypeError, r"gone through once per epoch, got an iterator \(generator\)"),
+        (one_at_a_time(), TypeError, r"a re-iterable of batches, got an iterator \(generator\)"),
         (TensorDataset(*rows()), TypeError, "got a TensorDataset; make tensors .* DataLoader"),
         (rows()[0], TypeError, "got a Tensor"),
         ((rows()[0].numpy(), rows()[1].numpy()), TypeError, "torch.as_tensor"),

@@ -1,6 +1,6 @@
-"""The badges of the README, from pyproject.toml: true, and from no other host.
+"""Draw the badges of the README from pyproject.toml, without another host.
 
-``python tools/site/badges.py`` writes docs/images/badges; a test compares.
+``python tools/site/badges.py`` writes docs/images/badges; a test checks that they are current.
 """
 
 import re
@@ -13,7 +13,7 @@ WIDTH = 6.6  # of a letter, in pixels
 
 
 def facts() -> dict[str, str]:
-    """What each badge says."""
+    """Return the text of each badge."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     project = settings["project"]
     torch = next(name for name in project["dependencies"] if name.startswith("torch"))
@@ -27,7 +27,7 @@ def facts() -> dict[str, str]:
 
 
 def between(requirement: str) -> str:
-    """`>=3.11,<3.14` as "3.11 to 3.13"."""
+    """Write `>=3.11,<3.14` as "3.11 to 3.13"."""
     found = re.search(r">=(\d+)\.(\d+),<(\d+)\.(\d+)", requirement)
     if found is None:
         raise ValueError(f"expected a range such as >=3.11,<3.14, got {requirement!r}")
@@ -35,7 +35,7 @@ def between(requirement: str) -> str:
 
 
 def badge(name: str, value: str) -> str:
-    """A small picture in SVG."""
+    """Draw a badge in SVG."""
     left, right = (round(len(text) * WIDTH + 12) for text in (name, value))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + right}" height="20" role="img">'

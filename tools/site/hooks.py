@@ -1,7 +1,7 @@
-"""What mkdocs does not do by itself: pages from outside of docs/, and the lists of GitHub.
+"""Hooks for mkdocs: pages from outside of docs/, and nested lists as GitHub reads them.
 
 Pages of docs/ link to files of the repository (`../CHANGELOG.md`, `../examples/any_network.py`).
-Each of them becomes a page below `repository/`, so that the site needs no other host.
+Each of these becomes a page below `repository/`, so that the site needs no other host.
 """
 
 import posixpath
@@ -15,6 +15,7 @@ from notebooks import rendered
 ROOT = Path(__file__).parents[2]
 HOME = "docs/start.md"
 ASIDE = "repository/"
+NOTEBOOKS = "notebooks/"
 BUILT = {"studies-pages": ROOT / "build/report", "live": ROOT / "web/dist"}
 STUDIES = {
     "studies-pages/index.html": "All stored runs: tables, figures and verdicts",
@@ -25,9 +26,9 @@ FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add notebooks, what other tools have built, and files that pages link to."""
+    """Add notebooks, pages built by other tools, and files that pages link to."""
     for name, content in rendered(ROOT / "notebooks"):
-        files.append(File.generated(config, f"notebooks/{name}", content=content))
+        files.append(File.generated(config, f"{NOTEBOOKS}{name}", content=content))
     for place, folder in BUILT.items():
         for path in sorted(folder.rglob("*")) if folder.exists() else ():
             if path.is_file():
@@ -50,11 +51,11 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Links from page to page, and lists in the indentation that mkdocs reads."""
+    """Point links at pages of the site, and indent lists as mkdocs expects."""
     here, origin = page.file.src_uri, _origin(page.file.src_uri)
     if here.startswith(ASIDE) and not origin.endswith(".md"):
         page.meta["search"] = {"exclude": True}  # code: the reference is what readers look for
-    if page.parent is None:  # a tab of its own: nothing beside it
+    if page.parent is None:  # a tab without further pages
         page.meta["hide"] = ["navigation"]
     if here == "studies.md":
         built = [f"- **[{text}]({uri})**" for uri, text in STUDIES.items() if uri in files.src_uris]
@@ -64,7 +65,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
 
 
 def _serve_first(files: Files, home: str, list_of_pages: str, at: str) -> None:
-    """Let the start page be the site's first one, in place of index.md."""
+    """Serve the start page as index.html, and index.md elsewhere."""
     for uri, to in ((list_of_pages, at), (home, "index.html")):
         file = files.get_file_from_path(uri)
         assert file is not None
@@ -74,7 +75,9 @@ def _serve_first(files: Files, home: str, list_of_pages: str, at: str) -> None:
 
 
 def _origin(uri: str) -> str:
-    """The path in the repository of a page of the site."""
+    """Return the repository path of a page of the site."""
+    if uri.startswith(NOTEBOOKS):
+        return f"{uri.removesuffix('.md')}.py"
     if not uri.startswith(ASIDE):
         return f"docs/{uri}"
     path = uri.removeprefix(ASIDE)
@@ -82,18 +85,20 @@ def _origin(uri: str) -> str:
 
 
 def _page_of(path: str) -> str | None:
-    """The page of the site for a path in the repository; None for folders."""
+    """Return the page of the site for a path in the repository; None for folders."""
     if path == "README.md":
         path = HOME
     if path.startswith("docs/"):
         return path.removeprefix("docs/")
     if not (ROOT / path).is_file():
         return None
+    if path.startswith(NOTEBOOKS):
+        return f"{path.removesuffix('.py')}.md"
     return ASIDE + path + ("" if path.endswith(".md") else ".md")
 
 
 def _linked(markdown: str, origin: str) -> list[str]:
-    """Paths in the repository that a page links to."""
+    """Return the repository paths that a page links to."""
     found = []
     for match in LINK.finditer(FENCE.sub("", markdown)):
         path = posixpath.normpath(posixpath.join(posixpath.dirname(origin), match[2]))
@@ -103,7 +108,7 @@ def _linked(markdown: str, origin: str) -> list[str]:
 
 
 def _relinked(markdown: str, here: str, origin: str) -> str:
-    """Every link from where the page is to where its target is, on the site."""
+    """Rewrite links so that they work on the site."""
 
     def link(match: re.Match[str]) -> str:
         path = posixpath.normpath(posixpath.join(posixpath.dirname(origin), match[2]))
@@ -118,12 +123,12 @@ def _relinked(markdown: str, here: str, origin: str) -> str:
 
 
 def _indented(markdown: str) -> str:
-    """Nested lists by four spaces; GitHub takes two or three."""
+    """Indent nested lists by four spaces; GitHub accepts two or three."""
     return re.sub(r"^ {2,3}(?=\S)", "    ", markdown, flags=re.MULTILINE)
 
 
 def _outside_fences(markdown: str, change: Any) -> str:
-    """Change all but the blocks of code that start at the margin."""
+    """Apply a change outside of code blocks that start at the margin."""
     parts, end = [], 0
     for fence in FENCE.finditer(markdown):
         parts += [change(markdown[end : fence.start()]), fence[0]]
@@ -132,7 +137,7 @@ def _outside_fences(markdown: str, change: Any) -> str:
 
 
 def _as_markdown(path: Path) -> str:
-    """A file of the repository as a page."""
+    """Render a file of the repository as a page."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".md":
         return text

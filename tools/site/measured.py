@@ -1,6 +1,6 @@
-"""The measured tables of docs/which-method.md, from the rows in results/.
+"""Fill the measured tables of docs/which-method.md from the rows in results/.
 
-``python tools/site/measured.py`` writes them into the page; a test compares.
+``python tools/site/measured.py`` writes them into the page; a test checks that they are current.
 """
 
 import json
@@ -24,13 +24,13 @@ NAMES = {
 
 
 def rows(run: str) -> list[Row]:
-    """All rows of a stored run."""
+    """Read all rows of a stored run."""
     text = (ROOT / "results" / run / "rows.jsonl").read_text(encoding="utf-8")
     return [json.loads(line) for line in text.splitlines()]
 
 
 def values(found: list[Row], **wanted: Any) -> list[float]:
-    """Values of the rows whose fields are these."""
+    """Return the values of the rows with these fields."""
     return [
         float(row["value"])
         for row in found
@@ -39,19 +39,19 @@ def values(found: list[Row], **wanted: Any) -> list[float]:
 
 
 def table(heads: list[str], lines: Iterator[list[str]]) -> str:
-    """In Markdown."""
+    """Format a Markdown table."""
     head = f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}\n"
     return head + "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 
 def with_error(found: list[float], digits: int) -> str:
-    """A mean and its standard error."""
+    """Format a mean and its standard error."""
     error = stdev(found) / len(found) ** 0.5
     return f"{mean(found):.{digits}f} ± {error:.{digits}f}".replace("-", "−")
 
 
 def tables() -> str:
-    """UCI tables."""
+    """Return the table of errors and likelihoods on UCI tables."""
     run = "gal2017/tables-3-4/small-4b06d4d2"
     found = rows(run)
     names = ("ensemble", "mc", "concrete", "bernoulli", "bayes", "linear")
@@ -70,17 +70,16 @@ def tables() -> str:
              for m in ("RMSE", "log-lik.")]  # fmt: skip
     return (
         f"{table(['', *heads, 'time'], lines())}\nStudy `gal2017/tables-3-4` at the scale *small*: "
-        "five splits of each table, settings tuned for each method, mean ± standard error of the "
-        "splits. Time is of all fits of the three tables, with tuning, on one core. Higher "
-        "log-likelihood is better. The ensemble has the lowest error on two of three tables, and "
-        "is within its error of the best on the third; the linear model is not enough here, "
-        "and costs next to nothing to try. Single splits upset the likelihood of learned rates on "
-        "the smallest table: its error is larger than the differences.\n"
+        "five splits, settings tuned for each method, mean ± standard error of the splits; time "
+        "for all fits with tuning, on one core. Higher log-likelihood is better. The ensemble has "
+        "the lowest error on two of three tables, and is within its error of the best on the "
+        "third. The linear model is not enough here, but costs next to nothing to try. On the "
+        "smallest table, single splits dominate the likelihood of learned rates.\n"
     )
 
 
 def digits() -> str:
-    """MNIST, and other images."""
+    """Return the table of MNIST and out-of-distribution images."""
     found = rows("uncertainty/digits-vs-shift/small-1ea46334")
 
     def lines() -> Iterator[list[str]]:
@@ -103,19 +102,19 @@ def digits() -> str:
             ]  # fmt: skip
 
     heads = ["", "accuracy", "NLL", "ECE", "AUROC, clothes", "AUROC, letters", "passes",
-             "time of an answer", "time of the study"]  # fmt: skip
+             "prediction", "study"]  # fmt: skip
     return (
         f"{table(heads, lines())}\nStudy `uncertainty/digits-vs-shift` at the scale *small*: a "
-        "784-200-200-10 network, 10,000 images of MNIST, 20 epochs, 2,000 test images, one run of "
-        "each, so that differences of half a percent in accuracy are chance. AUROC: how well the "
-        "mutual information (for the plain network, the entropy) tells Fashion-MNIST or notMNIST "
-        "from digits; 0.5 is of no use. The time of an answer is in units of the plain network's; "
-        "the time of the study is training and all scores.\n"
+        "784-200-200-10 network, 10,000 images of MNIST, 20 epochs, 2,000 test images. One run of "
+        "each: differences of half a percent in accuracy are chance. AUROC: how well the mutual "
+        "information (plain network: the entropy) separates Fashion-MNIST or notMNIST from digits; "
+        "0.5 is chance. A prediction takes multiples of the plain network's time; the study "
+        "includes training and all scores.\n"
     )
 
 
 def camvid() -> str:
-    """Street scenes."""
+    """Return the table of street scenes."""
     run = rows("boluki2020/table-1-camvid/small-316ec202")
     plain = rows("gal2017/table-1/small-d99e2afa")
     kinds = {
@@ -138,7 +137,7 @@ def camvid() -> str:
             yield [name, f"{cell['mean IoU']:.1%}", f"{cell['accuracy']:.1%}", f"{cell['nll']:.3f}",
                    f"{cell['ECE']:.1%}", f"{cell['error AUROC']:.3f}"]  # fmt: skip
 
-    heads = ["", "mean IoU", "pixels right", "NLL", "ECE", "errors found (AUROC)"]
+    heads = ["", "mean IoU", "pixel accuracy", "NLL", "ECE", "errors found (AUROC)"]
     return (
         f"{table(heads, lines())}\nStudies `boluki2020/table-1-camvid` and `gal2017/table-1` "
         "at the scale *small*: CamVid, a pretrained EfficientNet-Lite0 trunk, three restarts, ten "
@@ -148,7 +147,7 @@ def camvid() -> str:
 
 
 def movielens() -> str:
-    """Recommenders."""
+    """Return the table of recommenders."""
     found = rows("boluki2020/table-2/small-31f0efc7")
     shown = {
         "ease": "`EASE`", "dae": "`DAE`", "wmf": "ALS (implicit)", "vae-drop": "`VAE` with dropout",
@@ -175,12 +174,12 @@ def movielens() -> str:
     return (
         f"{table(['', 'NDCG@100', 'recall@20', 'a spread', 'CPU time'], lines())}\n"
         "Study `boluki2020/table-2` at the scale *small*: MovieLens 1M, 1,000 test users, three "
-        "restarts of the models that have any.\n"
+        "restarts of the models with random weights.\n"
     )
 
 
 def bandits() -> str:
-    """Regret."""
+    """Return the table of regrets."""
     found = rows("uncertainty/bandits/small-eb77a29c")
     shown = {
         "greedy": "greedy", "linear": "exact linear", "neural linear": "exact last layer",
@@ -198,12 +197,12 @@ def bandits() -> str:
         f"{table(['', *problems], lines())}\nStudy `uncertainty/bandits` at the scale *small*: "
         "regret relative to choosing at random (100), after 2,000 interactions, mean ± standard "
         "error of 20 trials. On the wheels exploration pays, and a distribution on the last layer "
-        "alone explores best. On mushrooms greedy does as well as any.\n"
+        "alone explores best. On mushrooms greedy is as good as any.\n"
     )
 
 
 def methods() -> str:
-    """Every method on the same digits."""
+    """Return the table of every method on the same digits."""
     found = [r for r in rows("uncertainty/methods/small-b3213824") if r["part"] == "digits"]
     names = {
         **NAMES,
@@ -233,10 +232,9 @@ def methods() -> str:
     return (
         f"{table(heads, lines())}\nStudy `uncertainty/methods` at the scale *small*: 5,000 images "
         "of MNIST, ten epochs, nothing tuned, mean ± standard error of two runs. Costs are CPU "
-        "time in units of the plain network's; the noisy methods predict by 30 draws. On three UCI "
-        "tables of the same study the ensemble has the best mean rank by likelihood, 2.7 ± 0.6 of "
-        "ten. Training there had 1,000 steps, and most noisy networks still err more than the "
-        "plain one.\n"
+        "time relative to the plain network; noisy methods use 30 draws. On three UCI tables of "
+        "the same study (1,000 steps) the ensemble has the best mean rank by likelihood, 2.7 ± 0.6 "
+        "of ten, and most noisy networks still err more than the plain one.\n"
     )
 
 
@@ -251,7 +249,7 @@ TABLES: dict[str, Callable[[], str]] = {
 
 
 def filled(page: str) -> str:
-    """The page with all tables as the rows have them."""
+    """Fill the tables of a page from the stored rows."""
     for name, make in TABLES.items():
         before, mark, rest = page.partition(f"<!-- measured: {name} -->\n")
         _, end, after = rest.partition("<!-- end -->")

@@ -65,7 +65,7 @@ class ELBOModule(LightningModule):
         )
 
     def configure_optimizers(self) -> Any:
-        """Return what the given function makes."""
+        """Call the given function to make optimizers."""
         return self.make_optimizer(self.elbo.parameters())
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
@@ -111,7 +111,7 @@ class ELBOModule(LightningModule):
         checkpoint[_RANDOM] = torch.get_rng_state()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Take note of the random state, for when training starts."""
+        """Remember the random state until training starts."""
         self._random_state = checkpoint.get(_RANDOM)
 
     def _judge(self, name: str, batch: Any) -> None:
@@ -137,7 +137,7 @@ class LogELBO(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, *args: Any, **kwargs: Any
     ) -> None:
-        """Log what the last step has left."""
+        """Log loss, NLL, KL and rates of the last step."""
         found = _objectives(pl_module)
         if not found:
             pl_module.log_dict(rates(pl_module))

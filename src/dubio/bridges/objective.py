@@ -1,4 +1,4 @@
-"""What training loops of other libraries need of an objective: checks, numbers to log, a score."""
+"""Helpers for other libraries' training loops: checks, numbers to log, a score."""
 
 from typing import Any
 
@@ -19,8 +19,8 @@ def check_objective(elbo: Any) -> None:
         )
     if elbo.generator is not None:
         raise ValueError(
-            "elbo: expected an ELBO without a generator of its own, whose state the checkpoints of "
-            "this loop do not keep, got one; leave generator out, and seed torch instead"
+            "elbo: expected an ELBO without a generator, whose state this loop's checkpoints do "
+            "not keep, got one with a generator; leave it out, and seed torch instead"
         )
 
 

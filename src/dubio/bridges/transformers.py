@@ -1,4 +1,4 @@
-"""Hugging Face's Trainer with an ELBO for its loss."""
+"""Hugging Face's Trainer with an ELBO as its loss."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -174,7 +174,7 @@ class ELBOTrainer(Trainer):
     def _save(
         self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None
     ) -> None:
-        """Save tensors that share their memory, such as tied weights, each by itself."""
+        """Save a copy of each tensor that shares memory, such as tied weights."""
         super()._save(output_dir, _apart(state_dict or self.elbo.state_dict()))
 
     def _set_signature_columns_if_needed(self) -> None:

@@ -1,4 +1,4 @@
-"""Calibration on validation data: probabilities, variances, sets and intervals to rely on.
+"""Calibration on validation data: of probabilities, variances, sets and intervals.
 
 Everything here is fitted on a prediction and its targets, called on another prediction, and saved
 by its `state_dict`. A prediction is a `Predictive`, or plain tensors.

@@ -1,4 +1,4 @@
-"""Split conformal prediction: sets and intervals that hold the target with a wanted probability.
+"""Split conformal prediction: sets and intervals with guaranteed coverage.
 
 Validation rows give scores, large where a prediction is far from its target. A set holds the
 targets whose score is at most the k-th smallest of n, k = ⌈(n + 1)(1 − α)⌉. If the validation rows

@@ -48,7 +48,7 @@ class Intervals:
 
 
 class _ConformalIntervals(Conformal):
-    """Intervals of the targets whose scores do not pass a threshold.
+    """Intervals of all targets with a score up to a threshold.
 
     Each element of a target has a threshold of its own and is held with probability 1 − α; with
     α/D for each, D elements are held together. Ends are rounded outwards, so that no target is lost

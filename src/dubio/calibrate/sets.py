@@ -44,7 +44,7 @@ class LabelSets:
 
 
 class _ConformalSets(Conformal):
-    """Sets of the labels whose scores do not pass a threshold."""
+    """Sets of all labels with a score up to a threshold."""
 
     @abstractmethod
     def _scores(self, logs: Tensor, generator: torch.Generator | None) -> Tensor:

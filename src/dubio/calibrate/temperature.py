@@ -1,4 +1,4 @@
-"""Temperature scaling: one number that makes averaged probabilities neither bold nor timid."""
+"""Temperature scaling: one number that calibrates averaged probabilities."""
 
 import math
 from itertools import count

@@ -3,7 +3,7 @@
 The network runs in eval mode under an interceptor that notes where the outputs of dropouts go.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from torch import nn
@@ -15,6 +15,7 @@ from dubio.conversion.flow import Flow
 from dubio.noise import inputs
 from dubio.noise.gates import Gates, find_gates
 from dubio.noise.inputs import Inputs
+from dubio.noise.interceptor import Args, Function, Kwargs
 from dubio.noise.numbers import Numbers
 from dubio.noise.run import Pass, run_pass
 from dubio.noise.sites import Sites
@@ -80,10 +81,6 @@ class _Unhidden(TorchDispatchMode):
         return False  # or torch imports its compiler for every one of these
 
     def __torch_dispatch__(
-        self,
-        func: Callable[..., Any],
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
+        self, func: Function, types: Any, args: Args = (), kwargs: Kwargs | None = None
     ) -> Any:
         return func(*args, **(kwargs or {}))

@@ -1,4 +1,4 @@
-"""What is known of dropouts: the weight layers that they feed, or why they have to stay."""
+"""Which weight layers each dropout feeds, or why it has to stay."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -45,7 +45,7 @@ class Feeds:
 
 
 def shifts(dropout: nn.Module) -> str | None:
-    """Return what is said of a dropout that does more than multiply by 0 or 1/keep."""
+    """Describe a dropout that does more than multiply by 0 or 1/keep."""
     if not is_plain(dropout, (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)):
         return f"{type(dropout).__name__} does more than multiply by a mask"
     if dropout._parameters or dropout._buffers or dropout._modules:

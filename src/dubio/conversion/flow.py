@@ -93,7 +93,7 @@ class Flow:
     def call(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """Call a function, and see what it makes of the outputs of dropouts."""
+        """Call a function and track the outputs of dropouts through it."""
         layer_call = self._layer_call()
         if layer_call is not None:
             self._enter(layer_call)
@@ -108,7 +108,7 @@ class Flow:
         return output
 
     def end(self, returned: list[Tensor]) -> None:
-        """Note what the network returns, and let go of the tensors of the pass."""
+        """Note what the network returns, and release the tensors of the pass."""
         for x in returned:
             for dropout, way in self._ways(x).items():
                 self._stop(dropout, way, "what the network returns")
@@ -139,7 +139,7 @@ class Flow:
         return Feed(layers, None if layers else "its output is not used")
 
     def note(self, layer: nn.Module, rows: int) -> str:
-        """Return what a mask of this layer would do that one might not expect."""
+        """Describe effects of a mask on this layer that may surprise."""
         shape = self._shapes_in.get(layer)
         if shape is None:
             return "it is not called on the example, so a mask may never act"
@@ -164,7 +164,7 @@ class Flow:
         return output
 
     def _behind(self, operation: ScaledCall, carriers: list[Tensor]) -> dict[_DropoutNd, _Way]:
-        """Return what the outputs of an operation carry."""
+        """Return which dropouts the outputs of an operation carry."""
         scaled = operation.scales(lambda x: any(x is carrier for carrier in carriers))
         if scaled is None:
             return {
@@ -190,7 +190,7 @@ class Flow:
         return replace(way, obstacle=obstacle)
 
     def _layer_call(self) -> FrameType | None:
-        """Return the call of the layer that is at work, if one is."""
+        """Return the running layer's call, if any."""
         calls = [call for call in calls_at_work() if call.f_locals["self"] in self._names]
         return calls[-1] if calls else None
 

@@ -1,7 +1,7 @@
-"""Whether a module is what its class makes one think.
+"""Whether a module behaves as its class suggests.
 
-A subclass may do something else than the class of torch that it extends, and so may a module whose
-`forward` was replaced. Neither is taken for what it is called.
+A subclass may behave differently from the torch class that it extends, and so may a module whose
+`forward` was replaced. Neither counts as that class.
 """
 
 from types import UnionType
@@ -28,5 +28,5 @@ def is_patched(module: nn.Module) -> bool:
 
 
 def is_hooked(module: nn.Module) -> bool:
-    """Return whether hooks may change what the module is called with or what it returns."""
+    """Return whether hooks may change the module's inputs or outputs."""
     return bool(module._forward_hooks or module._forward_pre_hooks)

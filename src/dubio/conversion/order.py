@@ -41,7 +41,7 @@ def by_order(
     unsettled = [name for dropout, name in dropouts.items() if dropout not in feeds]
     if unsettled:
         raise ValueError(
-            f"example: expected a batch, since the order of nn.Sequential does not tell which "
+            f"example: expected a batch, since the order of nn.Sequential does not show which "
             f"layers are fed by {', '.join(unsettled)}; pass example= a tensor, a tuple of "
             f"arguments or a dict of named arguments, to run the network on once"
         )
@@ -89,7 +89,7 @@ def _follow(
     users: Mapping[nn.Module, int],
     returned: bool,
 ) -> Feed | None:
-    """Return what a dropout feeds, given what comes behind it; None if that cannot be told."""
+    """Return what a dropout feeds, given the modules after it; None if unknown."""
     obstacle: str | None = None
     pooled = False
     for module in behind:

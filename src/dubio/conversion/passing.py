@@ -1,4 +1,4 @@
-"""What lets a dropout pass: operations that commute with a non-negative scaling of units.
+"""Operations that commute with a non-negative scaling of units, and so let a dropout pass.
 
 If g(s ∘ x) = s ∘ g(x) for every s ≥ 0 with one entry per unit, then a mask in front of g is the
 same as a mask behind it, and the dropout belongs to the weights of the layer that comes next.

@@ -1,4 +1,4 @@
-"""Places: the weight layers of a network, where a rule may put something else."""
+"""Places: the weight layers of a network that a rule may replace."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

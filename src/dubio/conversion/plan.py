@@ -1,4 +1,4 @@
-"""Plans: what comes in the place of which layer, which dropouts go, and what is left and why."""
+"""Plans: which layers are replaced, which dropouts removed, and what is left and why."""
 
 import copy as copying
 from collections.abc import Mapping
@@ -122,7 +122,7 @@ class Plan:
 
 
 def _replace(model: nn.Module, replacements: Mapping[nn.Module, nn.Module]) -> nn.Module:
-    """Put modules in the place of others, under every name that these have."""
+    """Replace modules under all of their names."""
     uses = [
         (parent, name, child)
         for parent in containers(model)

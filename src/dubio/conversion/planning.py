@@ -1,4 +1,4 @@
-"""Making a plan: a rule meets the places of a network."""
+"""Make a plan: apply a rule to the places of a network."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -93,7 +93,7 @@ class _Agreement:
             self._ask(rule)
 
     def change(self, layer: nn.Module) -> Change:
-        """Return what becomes of a layer."""
+        """Return the change of a layer."""
         place, replacement = self._answers[layer]
         if replacement is None:
             return Change(place, None)
@@ -143,7 +143,7 @@ class _Agreement:
 
 
 def _answer(rule: Rule, place: Place) -> nn.Module | None:
-    """Return what the rule wants in a place; None to leave the layer alone."""
+    """Return the rule's replacement for a place; None to leave the layer alone."""
     if obstacle(place.layer) is not None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Ready-made rules: what to put in the place of a layer.
+"""Ready-made rules for replacing layers.
 
 A rule is any function of a `Place` that returns a module, or None. Rules can be put together::
 

@@ -37,7 +37,7 @@ class Form:
         return all(file.downloadable or find(file) for file in self.files)
 
     def obtain(self) -> "Copy":
-        """Download what is not here, and verify everything."""
+        """Download missing files, and verify all."""
         copy = Copy(self, tuple(find(file) or download(file) for file in self.files))
         copy.verify()
         return copy
@@ -154,7 +154,7 @@ def places() -> dict[str, Path]:
 
 
 def find(file: File) -> Path | None:
-    """Return where a file or folder lies: in ``DUBIO_DATA``, else in the cache, else nowhere."""
+    """Return the path of a file or folder in ``DUBIO_DATA``, else in the cache, else None."""
     paths = (folder / file.path for folder in places().values())
     try:
         return next((path for path in paths if path.exists()), None)

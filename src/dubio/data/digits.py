@@ -1,4 +1,4 @@
-"""MNIST and its kin: small grey images in the IDX format."""
+"""MNIST and similar data sets: small grey images in the IDX format."""
 
 import math
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What can be wrong with data, and what can be missing to read them."""
+"""Errors about data, and about missing packages to read them."""
 
 import os
 from importlib import import_module
@@ -24,7 +24,7 @@ def folder_from(variable: str) -> Path | None:
 
 
 def unreadable(error: OSError) -> DataError:
-    """Return what to say of a file that the operating system does not give out."""
+    """Return an error for a file that cannot be read."""
     return DataError(
         f"{error.filename}: expected a file that can be read, got {error.strerror}; change who may "
         "read it and the folders around it, or set DUBIO_DATA or DUBIO_CACHE to another folder"

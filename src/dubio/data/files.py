@@ -1,4 +1,4 @@
-"""Files as they were published: where they lie, how large they are, what their checksum is."""
+"""Published files: their location, size and checksum."""
 
 import hashlib
 from dataclasses import dataclass
@@ -30,12 +30,12 @@ class File:
 
     @property
     def checked(self) -> bool:
-        """Whether damage would be noticed."""
+        """Whether there is a checksum to detect damage."""
         return self.digest is not None or bool(self.contents)
 
     @property
     def downloadable(self) -> bool:
-        """Whether it can be fetched: only what can be checked is."""
+        """Whether it can be downloaded; files without a checksum are not."""
         return self.url is not None and self.checked
 
 

@@ -1,4 +1,4 @@
-"""Who had to do with what: interactions of users and items, in the splits of papers."""
+"""Interactions of users and items, in the splits of papers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

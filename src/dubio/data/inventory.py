@@ -1,4 +1,4 @@
-"""The inventory: which data sets are here, where they come from, and how to get the others."""
+"""The inventory: which data sets are available, their sources, and how to get the others."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass

@@ -1,4 +1,4 @@
-"""Mushrooms, to eat or not to eat: the bandit of Clark et al. 2022, figure 23."""
+"""Edible and poisonous mushrooms: the bandit of Clark et al. 2022, figure 23."""
 
 from dataclasses import dataclass
 from typing import final

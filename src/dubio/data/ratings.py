@@ -1,4 +1,4 @@
-"""MovieLens: who watched and rated what."""
+"""MovieLens: users' ratings of films."""
 
 from dataclasses import dataclass
 from io import BytesIO

@@ -40,7 +40,7 @@ class Regression(Loaded):
 @final
 @dataclass(frozen=True)
 class _Table:
-    """What the text file does not say."""
+    """Facts that the text file does not contain."""
 
     columns: str  # names of the features, then of the target
     splits_sha256: str  # of train_0, test_0, train_1, … as little-endian int32

@@ -47,7 +47,7 @@ class ActionValues:
         self._noisy: list[bool] | None = None
 
     def inputs(self, contexts: Tensor, actions: Tensor) -> Tensor:
-        """Return what the network is given for one action of each context."""
+        """Return the network's inputs for one action of each context."""
         if self._features is None:
             return contexts
         return torch.cat([contexts, self._features[actions]], 1)  # (B, D + F)

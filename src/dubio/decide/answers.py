@@ -1,4 +1,4 @@
-"""Answered choices: what becomes the log of an agent."""
+"""Answered choices: the log of an agent."""
 
 from typing import Any, final
 

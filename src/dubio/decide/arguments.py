@@ -1,4 +1,4 @@
-"""What callers of a bandit pass, as tensors that nobody else writes to; or an error."""
+"""Check the arguments of a bandit and copy them to tensors."""
 
 import math
 from collections.abc import Sequence
@@ -64,7 +64,7 @@ def members_of(net: nn.Module | Sequence[nn.Module]) -> list[nn.Module]:
 def action_features_of(
     given: Literal["one-hot"] | Tensor | None, actions: int, like: Tensor
 ) -> Tensor | None:  # (A, F)
-    """Return what stands for each action beside the context; None if nothing does."""
+    """Return the features of each action; None if there are none."""
     if given is None:
         return None
     if isinstance(given, str):

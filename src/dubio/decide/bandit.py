@@ -1,4 +1,4 @@
-"""A contextual bandit: an agent that chooses, and learns from what comes of it."""
+"""A contextual bandit: an agent that chooses actions and learns from rewards."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -337,7 +337,7 @@ class Bandit(KeptAgent):
             self._learner.learn(steps)
 
     def _targets(self, actions: Tensor, rewards: Tensor, weights: Tensor) -> Tensor:  # (B, 3)
-        """Return what the likelihood takes, if it can."""
+        """Return the rewards as targets of the likelihood, or raise an error."""
         y = torch.stack([actions.to("cpu", torch.float64), rewards, weights], 1).to(self._like)
         if not bool(y.isfinite().all()):
             raise ValueError(f"rewards: expected numbers that fit {y.dtype}, got larger ones")

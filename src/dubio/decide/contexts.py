@@ -1,4 +1,4 @@
-"""Contexts of one kind: what callers pass, as tensors that a network takes."""
+"""Contexts of one kind, as tensors for a network."""
 
 from typing import final
 
@@ -10,7 +10,7 @@ from dubio.decide.arguments import ArrayLike, all_finite, as_tensor
 
 @final
 class Contexts:
-    """Reads contexts; those that were accepted tell what further ones look like.
+    """Reads contexts; the first ones accepted fix the form of all others.
 
     Floating contexts get the type of the network. Whole numbers stay what they are, for networks
     that embed them, unless there were floating ones before.

@@ -1,4 +1,4 @@
-"""Fixed-sequence testing: the loosest threshold of a score whose error rate is shown to be low."""
+"""Fixed-sequence testing: find the loosest threshold with a guaranteed error rate."""
 
 import math
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from dubio.decide.binomial import cdf
 @final
 @dataclass(frozen=True)
 class Tested:
-    """What the tests of the thresholds of a score gave.
+    """The result of testing the thresholds of a score.
 
     Attributes:
         threshold: The loosest that passed; −∞, which answers nothing, if there is none.

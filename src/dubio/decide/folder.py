@@ -1,4 +1,4 @@
-"""The folder of an agent: one file with its state, and a journal of what happened since."""
+"""The folder of an agent: a file with its state, and a journal of later calls."""
 
 import io
 import math
@@ -55,7 +55,7 @@ def write_alone(folder: Path, state: State) -> None:
 
 
 def read(folder: Path) -> tuple[State, Iterator[Event]]:
-    """Return the state in a folder, and what happened afterwards. No code in it is run."""
+    """Return the state in a folder, and the calls since. No code in it is run."""
     path = folder / _STATE
     if not path.is_file():
         raise FileNotFoundError(
@@ -167,7 +167,7 @@ class KeptFolder:
                     old.unlink()
 
     def close(self) -> None:
-        """Let go of the folder."""
+        """Release the folder."""
         if os.getpid() != self._process:
             return  # it is still kept there
         self._let_go()

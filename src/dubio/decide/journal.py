@@ -1,4 +1,4 @@
-"""A journal: what happened since the last snapshot, appended call by call.
+"""A journal of the calls since the last snapshot.
 
 A record is its length and CRC-32, eight bytes, and then a line of JSON and the bytes of its arrays.
 It is handed to the operating system in one write, so that it outlives the process. One that is not
@@ -37,7 +37,7 @@ class Journal:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o666)
 
     def append(self, event: Event) -> None:
-        """Write an event; it is kept when this returns, whatever becomes of the process."""
+        """Write an event; it survives the process once this returns."""
         body = encode(event)
         record = _HEAD.pack(len(body), zlib.crc32(body)) + body
         if os.write(self._file, record) != len(record):

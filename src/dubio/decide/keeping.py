@@ -1,4 +1,4 @@
-"""Agents that are saved to a folder, at once or call by call, and go on from there."""
+"""Agents that are saved to a folder, once or at every call, and resume from it."""
 
 import weakref
 from abc import ABC, abstractmethod
@@ -142,7 +142,7 @@ class KeptAgent(ABC):
         self._known = self._weights()
 
     def _leave(self, folder: Path) -> None:
-        """Remember what is in a folder, to see whether others write to it."""
+        """Remember the contents of a folder, to detect other writers."""
         self._left = folder.resolve(), folders.fingerprint(folder)
 
     @abstractmethod

@@ -67,7 +67,7 @@ class LastLayer:
         self.layer.condition(torch.cat(features), which, rewards, weights)
 
     def _features(self, x: Tensor) -> Tensor:  # (B, features)
-        """Return what the layer is given for some inputs, without noise."""
+        """Return the layer's inputs, without noise."""
         seen: list[tuple[Tensor, Tensor]] = []
         hook = self.layer.register_forward_hook(
             lambda _, given, output: seen.append((given[0], output))

@@ -1,4 +1,4 @@
-"""Training that goes on: networks, their objectives and an optimiser with its moments."""
+"""Continued training: networks, their objectives and an optimiser with its state."""
 
 import math
 from collections.abc import Callable, Sequence

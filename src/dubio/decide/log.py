@@ -1,4 +1,4 @@
-"""Logged choices: what was known, what was done, how probable that was, and what came of it."""
+"""Logged choices: contexts, actions, their probabilities, and rewards."""
 
 from collections.abc import Sequence
 from typing import Any, Self, final
@@ -132,7 +132,7 @@ class Log:
         return pandas.DataFrame(columns | self._tables())
 
     def _tables(self) -> dict[str, Tensor]:
-        """Return the columns that tell something about every action, by name."""
+        """Return the columns with a value for every action, by name."""
         tables = {"probability": self.probabilities, "allowed": self.allowed}
         return {
             f"{name}_{action}": table[:, action]

@@ -1,4 +1,4 @@
-"""What a policy would have earned, from the log of another one."""
+"""Estimate a policy's reward from the log of another policy."""
 
 import math
 import warnings
@@ -186,7 +186,7 @@ def _warn_of_support(log: Log, odds: Tensor, weights: Tensor) -> None:
             warnings.warn(
                 f"policy: expected actions that the log could take, got others in "
                 f"{int((lost > 0).sum())} of {len(log)} rows, with a share of "
-                f"{float(lost.mean()):.3g}; what they earn is not in the log",
+                f"{float(lost.mean()):.3g}; their rewards are not in the log",
                 stacklevel=4,
             )
             return
@@ -227,7 +227,7 @@ def _warn_of_replay(rows: int, kept: int, share: float, lost: float) -> None:
     if lost > _ROUNDING * rows:
         warnings.warn(
             f"agent: expected actions that the log could take, got others with a share of "
-            f"{lost / rows:.3g}; what they earn is not in the log",
+            f"{lost / rows:.3g}; their rewards are not in the log",
             stacklevel=3,
         )
         return

@@ -44,7 +44,7 @@ class Pending:
 
     @property
     def count(self) -> int:
-        """How many ids were given out."""
+        """Number of ids issued."""
         return self._next
 
     @property
@@ -95,7 +95,7 @@ class Pending:
         )
 
     def remove(self, ids: Sequence[int]) -> None:
-        """Let go of choices."""
+        """Remove choices."""
         for one in ids:
             del self._rows[one]
 

@@ -1,4 +1,4 @@
-"""What callers pass for many agents at once: one for each of them."""
+"""Arguments for many agents: one for each."""
 
 from collections.abc import Sequence
 from typing import TypeVar

@@ -1,4 +1,4 @@
-"""Randomised prior functions: what members of an ensemble believe before they see data."""
+"""Randomised prior functions for the members of an ensemble."""
 
 from copy import deepcopy
 from typing import Self, final

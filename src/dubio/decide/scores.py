@@ -1,4 +1,4 @@
-"""How doubtful a row is: one number each."""
+"""Uncertainty scores: one number per row."""
 
 from typing import Literal
 

@@ -13,7 +13,7 @@ from dubio.decide.rules import RULES, ActionRule
 @final
 @dataclass(frozen=True)
 class Settings:
-    """What a `Bandit` was told, but for networks, likelihood, optimiser and schedule.
+    """Settings of a `Bandit`, except networks, likelihood, optimiser and schedule.
 
     The attributes are those of `Bandit`.
     """

@@ -29,7 +29,7 @@ class Turn:
 
 
 class TakesTurns(Protocol):
-    """What has a turn for its calls."""
+    """An object whose calls take turns."""
 
     _turn: Turn
 

@@ -1,4 +1,4 @@
-"""What the estimators share: parameters, training, and draws of the networks."""
+"""Shared code of the estimators: parameters, training and draws."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -89,7 +89,7 @@ class DropoutEstimator(BaseEstimator, ABC):
         """Return a likelihood for a new member."""
 
     def _look_at(self, held_out: LabelledRows) -> None:
-        """Take from rows that were held out what training cannot tell."""
+        """Fit what training cannot, on held-out rows."""
 
     @property
     @abstractmethod
@@ -124,7 +124,7 @@ class DropoutEstimator(BaseEstimator, ABC):
     def _partial_fit(
         self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, classes: Array | None = None
     ) -> Self:
-        """Go once through more rows; if they are the first, classes may be given."""
+        """Train for one pass over more rows; the first call may pass classes."""
         first = not hasattr(self, "members_")
         self._check_parameters()
         table, targets, weights = self._read(X, y, sample_weight, first=first)

@@ -1,4 +1,4 @@
-"""How a plain network becomes one that knows what it does not know."""
+"""Methods that turn a plain network into one with uncertainty."""
 
 from typing import Literal, get_args
 

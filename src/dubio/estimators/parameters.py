@@ -1,4 +1,4 @@
-"""Checks of parameters, which `fit` makes: scikit-learn wants constructors that take anything."""
+"""Checks of parameters, made by `fit`: scikit-learn's constructors accept anything."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -35,7 +35,7 @@ def check_number(name: str, value: Any, low: float, high: float, advice: str) ->
 def check_flag(name: str, value: Any) -> None:
     """Raise a TypeError unless the value is True or False."""
     if not isinstance(value, bool):
-        raise TypeError(f"{name}: expected True or False, got {value!r}; say which of the two")
+        raise TypeError(f"{name}: expected True or False, got {value!r}; pass one of the two")
 
 
 def check_layers(name: str, value: Any) -> tuple[int, ...]:

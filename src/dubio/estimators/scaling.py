@@ -1,4 +1,4 @@
-"""Columns brought to mean 0 and variance 1, and back."""
+"""Scale columns to mean 0 and variance 1, and back."""
 
 from dataclasses import dataclass
 from typing import Any, Self, final

@@ -24,9 +24,9 @@ class SeedUse(IntEnum):
 
 
 def seed_of(random_state: RandomSeed) -> int:
-    """Return the seed that a `random_state` of scikit-learn stands for.
+    """Return the seed for a `random_state` of scikit-learn.
 
-    None stands for another one every time; it is not taken from numpy's global generator.
+    None gives a new one every time, not from numpy's global generator.
     """
     if random_state is None:
         return int(np.random.SeedSequence().generate_state(1, np.uint32)[0])

@@ -1,4 +1,4 @@
-"""How large the noise of the targets is, by the rows that were held out."""
+"""Estimate the noise of the targets from held-out rows."""
 
 import math
 

@@ -25,7 +25,7 @@ _VALIDATION_DRAWS = 20
 @final
 @dataclass(eq=False)
 class Member:
-    """A network of an estimator, and what is needed to train it further.
+    """A network of an estimator, and the state to continue its training.
 
     Attributes:
         network: The network; inputs and targets are in standard units.

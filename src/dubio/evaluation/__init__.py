@@ -1,4 +1,4 @@
-"""Evaluation: what a saved network is worth on a data set, in numbers, drawings and a page.
+"""Evaluate a saved network on a data set: metrics, plots and a page.
 
 ``dubio evaluate`` is the command; `evaluate` does the work. `factory` builds the network, `state`
 reads its weights without running what is in the file, `datasets` reads data, `likelihoods` the

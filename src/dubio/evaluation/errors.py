@@ -1,4 +1,4 @@
-"""What can be wrong with a model, its state or its data."""
+"""Errors about a model, its state or its data."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

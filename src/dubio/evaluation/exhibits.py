@@ -1,4 +1,4 @@
-"""What is shown of an evaluation: a table of all numbers, and the drawings that fit."""
+"""The table and plots of an evaluation."""
 
 import math
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ def title_of(column: str, draws: int) -> str:
 
 
 def table_of(evaluation: Evaluation) -> Table:
-    """Return all numbers; the best of every row stands out."""
+    """Return a table of all numbers, with the best of every row marked."""
     columns = list(evaluation.scores)
     rows = []
     for metric, values in evaluation.numbers.items():

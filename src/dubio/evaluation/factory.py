@@ -59,8 +59,8 @@ def _import_module(name: str) -> ModuleType:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise  # the module is there, and lacks another
         raise EvaluationError(
-            f"model: expected a module {name}, got none ({error}); call from the folder that it "
-            "lies in, install it, or name a file.py"
+            f"model: expected a module {name}, got none ({error}); run from its folder, "
+            "install it, or name a file.py"
         ) from error
 
 

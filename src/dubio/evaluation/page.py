@@ -59,7 +59,7 @@ def write_pages(
 
 
 def text_of(evaluation: Evaluation) -> str:
-    """Return the table for a terminal; what is best has a star."""
+    """Return the table for a terminal, with a star for the best values."""
     shown = table_of(evaluation)
     rows = [[re.sub(r"^\*\*(.*)\*\*$", r"\1 *", cell) for cell in row] for row in shown.rows]
     return f"{table(shown.columns, rows)}\n\n{shown.note.replace('bold', 'starred')}"
@@ -87,7 +87,7 @@ def page_of(evaluation: Evaluation, settings: Mapping[str, str], command: str) -
 
 
 def calibration_html(evaluation: Evaluation) -> str:
-    """Return what was fitted on validation data, as a sentence."""
+    """Describe the fitted calibration in a sentence."""
     found = [
         f"{name} {value:.3g} ({title_of(column, evaluation.draws)})"
         for column, values in evaluation.calibration.items()

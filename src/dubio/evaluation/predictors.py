@@ -1,4 +1,4 @@
-"""The network asked in several ways: without noise, with draws, and both calibrated."""
+"""Predictions without noise, with draws, and both calibrated."""
 
 from collections.abc import Iterator
 from typing import final
@@ -25,7 +25,7 @@ Calibration = TemperatureScaling | PrecisionScaling
 
 @final
 class DatasetPredictor:
-    """Asks a network about data, batch by batch.
+    """Predicts data with a network, batch by batch.
 
     ``plain`` is one pass in eval mode without noise, what the network says by itself; ``draws`` is
     the predictive distribution. Once there are calibrations, both come calibrated as well.

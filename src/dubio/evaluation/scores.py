@@ -19,7 +19,7 @@ COVERAGES = (0.8, 0.9, 0.95)
 @final
 @dataclass(frozen=True)
 class Measure:
-    """What a number means.
+    """The meaning of a metric.
 
     Attributes:
         title: Its name for readers.
@@ -31,7 +31,7 @@ class Measure:
 
     @property
     def wish(self) -> str:
-        """What is better, in a word."""
+        """The better direction, in a word."""
         if math.isfinite(self.ideal) and self.ideal != 0:
             return f"near {self.ideal:g}"
         return "higher" if self.ideal > 0 else "lower"
@@ -117,11 +117,11 @@ class EvaluationScores(ABC):
 
     @abstractmethod
     def _metrics(self) -> list[Metric]:
-        """Return what takes predictions and targets."""
+        """Return the metrics of predictions and targets."""
 
     @abstractmethod
     def _doubts(self, p: Predictive) -> dict[str, Tensor]:
-        """Return scores that are to be larger for foreign inputs."""
+        """Return scores that should be larger for out-of-distribution inputs."""
 
     @abstractmethod
     def _own_numbers(self) -> dict[str, Tensor]:

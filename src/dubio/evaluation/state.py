@@ -21,7 +21,7 @@ SHOWN = 8  # names in a message
 
 
 def read_tensors(path: Path, what: str) -> Any:
-    """Return what is in a file of `torch.save` or of safetensors; tensors stay on disk until used.
+    """Read a file of `torch.save` or safetensors; tensors stay on disk until used.
 
     Args:
         path: A file; safetensors if its name ends so.

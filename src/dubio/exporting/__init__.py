@@ -1,1 +1,1 @@
-"""A network and its noise as a graph that others can run: ONNX, or torch's own format."""
+"""Export a network and its noise as a graph: ONNX, or torch's own format."""

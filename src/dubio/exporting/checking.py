@@ -1,4 +1,4 @@
-"""A graph is compared with its network before anybody gets it: no noise may have vanished."""
+"""Compare a graph with its network before it is written: no noise may be lost."""
 
 from collections.abc import Sequence
 from typing import final

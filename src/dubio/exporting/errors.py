@@ -1,4 +1,4 @@
-"""What can go wrong when a network becomes a graph."""
+"""Errors of exporting."""
 
 
 class ExportError(RuntimeError):

@@ -154,7 +154,7 @@ def _observed(network: nn.Module, passes: ExportPasses) -> list[NoiseInput]:
 def _card(
     passes: ExportPasses, noises: list[NoiseInput], draws: int, *, seeded: bool
 ) -> dict[str, Any]:
-    """Return what the file says of the graph."""
+    """Return the graph's metadata."""
     of_inputs = [
         {
             "name": name,

@@ -1,4 +1,4 @@
-"""Graphs as files, and how they are run to see whether they are right."""
+"""Write graphs to files, and run them to check them."""
 
 import io
 import json
@@ -60,7 +60,7 @@ def onnx_file(
 
 
 def _symbol(graph: Any) -> str:
-    """Return what the number of rows is called in a graph: the first axis of some input is it."""
+    """Return the symbol for the number of rows, the first axis of some input."""
     shapes = (value.type.tensor_type.shape.dim for value in graph.input)
     return str(next(dim[0].dim_param for dim in shapes if dim and dim[0].dim_param))
 
@@ -116,7 +116,7 @@ def write(path: Path, data: bytes) -> None:
 
 
 def _unknown_to_onnx(error: Exception) -> str:
-    """Return which operation has no counterpart, if that can be told."""
+    """Return the operation without a counterpart, if known."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     told = [line for line in lines if "No ONNX function" in line or "No decompositions" in line]
     return (

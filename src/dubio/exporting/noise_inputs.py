@@ -1,4 +1,4 @@
-"""The noises of a network, as inputs of a graph: what they are called and how they are drawn."""
+"""The noises of a network as inputs of a graph: their names and distributions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -43,7 +43,7 @@ class NoiseInput:
         return torch.Size([size if size >= 0 else -size * rows for size in self.shape])
 
     def drawn(self, numbers: RandomNumbers, rows: int) -> Tensor:  # (S, …)
-        """Return what some random numbers are here."""
+        """Draw this noise for a number of rows."""
         shape, like = self.shape_for(rows), torch.empty(0, dtype=self.dtype)
         if self.distribution == "bernoulli":
             assert self.keep is not None
@@ -52,7 +52,7 @@ class NoiseInput:
         return draw(self.place, shape, like)
 
     def card(self, draws: int) -> dict[str, Any]:
-        """Return what a file says of it."""
+        """Return its metadata."""
         return {
             "name": self.name,
             "kind": self.kind,
@@ -74,7 +74,7 @@ class _Seen(NamedTuple):
 @final
 @dataclass(frozen=True)
 class ObservedNumbers(Numbers):
-    """Random numbers that note what they are asked for.
+    """Random numbers that record requests.
 
     Attributes:
         seen: What was asked for, by place.

@@ -30,7 +30,7 @@ from dubio.noise.upkeep import Upkeep
 
 @final
 class ExportPasses:
-    """A network, the form of its inputs, and what it takes to run it under noise.
+    """A network and the form of its inputs, to run under given noise.
 
     Args:
         model: The network.
@@ -115,7 +115,7 @@ class ExportPasses:
                 raise ExportError(
                     f"model: expected tensors as output, alone or in tuples, lists and dicts, got "
                     f"{type(leaf).__name__} among them; pass select= with a key, an index or a "
-                    f"function for the tensor that is meant"
+                    f"function that picks the tensor"
                 )
         self.output_names = [_name("y", path) for path, leaf in found if leaf is not None]
         return [leaf for _, leaf in found if leaf is not None]

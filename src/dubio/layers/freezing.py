@@ -1,4 +1,4 @@
-"""Plain layers back: a network whose noise is no longer learned, for serving."""
+"""Freeze a network for serving: plain layers, and noise that is no longer learned."""
 
 import copy
 from collections import Counter, OrderedDict

@@ -15,6 +15,7 @@ from torch import Tensor
 from dubio.layers import streamed
 from dubio.layers.centered_prior import CenteredPrior
 from dubio.layers.streamed import known_prior, weights_in_turn
+from dubio.native import matmul
 from dubio.native import weights as kernels
 from dubio.native.masked import serves
 from dubio.native.stream import Stream
@@ -27,13 +28,15 @@ class Rows(ABC):
 
     Attributes:
         kind: What V is: the changes σε or the variances σ².
+        squared: Whether what meets V is squared.
     """
 
     kind: int
+    squared: bool
 
     @abstractmethod
     def turn(self, x: Tensor) -> Tensor:
-        """Return the inputs that meet V."""
+        """Return the inputs that meet V, before they are squared."""
 
     @abstractmethod
     def join(self, mean: Tensor, inner: Tensor) -> Tensor:
@@ -52,14 +55,14 @@ class Rows(ABC):
 class LocalRows(Rows):
     """N(xμ, x²σ²): local reparameterisation."""
 
-    kind = SQUARE
+    kind, squared = SQUARE, True
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
 
     def turn(self, x: Tensor) -> Tensor:
-        """x²."""
-        return x.square()
+        """Return x itself."""
+        return x
 
     def join(self, mean: Tensor, inner: Tensor) -> Tensor:
         """Mean + √variance·ζ."""
@@ -78,7 +81,7 @@ class LocalRows(Rows):
 class FlippedRows(Rows):
     """Signs of the inputs and outputs of every row: flipout."""
 
-    kind = CHANGE
+    kind, squared = CHANGE, False
 
     def __init__(self, of_inputs: Tensor, of_outputs: Tensor) -> None:
         self._of_inputs = of_inputs
@@ -143,10 +146,10 @@ class _GaussianLinear(Derivative):
             value += kernels.sample(kind, stream, of, prior, out)
         inner = None
         if rows is None:
-            y = F.linear(x, *made)
+            y = matmul.linear(x, *made)
         else:
-            inner = F.linear(rows.turn(x), *made)
-            y = rows.join(F.linear(x, *means), inner)
+            inner = matmul.linear(rows.turn(x), *made, squared=rows.squared)
+            y = rows.join(matmul.linear(x, *means), inner)
         ctx.set_materialize_grads(False)
         ctx.stream, ctx.rows, ctx.centered = stream, rows, centered
         ctx.save_for_backward(x, made[0], inner, rho, *means)
@@ -169,16 +172,16 @@ class _GaussianLinear(Derivative):
         through = own
         if g is not None:
             g = g.contiguous()
-            _write_gradients(of_means, g, x)
+            matmul.write_of_weight(*_pair(of_means), g, x)
             own = of_means
             if ctx.needs_input_grad[3]:
-                of_x = g.mm(made if rows is None else means[0])
+                of_x = matmul.of_inputs(g, made if rows is None else means[0])
             if rows is not None:
                 of_inner, through = rows.of_inner(inner, g), of_means
-                own = _split(of_rho, means)
-                _write_gradients(own, of_inner, rows.turn(x))
+                own = split = _split(of_rho, means)
+                matmul.write_of_weight(*_pair(split), of_inner, rows.turn(x), squared=rows.squared)
                 if of_x is not None:
-                    rows.add_of_inputs(of_x, x, of_inner.mm(made))
+                    rows.add_of_inputs(of_x, x, matmul.of_inputs(of_inner, made))
         for of, one, by, of_mean in zip(
             weights_in_turn([rho], means), own, through, of_means, strict=True
         ):
@@ -200,11 +203,9 @@ def _kind(rows: Rows | None) -> int:
     return SAMPLE if rows is None else rows.kind
 
 
-def _write_gradients(to: Sequence[Tensor], g: Tensor, x: Tensor) -> None:
-    """Write the gradients of a weight, and of a bias if there is one."""
-    torch.mm(g.t(), x, out=to[0])
-    if len(to) > 1:
-        torch.sum(g, 0, out=to[1])
+def _pair(given: Sequence[Tensor]) -> tuple[Tensor, Tensor | None]:
+    """Return what belongs to the weight, and to the bias if there is one."""
+    return given[0], given[1] if len(given) > 1 else None
 
 
 def _split(row: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
@@ -224,7 +225,8 @@ def _again(ctx: Any, g: Tensor | None, of_total: Tensor | None) -> Sequence[Tens
             if rows is None:
                 y = F.linear(x, *made)
             else:
-                y = rows.join(F.linear(x, *means), F.linear(rows.turn(x), *made))
+                turned = rows.turn(x).square() if rows.squared else rows.turn(x)
+                y = rows.join(F.linear(x, *means), F.linear(turned, *made))
             outputs.append((y, g))
         if of_total is not None:
             outputs.append((streamed.divergence(ctx.centered, rho, means), of_total))

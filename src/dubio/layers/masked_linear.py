@@ -12,8 +12,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dubio.masks.mask import learned_bernoulli_kl
+from dubio.native import matmul
 from dubio.native.columns import rate_divergence, walk
 from dubio.native.masked import BERNOULLI, Masking, product, serves, slopes
+from dubio.native.matmul import Beside
 from dubio.noise.derivative import Derivative
 
 
@@ -40,7 +42,7 @@ def masked_linear(
             masking, length_scale, repeated, x, weight, bias, masking.logit
         )
         return y, total
-    return F.linear(product(x, masking), weight, bias), None
+    return matmul.linear(product(x, masking), weight, bias), None
 
 
 @final
@@ -73,46 +75,55 @@ class _MaskedLinear(Derivative):
         ctx.masking, ctx.length_scale, ctx.repeated = masking, length_scale, repeated
         needed = ctx.needs_input_grad[3] or (ctx.needs_input_grad[6] and not _only_scales(masking))
         ctx.save_for_backward(x if needed else None, masked, weight, bias, logit)
-        return F.linear(masked, weight, bias), total
+        return matmul.linear(masked, weight, bias), total
 
     @staticmethod
     def backward(ctx: Any, g: Tensor | None, of_total: Tensor | None) -> tuple[Any, ...]:
-        x, masked, weight, _, logit = ctx.saved_tensors
+        x, masked, weight, _, _ = ctx.saved_tensors
         given = [each for each in (g, of_total) if each is not None]
         if torch.is_grad_enabled() or not all(map(serves, given)):  # once more, or many at once
             return None, None, None, *_again(ctx, g, of_total)
         masking: Masking = ctx.masking
         for_x, for_weight, for_bias, for_logit = ctx.needs_input_grad[3:]
-        of_x = of_weight = of_bias = of_logit = sums = other = None
-        if g is None:
-            of_weight = torch.zeros_like(weight)
-        else:
-            of_bias = g.sum(0) if for_bias else None
-            of_weight = g.t().mm(masked)
-            if for_x or masking.rules[0].kind != BERNOULLI:
-                of_x, of_logit = slopes(x, g.mm(weight), masking, (for_x, for_logit))
-            elif for_logit:
-                sums = torch.empty(weight.shape[1], dtype=torch.float32, device="cpu")
-                if not _only_scales(masking):
-                    half = len(x) // 2
-                    if ctx.repeated:
-                        x, g = x[:half], g[:half] + g[half:]
-                    other = g.t().mm(x)
-        scale = times = by_logit = None
+        scale = by_logit = of_x = of_bias = of_logit = sums = None
+        times = 0.0
         if of_total is not None:
             (scale, by_logit), times = ctx.slopes, of_total.item()
-        if sums is not None or scale is not None:
-            one, less = (of_weight, None) if other is None else (other, of_weight)
-            to = None if scale is None else of_weight
-            walk(weight, one, less, sums, scale, times or 0.0, to)
-        if sums is not None:
-            slope = masking.rates - 1 if _only_scales(masking) else 0.5
-            of_logit = sums.sum_to_size(logit.shape) * slope
+        of_weight = torch.empty_like(weight)
+        if g is None:
+            walk(weight, None, None, None, scale, times, of_weight.zero_())
+        else:
+            g = g.contiguous()
+            by_sums = for_logit and not for_x and masking.rules[0].kind == BERNOULLI
+            if by_sums:
+                sums = torch.empty(weight.shape[1], dtype=torch.float32, device="cpu")
+            if for_bias:
+                of_bias = torch.empty(len(weight), dtype=torch.float32, device="cpu")
+            beside = Beside(weight, sums, scale, times)
+            matmul.write_of_weight(of_weight, of_bias, g, masked, beside=beside)
+            if sums is not None:
+                of_logit = _of_logit(masking, ctx.repeated, sums, g, x, weight)
+            elif for_x or for_logit:
+                of_x, of_logit = slopes(x, matmul.of_inputs(g, weight), masking, (for_x, for_logit))
         if by_logit is not None and for_logit:
             of_logit = (
                 by_logit * times if of_logit is None else of_logit.add_(by_logit, alpha=times)
             )
         return None, None, None, of_x, of_weight if for_weight else None, of_bias, of_logit
+
+
+def _of_logit(
+    masking: Masking, repeated: bool, sums: Tensor, g: Tensor, x: Tensor, weight: Tensor
+) -> Tensor:
+    """Return the gradient of φ for a binary mask, from Σ W∘gᵀ(x·m) by input."""
+    if _only_scales(masking):
+        return sums.sum_to_size(masking.logit.shape) * (masking.rates - 1)
+    if repeated:
+        half = len(x) // 2
+        x, g = x[:half], g[:half] + g[half:]
+    without = torch.empty_like(sums)  # Σ W∘gᵀx
+    matmul.write_of_weight(None, None, g, x, beside=Beside(weight, without))
+    return (without - sums).sum_to_size(masking.logit.shape) * 0.5
 
 
 def _only_scales(masking: Masking) -> bool:

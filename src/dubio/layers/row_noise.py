@@ -1,4 +1,4 @@
-"""Noise of rows in place of noise of weights: local reparameterisation and flipout.
+"""Noise per row instead of noise on weights: local reparameterisation and flipout.
 
 Both are for layers that are linear in weights and input, W·x + b. Rows get noise of their own, so
 that the gradients of a batch average over it.
@@ -6,6 +6,7 @@ that the gradients of a batch average over it.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import torch
@@ -26,6 +27,37 @@ _KINDS = (
     nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d,
     nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d,
 )  # fmt: skip
+
+
+@final
+@dataclass(slots=True)
+class _Call:
+    """A call of a layer with Gaussian weights.
+
+    Attributes:
+        owner: The `dubio.Bayesian` around the layer.
+        layer: The layer.
+        posterior: The distribution of its weights.
+        noise_of_weights: That of all rows, if it is needed; None for the mean.
+        known: Means and changes or variances of weights, if they are known already.
+        args: Arguments of the layer behind its input.
+        kwargs: By name.
+    """
+
+    owner: Noisy
+    layer: Linear
+    posterior: Posterior
+    noise_of_weights: Tensor | Stream | None
+    known: Sample | None
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    def outputs(self, weights: Sequence[Tensor], x: Tensor) -> Tensor:
+        """Return the outputs of the layer with other weights."""
+        names = (name for name, _ in self.layer.named_parameters())
+        layer = substitute(self.layer, dict(zip(names, weights, strict=True)))
+        outputs: Tensor = layer(x, *self.args, **self.kwargs)
+        return outputs
 
 
 class RowNoise(Noisy, ABC):
@@ -50,6 +82,9 @@ class RowNoise(Noisy, ABC):
         """
 
     @abstractmethod
+    def _around(self, mean: Tensor, x: Tensor, call: _Call) -> Tensor:
+        """Return outputs around those of the mean weights; these if there is no noise around."""
+
     def forward(
         self,
         owner: Noisy,
@@ -61,23 +96,15 @@ class RowNoise(Noisy, ABC):
         *args: Any,
         **kwargs: Any,
     ) -> Tensor:
-        """Return the outputs: those of the mean weights if there is no noise around.
-
-        Args:
-            owner: The `dubio.Bayesian` around the layer.
-            layer: The layer.
-            posterior: The distribution of its weights.
-            noise_of_weights: That of all rows, if it needs weights; None for the mean.
-            known: Means and changes or variances of weights, if they are known already.
-            x: The input, rows first.
-            *args: Further arguments of the layer.
-            **kwargs: By name.
-        """
+        """Return the outputs for an input, rows first; the other arguments are those of a call."""
+        call = _Call(owner, layer, posterior, noise_of_weights, known, args, kwargs)
+        means = posterior.mean() if known is None else known.weights
+        return self._around(call.outputs(means, x), x, call)
 
 
 @final
 class LocalNoise(RowNoise):
-    """Outputs are drawn from what weights would make of them, N(Wx, W_σ²x²).
+    """Draws outputs from the distribution that random weights give them, N(Wx, W_σ²x²).
 
     Clark et al. 2022, eqs. 16–18, after Kingma, Salimans and Welling (2015).
     """
@@ -90,33 +117,21 @@ class LocalNoise(RowNoise):
         stream = own_stream(self, request, x, owner)
         return None if stream is None else LocalRows(stream)
 
-    def forward(
-        self,
-        owner: Noisy,
-        layer: Linear,
-        posterior: Posterior,
-        noise_of_weights: Tensor | Stream | None,
-        known: Sample | None,
-        x: Tensor,
-        *args: Any,
-        **kwargs: Any,
-    ) -> Tensor:
+    def _around(self, mean: Tensor, x: Tensor, call: _Call) -> Tensor:
         """Return γ + √δ·ζ."""
-        means = posterior.mean() if known is None else known.weights
-        mean: Tensor = _with(layer, means)(x, *args, **kwargs)
         request = Request("normal", mean.shape, 0, 1)
         stream, noises = None, None
         with torch._C.DisableTorchFunction():
             if torch.is_grad_enabled() and readable(mean):
-                stream = own_stream(self, request, mean, owner)
+                stream = own_stream(self, request, mean, call.owner)
             if stream is None:
-                noises = own_noise(self, (request,), mean, owner)
+                noises = own_noise(self, (request,), mean, call.owner)
         if stream is None and noises is None:
             return mean
-        variances = posterior.variances() if known is None else known.changes
+        variances = call.posterior.variances() if call.known is None else call.known.changes
         # squares leave the range of half precision, the deviations in it do not
         precise = x.to(torch.promote_types(x.dtype, variances[0].dtype))
-        variance: Tensor = _with(layer, variances)(precise.square(), *args, **kwargs)
+        variance = call.outputs(variances, precise.square())
         if stream is not None:
             return add_local(stream, mean, variance)
         assert noises is not None
@@ -151,35 +166,25 @@ class Flipout(RowNoise):
         coins = own_noise(self, (request,), x, owner)
         return None if coins is None else coins[0].to(x.dtype) * 2 - 1
 
-    def forward(
-        self,
-        owner: Noisy,
-        layer: Linear,
-        posterior: Posterior,
-        noise_of_weights: Tensor | Stream | None,
-        known: Sample | None,
-        x: Tensor,
-        *args: Any,
-        **kwargs: Any,
-    ) -> Tensor:
+    def _around(self, mean: Tensor, x: Tensor, call: _Call) -> Tensor:
         """Wx + b + r ∘ (ΔW(s ∘ x) + Δb)."""
-        means = posterior.mean() if known is None else known.weights
-        mean: Tensor = _with(layer, means)(x, *args, **kwargs)
-        axis = _unit_axis(layer)
+        axis = _unit_axis(call.layer)
         ins, outs = x.shape[axis], mean.shape[axis]
         with torch._C.DisableTorchFunction():
-            signs = self._signs(owner, x, ins, outs)
-            if noise_of_weights is None:
+            signs = self._signs(call.owner, x, ins, outs)
+            if call.noise_of_weights is None:
                 return mean
-            change = posterior.changes(noise_of_weights) if known is None else known.changes
+            known = call.known
+            change = (
+                call.posterior.changes(call.noise_of_weights) if known is None else known.changes
+            )
         if signs is None:
-            unflipped: Tensor = mean + _with(layer, change)(x, *args, **kwargs)
-            return unflipped
+            return mean + call.outputs(change, x)
         of_inputs, of_outputs = (
             part.view(part.shape[0], *_along(axis, like, part.shape[1]))
             for part, like in ((signs[:, :ins], x), (signs[:, ins:], mean))
         )
-        flipped: Tensor = _with(layer, change)(x * of_inputs, *args, **kwargs) * of_outputs
+        flipped = call.outputs(change, x * of_inputs) * of_outputs
         return mean + flipped.to(mean.dtype)
 
 
@@ -203,12 +208,6 @@ def has_rows(layer: nn.Module, args: Sequence[Any]) -> bool:
     """Return whether the first argument has an axis of rows."""
     assert isinstance(layer, Linear)
     return len(args) > 0 and isinstance(args[0], Tensor) and args[0].dim() > -_unit_axis(layer)
-
-
-def _with(layer: Linear, weights: Sequence[Tensor]) -> Linear:
-    """Return the layer with other weights."""
-    names = (name for name, _ in layer.named_parameters())
-    return substitute(layer, dict(zip(names, weights, strict=True)))
 
 
 def _unit_axis(layer: Linear) -> int:

@@ -56,7 +56,7 @@ def is_plain_linear(layer: nn.Module) -> bool:
 
 
 def is_alone(layer: nn.Module) -> bool:
-    """Return whether a layer is nothing but xWᵀ + b, and nobody looks at what is computed."""
+    """Return whether a layer is exactly xWᵀ + b, and nothing observes it."""
     modes = torch._C._len_torch_function_stack() + torch._C._len_torch_dispatch_stack()
     watched = modes > 0 or torch.is_autocast_enabled("cpu") or _has_any_global_hook()
     return is_plain_linear(layer) and not watched

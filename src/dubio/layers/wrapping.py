@@ -9,7 +9,7 @@ from dubio.noise.stochastic import Stochastic
 
 
 class Wrapping(Stochastic, ABC):
-    """A stochastic module that stands in the place of the ``layer`` in it.
+    """A stochastic module that wraps and replaces a ``layer``.
 
     Attributes of the layer, such as ``weight`` or ``batch_first``, can be read off it, as code of
     others does: in eval mode `nn.TransformerEncoderLayer` hands the weights of its layers to one
@@ -17,7 +17,7 @@ class Wrapping(Stochastic, ABC):
     """
 
     def settle(self) -> None:
-        """Make the layer's weights what they stand for, before others read them."""
+        """Write the current weights into the layer, before others read them."""
 
     def __getattr__(self, name: str) -> Any:
         try:

@@ -1,4 +1,4 @@
-"""Likelihoods: what the raw outputs of a network say about the target, p(y | x, omega).
+"""Likelihoods: the distribution of targets given raw outputs, p(y | x, omega).
 
 A likelihood reads raw outputs with the draws in front, `(S, B, ...)`, in float32 or better, and
 returns one value per draw: averaging over draws is the work of `dubio.predictive`, averaging over

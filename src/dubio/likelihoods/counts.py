@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from dubio.likelihoods.incomplete_beta import incomplete_beta
-from dubio.likelihoods.numeric import Counts, Missing, check_missing, split
+from dubio.likelihoods.numeric import Counts, Missing, split
 from dubio.noise.float64 import in_float64
 
 _PARTS = ("log means", "log sizes")
@@ -28,9 +28,6 @@ class Poisson(Counts):
 
     rowwise = True
     missing: Missing = "error"
-
-    def __post_init__(self) -> None:
-        check_missing(self.missing)
 
     def mean(self, outputs: Tensor) -> Tensor:
         """Return the rate, exp(f)."""
@@ -91,9 +88,6 @@ class NegativeBinomial(Counts):
 
     rowwise = True
     missing: Missing = "error"
-
-    def __post_init__(self) -> None:
-        check_missing(self.missing)
 
     def check(self, outputs: Tensor) -> None:
         """Check also that the last dimension has two halves."""

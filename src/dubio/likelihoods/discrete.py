@@ -1,4 +1,4 @@
-"""What discrete likelihoods have in common: labels and their probabilities."""
+"""Shared code of discrete likelihoods: labels and their probabilities."""
 
 import math
 from collections.abc import Sequence

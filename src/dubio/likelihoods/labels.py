@@ -1,4 +1,4 @@
-"""What a likelihood of labels needs to say at least: their probabilities."""
+"""Extend this to write a likelihood of labels by their probabilities."""
 
 from abc import abstractmethod
 

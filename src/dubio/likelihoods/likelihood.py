@@ -1,4 +1,4 @@
-"""What all likelihoods have in common."""
+"""The base class of all likelihoods."""
 
 from __future__ import annotations
 

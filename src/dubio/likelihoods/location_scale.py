@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from dubio.likelihoods.incomplete_beta import incomplete_beta
-from dubio.likelihoods.numeric import Missing, Numeric, check_missing, split
+from dubio.likelihoods.numeric import Missing, Numeric, split
 
 _PARTS = ("locations", "log scales")
 
@@ -89,9 +89,6 @@ class Laplace(LocationScale):
     rowwise = True
     missing: Missing = "error"
 
-    def __post_init__(self) -> None:
-        check_missing(self.missing)
-
     def _log_density(self, z: Tensor) -> Tensor:
         return -z.abs() - math.log(2)
 
@@ -128,7 +125,7 @@ class StudentT(LocationScale):
     missing: Missing = "error"
 
     def __post_init__(self) -> None:
-        check_missing(self.missing)
+        super().__post_init__()
         if not (isinstance(self.degrees, float | int) and 1 < self.degrees < math.inf):
             raise ValueError(
                 f"degrees: expected a finite number > 1, so that there is a mean, got "

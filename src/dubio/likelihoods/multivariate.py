@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from dubio.likelihoods.numeric import Missing, Numeric, check_missing
+from dubio.likelihoods.numeric import Missing, Numeric
 
 
 @final
@@ -34,9 +34,6 @@ class MultivariateGaussian(Numeric):
         "a mixture of Gaussians has no entropy in closed form, and no classes to vote for: use "
         "variance or interval(), or average -log_prob(y) over targets y from sample()"
     )
-
-    def __post_init__(self) -> None:
-        check_missing(self.missing)
 
     def check(self, outputs: Tensor) -> None:
         """Check also that the last dimension fits some D."""

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from dubio.likelihoods.likelihood import Likelihood
-from dubio.likelihoods.numeric import Missing, Numeric, check_missing
+from dubio.likelihoods.numeric import Missing, Numeric
 from dubio.likelihoods.quantiles import mixture_quantile
 
 
@@ -121,7 +121,7 @@ class Gaussian(Homoscedastic):
     missing: Missing = "error"
 
     def __post_init__(self) -> None:
-        check_missing(self.missing)
+        super().__post_init__()
         check_precision(self.noise_precision)
 
     def rescaled(self, scale: float | Tensor) -> Gaussian:
@@ -174,9 +174,6 @@ class HeteroscedasticGaussian(_Normal):
     rowwise = True
     missing: Missing = "error"
     scalar: bool = False
-
-    def __post_init__(self) -> None:
-        check_missing(self.missing)
 
     def check(self, outputs: Tensor) -> None:
         """Check also that the last dimension has two halves."""

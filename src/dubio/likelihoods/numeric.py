@@ -1,4 +1,4 @@
-"""What likelihoods of numbers have in common, element by element."""
+"""The base class of likelihoods of numbers, element by element."""
 
 from __future__ import annotations
 
@@ -33,6 +33,10 @@ class Numeric(Likelihood):
         "a mixture of such noise has no entropy in closed form, and no classes to vote for: use "
         "variance or interval(), or average -log_prob(y) over targets y from sample()"
     )
+
+    def __post_init__(self) -> None:
+        """Check the fields of a dataclass."""
+        check_missing(self.missing)
 
     @abstractmethod
     def log_density(self, outputs: Tensor, y: Tensor) -> Tensor:

@@ -139,7 +139,7 @@ def reflect(u: Tensor) -> Tensor:
 
 
 def _rules(gate: Gate) -> tuple[MaskRule, ...]:
-    """Return what a gate is to the kernels; nothing if they do not know it."""
+    """Return the kernel rule of a gate; None if there is none."""
     match gate:
         case BinaryGate():
             return (MaskRule(BERNOULLI, reflected=gate.reflected, trapezoid=gate.trapezoid),)

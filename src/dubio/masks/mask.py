@@ -1,4 +1,4 @@
-"""What all masks have in common."""
+"""The base classes of all masks."""
 
 import copy
 from abc import ABC, abstractmethod
@@ -19,7 +19,7 @@ from dubio.noise.undrawn import Undrawn, drawn
 
 
 class MaskNoise(NamedTuple):
-    """One of the noises that a mask is made of.
+    """One of the noises that a mask is computed from.
 
     Attributes:
         distribution: What to draw.

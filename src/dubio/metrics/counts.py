@@ -1,4 +1,4 @@
-"""Whole numbers among the arguments."""
+"""Checks of integer arguments."""
 
 from operator import index
 from typing import SupportsIndex

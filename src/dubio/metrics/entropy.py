@@ -1,4 +1,4 @@
-"""Accuracy against entropy: does a network that doubts err more often?"""
+"""Accuracy against entropy: does an uncertain network err more often?"""
 
 import math
 from typing import Any, NamedTuple, final

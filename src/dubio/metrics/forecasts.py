@@ -222,9 +222,9 @@ def _check_kind(prediction: Forecastable) -> None:
     if not isinstance(prediction, Predictive | Normal | Tensor):
         raise TypeError(
             f"prediction: expected a Predictive, a torch.distributions.Normal or a tensor, got "
-            f"{type(prediction).__name__}; make a tensor with torch.as_tensor. Of a distribution "
-            "in closed form, as that of BayesianDropoutRegression, rmse takes the mean and other "
-            "scores draws, its sample(1000); lppd is the mean of its own log_prob(y)."
+            f"{type(prediction).__name__}; make a tensor with torch.as_tensor. For a closed-form "
+            "distribution, such as that of BayesianDropoutRegression, pass its mean to rmse and "
+            "its sample(1000) to other scores; lppd is the mean of its own log_prob(y)."
         )
 
 

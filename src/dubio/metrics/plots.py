@@ -1,4 +1,4 @@
-"""Drawings of the curves of `dubio.metrics`, and of label maps: curves in, figures out.
+"""Plots of the curves of `dubio.metrics`, and of label maps.
 
 Functions of curves take a dict from names to curves, to compare them in one drawing, and a size in
 inches. `dubio.report.ink` writes the figures, by `to_png` and `to_svg`; notebooks show them.

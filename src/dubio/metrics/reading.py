@@ -1,4 +1,4 @@
-"""What metrics are given, checked and laid out: probabilities with labels, label maps, scores.
+"""Inputs of metrics, checked and laid out: probabilities with labels, label maps, scores.
 
 A prediction is a `Predictive`, or a tensor of probabilities with its classes along dimension 1, as
 `torch.nn.functional.cross_entropy` has them: (B, K) for rows, (B, K, H, W) for pixels. `*P` stands

@@ -77,6 +77,6 @@ def _read_images(images: Tensor, shape: torch.Size) -> Tensor:
     if not 0 <= low <= high <= 1:  # or NaN
         raise ValueError(
             f"images: expected floats in [0, 1] or uint8, got values from {low:.4g} to "
-            f"{high:.4g}; undo what the network's inputs were standardised by: x * std + mean"
+            f"{high:.4g}; undo the standardisation of the inputs: x * std + mean"
         )
     return pictures.movedim(1, -1)

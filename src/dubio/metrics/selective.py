@@ -1,4 +1,4 @@
-"""Selective prediction: what is the error if the most doubtful cases are left out?"""
+"""Selective prediction: the error if the most uncertain cases are left out."""
 
 import math
 from typing import Any, NamedTuple, final

@@ -1,4 +1,4 @@
-"""What metrics remember, on torchmetrics: sums of a fixed size, a mean, or all numbers.
+"""States of metrics on torchmetrics: sums of a fixed size, a mean, or all numbers.
 
 All of it adds up over batches and processes. Sums are in float64, so that long runs lose nothing.
 """

@@ -1,4 +1,4 @@
-"""Order, and what to do where it is not decided."""
+"""Order of cases, with ties."""
 
 import torch
 from torch import Tensor

@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import sys
 from ctypes import POINTER, c_double, c_float, c_int, c_int32, c_int64, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,11 +86,41 @@ class RowLayerDescription(ctypes.Structure):
     )
 
 
+@final
+class MatmulDescription(ctypes.Structure):
+    """A product of matrices as ``matmul_of`` in ``kernels/kernels.h`` describes it."""
+
+    _fields_ = (
+        ("rows", c_int64),
+        ("columns", c_int64),
+        ("inner", c_int64),
+        ("left", c_void_p),
+        ("left_row", c_int64),
+        ("left_inner", c_int64),
+        ("right", c_void_p),
+        ("right_inner", c_int64),
+        ("right_column", c_int64),
+        ("bias", c_void_p),
+        ("out", c_void_p),
+        ("out_row", c_int64),
+        ("out_column", c_int64),
+        ("left_sums", c_void_p),
+        ("with", c_void_p),
+        ("with_sums", c_void_p),
+        ("factor", c_void_p),
+        ("factors", c_int64),
+        ("times", c_float),
+        ("squared", c_int32),
+    )
+
+
 _NOISE = (c_uint64, c_int64, c_int64)  # key, draw, draws or entries
 _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "dubio_best_level": (),
     "dubio_level": (),
     "dubio_use_level": (c_int,),
+    "dubio_use_openmp": (c_void_p, c_void_p, c_void_p),
+    "dubio_has_openmp": (),
     "dubio_philox": (POINTER(c_uint32), c_uint64, POINTER(c_uint32)),
     "dubio_fill": (c_int32, *_NOISE, c_int64, c_void_p, c_int),
     "dubio_masked": (
@@ -114,6 +145,8 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "dubio_unit_layer": (POINTER(UnitLayerDescription), c_int),
     "dubio_row_layer": (POINTER(RowLayerDescription), c_int),
     "dubio_panels": (c_int64, c_int64, c_int64, c_void_p, c_int64, c_int64, c_void_p, c_int),
+    "dubio_beats_torch": (),
+    "dubio_matmul": (POINTER(MatmulDescription), c_int),
     "dubio_columns": (
         c_int64, c_int64, c_void_p, c_void_p, c_void_p, c_void_p, c_int64, c_float, c_void_p,
         c_void_p, c_int,
@@ -157,7 +190,7 @@ def load(path: Path) -> ctypes.CDLL:
             raise OSError(f"{path.name} has no {name}: it is of another version") from error
         function.argtypes = arguments
         function.restype = None if name == "dubio_philox" else c_int
-        if not name.endswith(("level", "width")):
+        if not name.endswith(("level", "width", "torch", "has_openmp")):
             function.errcheck = _check
     return library
 
@@ -169,6 +202,16 @@ def _check(status: int | None, function: Any, arguments: tuple[Any, ...]) -> Non
             f"{function.__name__}: expected memory for a table of rates or units, got none; use "
             f"fewer units at a time"
         )
+
+
+def _openmp() -> tuple[int | None, ...]:
+    """Return the addresses of OpenMP's functions, if torch has brought them along."""
+    names = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
+    try:
+        library = ctypes.CDLL(None)  # whatever the process has loaded
+        return tuple([ctypes.cast(getattr(library, name), c_void_p).value for name in names])
+    except (AttributeError, OSError, TypeError):  # no such functions, or another kind of system
+        return (None,) * len(names)
 
 
 def _start() -> tuple[ctypes.CDLL | None, str]:
@@ -196,6 +239,8 @@ def _start() -> tuple[ctypes.CDLL | None, str]:
     except (OSError, UnicodeError) as error:
         return None, f"cannot be loaded: {error}"
     library.dubio_use_level(LEVELS.index(wanted) if wanted in LEVELS else len(LEVELS) - 1)
+    if sys.platform == "linux":
+        library.dubio_use_openmp(*_openmp())
     return library, f"{word}, {VARIABLE}={wanted}" if wanted else word
 
 

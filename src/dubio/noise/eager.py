@@ -1,4 +1,4 @@
-"""Compiled networks run as the Python code they came from, where that is to be intercepted."""
+"""Run compiled networks as their Python code, so that it can be intercepted."""
 
 import sys
 import threading

@@ -1,4 +1,4 @@
-"""The noises that were entered as contexts, one inside the other, in this task or thread.
+"""The stack of noise contexts of this task or thread.
 
 Every task of asyncio and every thread has its own. Tasks take turns in one thread, so that their
 noises are not left in the order in which they were entered.

@@ -1,4 +1,4 @@
-"""What counts as equal: outputs that differ by no more than rounding."""
+"""Compare outputs up to rounding."""
 
 import torch
 from torch import Tensor

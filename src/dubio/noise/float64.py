@@ -1,4 +1,4 @@
-"""Numbers of 64 bits, which not every device has."""
+"""float64, which not every device has."""
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ def has_float64(device: torch.device) -> bool:
 
 
 def with_float64(x: Tensor) -> Tensor:
-    """Return the same numbers where float64 can be had: itself, or a copy on the CPU."""
+    """Return the numbers on a device with float64: unchanged, or a copy on the CPU."""
     return x if has_float64(x.device) else x.cpu()
 
 

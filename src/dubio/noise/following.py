@@ -1,4 +1,4 @@
-"""Whom the results of an operation belong to, given the labels of its operands.
+"""Labels of an operation's results, given those of its operands.
 
 Operations that only move entries are carried out on the labels as well. Of those that compute,
 the usual ones have a rule. All others are tried: which results become NaN if those entries of the

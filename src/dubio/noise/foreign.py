@@ -1,4 +1,4 @@
-"""Noise that is not dubio's own: which modules of a network may have some."""
+"""Find modules that may have noise that is not dubio's own."""
 
 from collections.abc import Sequence
 

@@ -80,13 +80,13 @@ class Gates:
 
 
 def complaint(closed: Sequence[Closed]) -> str:
-    """Return what is wrong with gates that cannot be opened, and what to do."""
+    """Return the message about gates that cannot be opened."""
     names = ", ".join(f"{site.name} ({site.kind})" for site, _ in closed)
     why = "; ".join(dict.fromkeys(why for _, why in closed))
     return (
         f"expected noise that can be switched on by itself, got some behind a flag of train mode "
         f"that changes more than the noise: {names}. {why}.\n"
-        f"What to do: call the dropout without asking for the flag (nn.Dropout, or F.dropout with "
+        f"What to do: call the dropout without checking the flag (nn.Dropout, or F.dropout with "
         f"self.training as an argument), move it to a module of its own, or dubio.register the "
         f"module that hides it; or leave it out with where=."
     )
@@ -142,7 +142,7 @@ class _KnownGates:
         self._uses: dict[_IndexedGates, int] = {}
 
     def get(self, key: Hashable) -> _IndexedGates | None:
-        """Return what is known for a key."""
+        """Return the entry of a key."""
         return self._known.get(key)
 
     def is_due(self, known: _IndexedGates) -> bool:
@@ -155,7 +155,7 @@ class _KnownGates:
         return self._uses[known].bit_count() == 1
 
     def put(self, key: Hashable, known: _IndexedGates) -> None:
-        """Remember, and forget what is oldest."""
+        """Add an entry, and forget the oldest."""
         self._known[key] = known
         if len(self._known) > _MOST:
             self._known.popitem(last=False)

@@ -31,7 +31,7 @@ def _of_accelerator() -> tuple[torch.Generator, ...]:
 
 
 def global_states() -> list[Tensor]:
-    """Return where the global generators stand."""
+    """Return the states of the global generators."""
     return [generator.get_state() for generator in global_generators()]
 
 

@@ -1,4 +1,4 @@
-"""What a network is called with, and which tensor of its answer is meant."""
+"""Inputs of a network, and which tensor of its output to use."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -92,7 +92,7 @@ def _check_module(model: nn.Module, inputs: Inputs) -> None:
 
 
 def elsewhere(name: str, homes: Iterable[torch.device], device: torch.device) -> str:
-    """Return what to say about a tensor that is on another device than the network."""
+    """Return the error for a tensor on another device than the network."""
     expected = " or ".join(sorted(map(str, homes)))
     return (
         f"{name}: expected a tensor on {expected}, where the network is, got one on {device}; "
@@ -135,7 +135,7 @@ def apply(model: Network, inputs: Inputs) -> Any:
 
 
 def as_arguments(inputs: Inputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return what a network is called with: a tensor, some in a row, or some by name."""
+    """Return positional and named arguments from a tensor, a tuple or a dict."""
     if isinstance(inputs, Tensor):
         return (inputs,), {}
     return ((), dict(inputs)) if isinstance(inputs, Mapping) else (tuple(inputs), {})

@@ -16,29 +16,31 @@ from torch.overrides import (
     _push_mode,
 )
 
+Function = Callable[..., Any]
+Args = tuple[Any, ...]
+Kwargs = dict[str, Any]
+
 
 class Running(Protocol):
-    """What the interceptor needs to know of a pass."""
+    """The interface of a pass for the interceptor."""
 
     @property
     def in_charge(self) -> bool:
         """Whether it is the innermost pass at work."""
         ...
 
-    def call(
-        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+    def call(self, function: Function, args: Args, kwargs: Kwargs) -> Any:
         """Call a torch function that is not to be intercepted again."""
         ...
 
 
 # (the pass, the function, its arguments) -> what stands for its result
-Handler = Callable[[Any, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
+Handler = Callable[[Any, Function, Args, Kwargs], Any]
 
-HANDLERS: dict[Callable[..., Any], Handler] = {}
+HANDLERS: dict[Function, Handler] = {}
 
 
-def handles(*functions: Callable[..., Any]) -> Callable[[Handler], Handler]:
+def handles(*functions: Function) -> Callable[[Handler], Handler]:
     """Enter a handler for some torch functions."""
 
     def enter(handler: Handler) -> Handler:
@@ -48,7 +50,7 @@ def handles(*functions: Callable[..., Any]) -> Callable[[Handler], Handler]:
     return enter
 
 
-def transparent(function: Callable[..., Any]) -> Callable[..., Any]:
+def transparent(function: Function) -> Function:
     """Return the same Python function, but with its inner torch calls visible to the interceptor.
 
     Functions of `torch.nn.functional` hand themselves over whole to an active interceptor as their
@@ -95,11 +97,7 @@ class Interceptor(TorchFunctionMode):
             )
 
     def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
+        self, func: Function, types: Any, args: Args = (), kwargs: Kwargs | None = None
     ) -> Any:
         """Handle a torch function that was called."""
         if not self._running.in_charge:  # an inner pass, or none, is

@@ -35,7 +35,7 @@ def laid_out(labels: Tensor, like: Tensor) -> Tensor:
 
 
 def combined(one: Tensor, other: Tensor) -> Tensor:
-    """Return labels of what is computed entry by entry: a row's with another row's is of many.
+    """Return labels of an elementwise operation; entries of two rows become `MANY`.
 
     What belongs to a row still does after something of the whole batch has entered.
     """
@@ -45,7 +45,7 @@ def combined(one: Tensor, other: Tensor) -> Tensor:
 
 
 def reduced(labels: Tensor, dims: Iterable[int], *, keepdim: bool) -> Tensor:
-    """Return labels of what is computed from all entries along some axes."""
+    """Return labels of a reduction over some axes."""
     axes = list(dims)
     if not axes:
         return labels

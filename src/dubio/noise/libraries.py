@@ -1,4 +1,4 @@
-"""Whose code it is: that of a library, which is known, or that of a user."""
+"""Whether code belongs to a known library or to a user."""
 
 import sys
 from types import FunctionType

@@ -1,4 +1,4 @@
-"""What a network and its inputs have in common with others of the same behaviour, as a key."""
+"""A key that networks and inputs of the same behaviour share."""
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from functools import partial

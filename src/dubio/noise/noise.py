@@ -1,4 +1,4 @@
-"""Noise as a value: what makes a stochastic network a deterministic function.
+"""Noise as a value, which makes a stochastic network a deterministic function.
 
 Every method of the library computes ``y = f(x; theta, g(noise))``. A `Noise` fixes that third
 argument: the numbers at a site are a pure function of (seed, site, draw). So the same noise can be
@@ -45,7 +45,7 @@ def noise_is_given() -> bool:
 
 
 def check_batch_axis(batch_axis: BatchAxes | None) -> BatchAxes:
-    """Return what is said of the axes of the batch, if it can be understood."""
+    """Check ``batch_axis`` and return it."""
     axes = {} if batch_axis is None else batch_axis
     if not isinstance(axes, Mapping) or not all(
         isinstance(name, str) and (axis is None or type(axis) is int) for name, axis in axes.items()

@@ -241,7 +241,7 @@ class Trials:
         return trial
 
     def _meant(self, output: Any) -> list[Tensor]:
-        """Return what must stay the same of an output."""
+        """Return the part of an output that must stay the same."""
         if self._whole:
             return _tensors(output)
         return [unmarked(inputs.choose(output, self._select))]

@@ -1,4 +1,4 @@
-"""Networks that may have threads of their own compute parts of them, by a look at their code."""
+"""Detect networks whose code may start threads."""
 
 from collections.abc import Iterable, Iterator
 from types import CodeType, FunctionType, MethodType

@@ -1,4 +1,4 @@
-"""What noise does at a site: perturbations, as functions of random numbers and a tensor.
+"""Perturbations: the effect of noise at a site, as functions of random numbers and a tensor.
 
 A perturbation is a value. Called with the numbers of S draws it returns the perturbed tensor of
 all S draws at once, whether its input is the same for every draw or already differs among them.

@@ -1,4 +1,4 @@
-"""Who knows where the rows of the batch are at the sites of a pass."""
+"""Sources of the batch axis at the sites of a pass."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The plain way to carry a pass out."""
+"""Run a pass without recording."""
 
 from collections.abc import Callable
 from typing import Any

@@ -63,7 +63,7 @@ def _held_in_containers(modules: Iterable[nn.Module]) -> list[Any]:
 
 
 def _inside(thing: Any) -> Iterable[Any]:
-    """Return what a thing refers to."""
+    """Return the objects that a thing refers to."""
     if isinstance(thing, partial):
         return (thing.func, thing.args, thing.keywords)
     if isinstance(thing, MethodType):

@@ -1,4 +1,4 @@
-"""Noise modules that are not torch's: tell dubio once what they do."""
+"""Register noise modules that are not torch's."""
 
 from collections.abc import Callable
 from functools import wraps

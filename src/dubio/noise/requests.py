@@ -1,4 +1,4 @@
-"""Noise that modules ask for, and what they were given."""
+"""Requests of modules for noise, and the answers."""
 
 from typing import NamedTuple
 
@@ -26,7 +26,7 @@ class Request(NamedTuple):
 
 
 class OwnSite(NamedTuple):
-    """The name of a module with noise of its own, what it asked for and what it was given.
+    """The name of a module with its own noise, its requests and the answers.
 
     Attributes:
         name: Its name.

@@ -1,4 +1,4 @@
-"""Where random numbers come from: a generator, or an int that stands for one."""
+"""The source of random numbers: a generator, or an int seed."""
 
 from numbers import Integral
 from typing import TypeAlias

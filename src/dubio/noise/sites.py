@@ -1,4 +1,4 @@
-"""Sites: the places where noise enters a network, and the words for choosing among them."""
+"""Sites: the places where noise enters a network, and how to select them."""
 
 import sys
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Modules with noise of their own: they draw it through the noise around them, and have a KL."""
+"""Modules with their own noise, drawn from the active noise context, and a KL."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
@@ -64,8 +64,8 @@ def check_apart(modules: Iterable[nn.Module]) -> None:
                 raise ValueError(
                     f"model: expected stochastic modules with parts of their own, but one "
                     f"{type(part).__name__} is the {name} of two of them, and would count twice; "
-                    f"use one {type(owner).__name__} in both places. For masks that share a rate "
-                    f"there is mask.tied(); of layers that share weights make one Bayesian."
+                    f"use one {type(owner).__name__} in both places. To share a rate between masks "
+                    f"use mask.tied(); of layers that share weights, make one Bayesian."
                 )
 
 

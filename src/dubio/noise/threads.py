@@ -1,4 +1,4 @@
-"""Threads that a network starts by itself, out of reach of the noise around it.
+"""Threads that a network starts, where the noise context does not reach.
 
 The noise of a pass, and what intercepts functions there, belong to the thread that runs the
 network. Tensors do not: whoever works on a marked tensor, or on what is computed from it, is seen,

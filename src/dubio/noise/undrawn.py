@@ -1,4 +1,4 @@
-"""Noise that is not drawn before somebody asks for its numbers."""
+"""Noise that is drawn only when its numbers are requested."""
 
 from typing import final
 

@@ -1,4 +1,4 @@
-"""What a network holds, put back after a pass that must leave no trace.
+"""Restore the state of a network after a pass that must leave no trace.
 
 A network may keep something from one pass to the next: a hidden state, a cache, a counter. All
 draws are to start from the same state, and a pass that only looks at the network must leave none.
@@ -39,7 +39,7 @@ class _UndoableChange(NamedTuple):
 
 @final
 class Upkeep(TorchDispatchMode):
-    """Around a pass: everything that modules hold is afterwards what it was.
+    """Restores everything that modules hold after a pass.
 
     That is their attributes, what is in lists, dicts and objects there, the numbers in tensors, and
     if they are rewound, generators: those of the modules, and the global ones of torch, Python and

@@ -1,4 +1,4 @@
-"""Whether a tensor stands for those of many networks, or is followed by a derivative."""
+"""Whether a tensor is batched by `torch.vmap`, or tracked by a derivative."""
 
 import torch
 from torch import Tensor

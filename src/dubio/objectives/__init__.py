@@ -1,1 +1,1 @@
-"""Objectives: what training minimises."""
+"""Objectives: the losses that training minimises."""

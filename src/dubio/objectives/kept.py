@@ -1,4 +1,4 @@
-"""What modules keep from batch to batch: running statistics, counters, averages, caches.
+"""State of modules between batches: running statistics, counters, averages, caches.
 
 A step may run a network several times over one batch, which counts once: by the first pass. All
 others begin with what was kept before it, as else they would depend on its masks.
@@ -149,7 +149,7 @@ class StateBeforeStep:
         return result
 
     def _find_changes(self) -> list[_ChangedEntry]:
-        """Return what the first pass has changed."""
+        """Return the changes of the first pass."""
         changes = []
         for noted in self._tensors.values():
             known = self._written.setdefault(noted.module, {})

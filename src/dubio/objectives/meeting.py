@@ -1,4 +1,4 @@
-"""Whether rows of a batch meet: whether a mask of one row acts on the loss of another."""
+"""Whether rows of a batch interact: whether a mask of one row affects the loss of another."""
 
 from typing import Any, final
 

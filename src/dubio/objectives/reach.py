@@ -46,7 +46,7 @@ def nothing(rank: int) -> Tensor:  # (2, 1, …)
 
 
 class UnknownReachError(Exception):
-    """What a record tells is not enough."""
+    """The record does not contain enough information."""
 
 
 class Reaches:

@@ -1,4 +1,4 @@
-"""Networks in which rows of a batch never meet, nor share a mask, as far as is plain to see."""
+"""Detect networks whose rows never interact nor share a mask."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What a network computes before its first learnable mask, remembered for later passes.
+"""The trunk: results before the first learnable mask, remembered for later passes.
 
 The tape of `dubio.draws` has the operations of a pass; here results are needed, with all that
 automatic differentiation knows of them, so that later passes train the same trunk.

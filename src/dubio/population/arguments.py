@@ -1,4 +1,4 @@
-"""What a population is called with: checks, and rows and steps of every member."""
+"""Checks of a population's arguments, and rows and steps of every member."""
 
 import math
 import operator
@@ -43,7 +43,7 @@ def budget_of_members(
     rows: list[np.ndarray[Any, Any]],
     batch_size: int,
 ) -> Tensor:  # (M,)
-    """Return how many steps each member is to do, at most."""
+    """Return the largest number of steps of each member."""
     if (steps is None) == (epochs is None):
         raise ValueError(f"steps, epochs: expected one of them, got {steps} and {epochs}")
     if steps is not None:

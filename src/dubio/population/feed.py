@@ -1,4 +1,4 @@
-"""What members are fed with: rows of the data and noise, step by step."""
+"""The feed of the members: rows of data and noise, step by step."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple, final
@@ -71,7 +71,7 @@ class NoiseFeed:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what was drawn for the steps to come, and where the streams are."""
+        """Return numbers drawn ahead, and the state of the streams."""
         return {
             "at": dict(self._at),
             "lines": {
@@ -136,7 +136,7 @@ class MemberFeed:
         return StepBatch(rows, self._noise.next(self._requests))
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what was drawn for the steps to come, and where the streams are."""
+        """Return numbers drawn ahead, and the state of the streams."""
         return {
             "orders": self._orders[:, self._order_at :].clone(),
             "noise": self._noise.state_dict(),

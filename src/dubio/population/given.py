@@ -1,4 +1,4 @@
-"""Noise that is handed over: what a pass asks for, and the answers made beforehand.
+"""Noise drawn outside of a pass: its requests, and prepared answers.
 
 Inside `torch.vmap` a network cannot draw numbers from the generators of many members. So one pass
 is watched for what it asks, the numbers are drawn outside, and every further pass is given them.
@@ -47,8 +47,8 @@ class SourcedNumbers(Numbers):
         """There are none."""
         raise NotImplementedError(
             "expected noise from dropout and from dubio's own layers and estimators 'trapezoid' "
-            "and 'trapezoid_once', got something else that draws random numbers by itself; train "
-            "such networks one by one, with dubio.fit"
+            "and 'trapezoid_once', got a network that draws other random numbers; train such "
+            "networks one by one, with dubio.fit"
         )
 
     def _ask(
@@ -131,8 +131,8 @@ def answers(given: dict[NoisePlace, Tensor]) -> NumberSource:
             got = None if found is None else tuple(found.shape)
             raise RuntimeError(
                 f"noise: expected every pass to need the same numbers, got one of shape "
-                f"{tuple(shape)} where there is {got}; a network whose course depends on its data "
-                f"is to be trained by itself, with dubio.fit"
+                f"{tuple(shape)} where there is {got}; if the network's computation "
+                f"depends on its data, train it with dubio.fit"
             )
         return found.to(like.dtype)
 

@@ -1,4 +1,4 @@
-"""What tells one run from another: structure, settings and data, in words and checksums."""
+"""The identity of a run: structure, settings and data, in words and checksums."""
 
 import zlib
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Members that learn: their stack, the steps that are computed for it, and an optimiser."""
+"""The stack of members, its training steps, and an optimiser."""
 
 from collections.abc import Sequence
 from typing import final

@@ -1,4 +1,4 @@
-"""What members give for rows of their own, time after time, while they learn."""
+"""Repeated outputs of members for their own rows, while they learn."""
 
 from collections.abc import Sequence
 from typing import final

@@ -1,4 +1,4 @@
-"""`Population`: many small networks that are trained, and asked, all at once."""
+"""`Population`: many small networks, trained and evaluated at once."""
 
 from collections.abc import Sequence
 from os import PathLike

@@ -133,7 +133,7 @@ class MemberDraws:
         return stack.each(self._draw, x, noise, in_dims=(0, 0))
 
     def _prepare(self, x: Tensor) -> None:
-        """Find out what a pass over rows like those of one member needs."""
+        """Find the noise requests of a pass over one member's rows."""
         if x.shape == self._shape:
             return
         self._gates = _names_of_gates(self._stack, x)

@@ -1,4 +1,4 @@
-"""A population in training: who is still at it, and what the others have ended with."""
+"""A population in training: active members, and results of the others."""
 
 from dataclasses import asdict, dataclass
 from typing import Any, final
@@ -15,7 +15,7 @@ from dubio.population.stack import Stack
 @final
 @dataclass(frozen=True)
 class Outcome:
-    """What training a population leaves behind.
+    """The result of training a population.
 
     Attributes:
         steps: How many steps each member has done.  # (M,)
@@ -117,7 +117,7 @@ class PopulationRun:
         return self._active
 
     def validated(self, which: Tensor, scores: Tensor) -> None:
-        """Take note of validations, the lower the better, and end members without patience."""
+        """Record validations (lower is better), and stop members without patience."""
         out, best = self.outcome, self.outcome.validation[self.members]
         found = torch.full_like(best, torch.nan)
         found[which] = scores

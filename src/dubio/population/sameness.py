@@ -96,7 +96,7 @@ def _behind(value: Any, shared: bool, seen: set[int]) -> Iterator[Any]:
 
 
 def values_of(function: FunctionType) -> list[Any]:
-    """Return what a function has beside its code."""
+    """Return the values that a function holds besides its code."""
     cells = [_content(cell) for cell in function.__closure__ or ()]
     return [*cells, *filter(None, (function.__defaults__, function.__kwdefaults__))]
 
@@ -109,7 +109,7 @@ def _content(cell: Any) -> Any:
 
 
 def bound_in(function: Any) -> list[Any]:
-    """Return what a method or a partial function is made of."""
+    """Return the parts of a method or a partial function."""
     if isinstance(function, MethodType):
         return [function.__func__, function.__self__]
     return [function.func, function.args, function.keywords]

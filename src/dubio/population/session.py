@@ -1,4 +1,4 @@
-"""`Session`: a population whose training goes on, batch by batch."""
+"""`Session`: train a population batch by batch."""
 
 import copy
 from collections.abc import Sequence

@@ -61,7 +61,7 @@ def settings_of(modules: Mapping[str, nn.Module]) -> Iterator[tuple[str, Any]]:
 
 
 def shown(path: str) -> str:
-    """Return the path of a setting as it stands in code."""
+    """Return the path of a setting as written in code."""
     return path.replace(":", ".").lstrip(".")
 
 

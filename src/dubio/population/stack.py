@@ -221,10 +221,10 @@ def _check_functions(
             for thing in behind_functions(value):
                 if id(thing) in names:
                     raise ValueError(
-                        f"members: expected functions that are given what they compute with, got "
+                        f"members: expected functions without references to their member, got "
                         f"{shown(path)} in member {index}, which refers to "
-                        f"{names[id(thing)] or 'the member'} by itself and would go on to do so in "
-                        f"a copy; make it a method, or use the module that a hook is given"
+                        f"{names[id(thing)] or 'the member'}, even in a copy; make it a method, or "
+                        f"use the module that is passed to a hook"
                     )
 
 

@@ -1,4 +1,4 @@
-"""A pass that is watched: which noise it needs, and whether members can be computed at once."""
+"""Watch a pass: which noise it needs, and whether members can be batched."""
 
 from collections.abc import Callable
 from traceback import walk_tb
@@ -44,10 +44,10 @@ def watch(stack: Stack, x: Tensor, one_pass: MemberPass, *, training: bool) -> N
         raise NotImplementedError(
             f"members: expected networks that torch.vmap can compute at once, got one that it "
             f"cannot batch: {_place(error, few.skeleton)} failed ({_reason(error)}); members "
-            f"differ in {differ}. Some layers have no such form (recurrent cells, nn.RReLU, "
-            f"nn.AlphaDropout and attention with rates that differ), nor has code that decides by "
-            f"the values of tensors; give members the same settings, or train them one by one with "
-            f"dubio.fit."
+            f"differ in {differ}. Some layers have no batched form (recurrent cells, "
+            f"nn.RReLU, nn.AlphaDropout and attention with rates that differ), and code cannot "
+            f"branch on tensor values; give members the same settings, or train them one by one "
+            f"with dubio.fit."
         ) from error
     return requests
 

@@ -1,1 +1,1 @@
-"""What many draws of a network say about its targets."""
+"""Predictive distributions from many draws of a network."""

@@ -1,4 +1,4 @@
-"""What is fitted on validation data and kept beside a network."""
+"""Modules fitted on validation data."""
 
 import math
 from ast import literal_eval

@@ -1,4 +1,4 @@
-"""The equal mixture of several predictions of the same rows: what an ensemble predicts."""
+"""The equal mixture of several predictions of the same rows: an ensemble."""
 
 from collections.abc import Sequence
 

@@ -385,7 +385,7 @@ class Predictive:
         return self.likelihood.sample(draws[picks, rows], generator)
 
     def _mean_over_draws(self, quantity: Callable[[Tensor], Tensor]) -> Tensor:
-        """Of what a likelihood says of outputs `(S, B, ...)`, chunk by chunk."""
+        """Average a function of outputs `(S, B, ...)` over draws, chunk by chunk."""
         blocks = []
         for _, chunks in self.blocks():
             blocks.append(torch.stack([quantity(outputs).sum(0) for outputs in chunks]).sum(0))

@@ -1,4 +1,4 @@
-"""Which rows of a prediction are meant: a slice, a mask, or indices."""
+"""Select rows of a prediction by a slice, a mask, or indices."""
 
 from collections.abc import Sequence
 from numbers import Integral
@@ -12,7 +12,7 @@ RowIndex: TypeAlias = slice | Tensor | np.ndarray[Any, Any] | Sequence[int] | Se
 
 
 def chosen_rows(key: RowIndex, rows: int, device: torch.device) -> slice | Tensor:
-    """Return what picks these of so many rows out of a tensor, in their order; at least one."""
+    """Return an index that selects these rows of a tensor, in order; at least one."""
     if isinstance(key, slice):
         picked = range(rows)[key]
         found = key if picked.step > 0 else torch.tensor(picked, device=device, dtype=torch.long)

@@ -1,4 +1,4 @@
-"""What a likelihood is made of, as plain values: to compare likelihoods, and to save them."""
+"""Settings of a likelihood as plain values, to compare and save it."""
 
 from dataclasses import fields, is_dataclass
 from typing import Any

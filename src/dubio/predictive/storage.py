@@ -1,4 +1,4 @@
-"""Predictions in files of plain data: the draws, and what the likelihood is made of."""
+"""Save predictions as plain data: the draws, and the likelihood's settings."""
 
 import os
 from io import BytesIO

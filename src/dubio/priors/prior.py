@@ -1,4 +1,4 @@
-"""What all priors on weights have in common."""
+"""The base class of all priors on weights."""
 
 import math
 from abc import ABC, abstractmethod
@@ -72,7 +72,7 @@ def shown(mean: Mean) -> str:
 
 
 def log(value: float | Tensor) -> float | Tensor:
-    """Return the logarithm of a number, or of a tensor that stands for those of many networks."""
+    """Return the logarithm of a number, or of a tensor with one for each of many networks."""
     return value.log() if isinstance(value, Tensor) else math.log(value)
 
 

@@ -1,4 +1,4 @@
-"""Recommenders that say how sure they are of each recommendation.
+"""Recommenders with an uncertainty for each recommendation.
 
 Histories of users go in as a sparse matrix, users × items, and items come out with a score and
 its spread between draws::

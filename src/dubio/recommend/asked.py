@@ -1,4 +1,4 @@
-"""Who is asked about, and over which draws of noise."""
+"""The users of a request, and its draws of noise."""
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What the autoencoders have in common: training, draws and files."""
+"""The base class of the autoencoders: training, draws and files."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -162,7 +162,7 @@ class Autoencoder(Recommender, ABC):
         self._learnt(items)
 
     def _about(self, validation: tuple[csr_array, csr_array] | None) -> dict[str, Any]:
-        """Return what makes a run this one, beside its plan and its data."""
+        """Return what identifies a run, besides its plan and data."""
         return {
             "model": type(self).__name__,
             **self._arguments(),
@@ -175,7 +175,7 @@ class Autoencoder(Recommender, ABC):
         return self._build(items, users).float()
 
     def _start(self, network: Any, user_items: csr_array, seed: int) -> None:
-        """Set what starts from data."""
+        """Initialise the parameters that depend on data."""
 
     @property
     def keep(self) -> npt.NDArray[np.float32]:

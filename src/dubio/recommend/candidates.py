@@ -1,4 +1,4 @@
-"""Which items may be recommended to whom."""
+"""Which items may be recommended to which users."""
 
 from collections.abc import Sequence
 from typing import Any, TypeAlias, final
@@ -51,7 +51,7 @@ class Candidates:
             self._barred[item_positions(exclude, num_items, "exclude", names)] = True
 
     def bar(self, scores: Tensor, rows: slice, seen: csr_array | None) -> None:
-        """Write −∞ to the scores (B, I) of all others, and of what these users have seen."""
+        """Set the scores (B, I) of all other items, and of items already seen, to −∞."""
         if self._barred.any():
             scores.masked_fill_(self._barred, -torch.inf)
         for pairs in (seen, None if self._pairs is None else self._pairs[rows]):

@@ -7,7 +7,7 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from dubio.recommend.asked import Asked, Explore, RowNumbers, Users, check_users
+from dubio.recommend.asked import Explore, RowNumbers, Users, check_users
 from dubio.recommend.denoising import DenoisingNetwork
 from dubio.recommend.denoising_autoencoder import DenoisingAutoencoder
 from dubio.recommend.keyed_noise import Seeds
@@ -46,7 +46,7 @@ class CDAE(DenoisingAutoencoder):
             users=users,
         )
 
-    def _training_rows(self, users: Users | None, count: int) -> RowNumbers:
+    def _training_rows(self, users: Users | None, count: int, explore: Explore) -> RowNumbers:
         if users is None:
             raise ValueError(
                 "users: expected the rows of these users in the training matrix, got none; CDAE "
@@ -61,26 +61,14 @@ class CDAE(DenoisingAutoencoder):
                 f"numbers for new users, got {rows.dtype} such as {rows[:3].tolist()}; CDAE cannot "
                 "fold in users that it has not seen: use a VAE or DAE"
             )
-        return rows.astype(np.int64)
-
-    def _ask(
-        self,
-        count: int,
-        users: Users | None,
-        draws: int | None,
-        generator: torch.Generator | int | None = None,
-        explore: Explore = "mean",
-    ) -> Asked:
-        asked = super()._ask(count, users, draws, generator, explore)
-        assert asked.rows is not None
-        new = asked.rows[asked.rows < 0]
+        new = rows[rows < 0]
         if explore == "thompson" and len(np.unique(new)) < len(new):
             raise ValueError(
                 f"users: expected a negative number of its own for each new user who explores, got "
                 f"{len(new)} users with {len(np.unique(new))} numbers, who would share their "
                 "noise; give −1, −2, …"
             )
-        return asked
+        return rows.astype(np.int64)
 
     def _names(self, users: Users | None) -> Users | None:
         """Return names of the catalogue for known users, and numbers for new ones."""

@@ -16,7 +16,7 @@ from dubio.recommend.step_noise import StepNoise, step_noise
 
 @final
 class DenoisingNetwork(nn.Module):
-    """I → hidden → I, trained to find the whole history from what a mask leaves of it.
+    """I → hidden → I, trained to restore a history from its masked version.
 
     h = tanh(a) with a from `MaskedInput`; with vectors v of users h = σ(a + v).
 

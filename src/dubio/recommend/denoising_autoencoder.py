@@ -7,16 +7,7 @@ from dubio.recommend.rates import RateEstimator
 
 
 class DenoisingAutoencoder(Autoencoder):
-    """An autoencoder with one hidden layer that learns to undo the masks on its input.
-
-    Args:
-        hidden: Units of the hidden layer.
-        mask: A class of `dubio.masks`, called as ``mask(items, drop=drop)``, so that every item has
-            its own rate; None for no mask.
-        drop: The dropout rate, or the initial one if it is learned.
-        estimator: Gradient estimator for the rates of `masks.LearnableBernoulli`, as in `VAE`.
-        weight_decay: λ of the penalty ½λ‖W‖².
-    """
+    """An autoencoder with one hidden layer that learns to undo the masks on its input."""
 
     def __init__(
         self,

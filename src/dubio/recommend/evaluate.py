@@ -1,4 +1,4 @@
-"""How good recommendations are: users by batches, of each only the best items, never all scores."""
+"""Evaluate recommendations, in batches of users, keeping only the best items of each."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -182,7 +182,7 @@ def evaluate(
 
 
 class _Tally:
-    """What is gathered over batches: a number for each metric and user, and sums over items."""
+    """Sums over batches: a number for each metric and user, and sums over items."""
 
     def __init__(self, num_items: int, n: int) -> None:
         self._n = n

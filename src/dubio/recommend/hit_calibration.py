@@ -1,4 +1,4 @@
-"""Whether items are found as often as probabilities say."""
+"""Whether items are hit as often as their probabilities say."""
 
 from dataclasses import dataclass
 from typing import Any, TypeAlias, final

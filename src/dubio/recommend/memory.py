@@ -1,4 +1,4 @@
-"""Memory that is used again: large tensors cost more to allocate than to fill."""
+"""Reuse memory: large tensors cost more to allocate than to fill."""
 
 from typing import final
 
@@ -32,7 +32,7 @@ class SpareMemory:
         return spare.view(-1)[:size].view(shape) if spare.numel() > size else spare.view(shape)
 
     def give(self, spare: Tensor | None) -> None:
-        """Take back a tensor that nobody needs any more."""
+        """Keep a tensor that is no longer needed, for reuse."""
         self._spare = spare
 
     def recycle(self, parameter: nn.Parameter) -> None:

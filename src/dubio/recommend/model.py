@@ -33,7 +33,7 @@ class Model(ABC):
 
     @abstractmethod
     def _state(self) -> dict[str, Tensor]:
-        """Return what has been learnt."""
+        """Return the learned tensors."""
 
     @abstractmethod
     def _set_state(self, tensors: dict[str, Tensor]) -> None:
@@ -52,7 +52,7 @@ class Model(ABC):
         return cls(**settings)
 
     def _notes(self) -> dict[str, Any]:
-        """Return what else `save` writes, as JSON can hold it."""
+        """Return further values for `save`, in types of JSON."""
         return {"draws": whole(0)("draws", self.draws)}
 
     def _set_notes(self, notes: dict[str, Any]) -> None:

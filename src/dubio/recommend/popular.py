@@ -1,4 +1,4 @@
-"""The most popular items, for everybody the same: what every other model has to beat."""
+"""The most popular items, the same for all users: the baseline of every model."""
 
 from typing import Any, Self, final
 

@@ -17,7 +17,7 @@ AnyModule = TypeVar("AnyModule", bound=nn.Module)
 
 
 def multiplier(mask: Mask, rows: SparseRows, noises: tuple[Tensor, ...]) -> Tensor:
-    """Return what a mask with a rate for each item makes of noise for each entry.
+    """Compute a mask with a rate per item from noise per entry.
 
     Its gradient is the mask's own: pathwise, or by the trapezoid rule for `LearnableBernoulli`.
     Rates of items that are in no row get a gradient of exactly zero.
@@ -41,7 +41,7 @@ def keep_of_entries(mask: Mask, rows: SparseRows) -> Tensor:
 
 
 def _of_entries(module: AnyModule, items: Tensor) -> AnyModule:
-    """Return a mask with what it has for the item of each entry.
+    """Return a mask with the parameters of each entry's item.
 
     It is another object, with dicts of its own: other threads may be using the mask.
     """

@@ -1,4 +1,4 @@
-"""Recommendations: items, their scores and how sure the model is of them."""
+"""Recommendations: items, their scores and the spread of these."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

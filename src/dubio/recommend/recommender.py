@@ -1,4 +1,4 @@
-"""What every recommender can do, and the little that a model must bring.
+"""The interface of every recommender, and what a model must implement.
 
 A model is a subclass of `Recommender` that implements
 
@@ -209,15 +209,17 @@ class Recommender(Model, ABC):
     ) -> Asked:
         """Who is asked about, and over which draws; checked."""
         made = check_draws(self.draws if draws is None else draws, explore, self.stochastic)
-        rows = self._training_rows(users, count)
+        rows = self._training_rows(users, count, explore)
         return Asked.of(check_users(users, count), rows, generator, made)
 
-    def _training_rows(self, users: Users | None, count: int) -> RowNumbers | None:
+    def _training_rows(
+        self, users: Users | None, count: int, explore: Explore
+    ) -> RowNumbers | None:
         """Return the training row of each user, negative for new ones, if the model needs it."""
         return None
 
     def _names(self, users: Users | None) -> Users | None:
-        """Return what to call the users."""
+        """Return the names of the users."""
         return None if users is None else check_users(users, len(users))
 
     def _summary(self, seen: csr_array, asked: Asked) -> tuple[Tensor, Tensor]:

@@ -25,7 +25,7 @@ _CATALOGUE = "catalogue"
 @final
 @dataclass(frozen=True, eq=False)
 class Saved:
-    """What is in a file.
+    """The contents of a file.
 
     Attributes:
         kind: The class of the model.

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 
 def check_times(times: npt.NDArray[Any], name: str) -> None:
-    """Raise an error for NaN, NaT, infinite times and what is not a time."""
+    """Raise an error for NaN, NaT, infinite times and other values that are not times."""
     kind = times.dtype.kind
     whole = kind in "iuM" or (kind == "f" and np.isfinite(times).all())
     if not whole or (kind == "M" and np.isnat(times).any()):

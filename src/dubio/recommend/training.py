@@ -30,7 +30,7 @@ _LOOKED_AT = 64  # users whose scores are looked at after an epoch
 
 
 class TrainableNetwork(Protocol):
-    """What the loop needs of a network; it is an `nn.Module`."""
+    """The interface of a network for the loop; it is an `nn.Module`."""
 
     def noise(self, rows: SparseRows, seeds: Seeds) -> StepNoise:
         """Return the noise of a step, a function of the seeds of the users."""
@@ -67,7 +67,7 @@ class TrainingEpoch:
 
 @final
 class TrainingRun:
-    """Where a run stands.
+    """The state of a run.
 
     All noise and the order of users are functions of seed, epoch and user. So there is no state of
     a random generator, and a run that goes on from a checkpoint ends with the same bits.
@@ -123,7 +123,7 @@ class TrainingRun:
 
     @property
     def steps_left(self) -> int:
-        """How many steps are to come, at most."""
+        """Largest number of remaining steps."""
         return (self._plan.epochs - len(self.history)) * self.steps_in_epoch - self._step
 
     @property
@@ -247,7 +247,7 @@ class TrainingRun:
         self._step, self._sum, self._seconds = epoch["step"], epoch["sum"], epoch["seconds"]
 
     def identity(self) -> dict[str, Any]:
-        """Return what must be the same in a run that goes on from a checkpoint."""
+        """Return what must be the same in a run that resumes from a checkpoint."""
         layout = {
             name: f"{value.dtype} {tuple(value.shape)}".removeprefix("torch.")
             for name, value in self._network.state_dict().items()

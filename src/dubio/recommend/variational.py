@@ -84,7 +84,7 @@ class VariationalNetwork(nn.Module):
         return step_noise(rows, seeds, self.input.mask, latent=self.latent)
 
     def forward(self, rows: SparseRows, noise: StepNoise, beta: float) -> Tensor:
-        """Return the bound f for each history, to be averaged by whoever reduces it."""  # (B,)
+        """Return the bound f for each history, not averaged."""  # (B,)
         components = self._encode(self.input(rows, noise.masks))  # (P, V + 1, B, D)
         drawn = components.first(self.decodings)
         eta = drawn.at(noise.latent)  # (P, J, B, D)
@@ -112,7 +112,7 @@ class VariationalNetwork(nn.Module):
 
     @torch.no_grad()
     def embed(self, rows: SparseRows) -> Tensor:
-        """Return η without noise, which is what `scores` decodes."""  # (B, D)
+        """Return η without noise, as `scores` decodes it."""  # (B, D)
         return self._latent(rows, None)
 
     def _latent(self, rows: SparseRows, noise: StepNoise | None) -> Tensor:  # (B, D)

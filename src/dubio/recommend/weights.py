@@ -1,4 +1,4 @@
-"""Weights to start from."""
+"""Initial weights."""
 
 import torch
 from torch import nn

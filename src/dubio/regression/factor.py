@@ -29,7 +29,7 @@ _DEPENDENT_ROWS = (
 
 
 class Factor(ABC):
-    """What follows from a factor of Λ or of K.
+    """Results computed from a factor of Λ or of K.
 
     Attributes:
         log_ratio: log|Λ| − log|P| = log|K|; infinite for the flat prior f = λ0 = 0.

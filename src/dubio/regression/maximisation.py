@@ -30,7 +30,7 @@ _BINDS = 1e-2  # a slope, in nats for a factor e, that makes a bound worth a war
 def maximise(
     design: Design, y: FloatArray, drop: float | None, precision: float | None
 ) -> DropoutPrior:
-    """Return the best prior; what is given stays, what is None is free.
+    """Return the best prior; given numbers stay, those that are None are optimised.
 
     A coarse grid goes through all strengths and all sizes ρ/r that tell features apart, and from
     each of its peaks log r and log λ0 climb on. Hence units do not matter.

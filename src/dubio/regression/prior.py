@@ -1,4 +1,4 @@
-"""The two numbers that regularise: the dropout rate and the precision of the prior."""
+"""The regularisation: a dropout rate and a prior precision."""
 
 import math
 from dataclasses import dataclass

@@ -1,1 +1,1 @@
-"""What people see: tables, progress bars, figures."""
+"""Tables, progress bars and figures."""

@@ -1,4 +1,4 @@
-"""What a page shows: tables and figures as values, before anything is drawn."""
+"""The exhibits of a page: tables and figures as values, before they are drawn."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -26,7 +26,7 @@ class Progress:
         self._visible = False
 
     def advance(self, steps: int = 1, note: str = "") -> None:
-        """Take note of work done; the note is shown behind the bar."""
+        """Advance the bar, and show a note after it."""
         self._done += steps
         now = time.monotonic()
         if now - self._start > _PATIENCE and now - self._shown > 0.1 and sys.stderr.isatty():

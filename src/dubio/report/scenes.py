@@ -1,4 +1,4 @@
-"""What a network sees in images: a strip each of image, truth, prediction, doubt and errors.
+"""Strips of image, truth, prediction, uncertainty and errors.
 
 Arrays in, a figure out. `dubio.metrics.plots.draw_scenes` makes the arrays from predictions.
 """
@@ -32,7 +32,7 @@ GAP, HEAD, FOOT, LINE = 0.08, 0.30, 0.45, 0.22  # inches: panels, titles, colour
 @final
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """An image with what is true and what was predicted, pixel by pixel.
+    """An image with its true and predicted labels, pixel by pixel.
 
     Attributes:
         image: In [0, 1]: `(H, W, 3)`.

@@ -1,4 +1,4 @@
-"""The data of a run, as batches that can be gone through again from the middle of an epoch."""
+"""The data of a run, as batches that can be replayed from the middle of an epoch."""
 
 import zlib
 from abc import ABC, abstractmethod
@@ -24,7 +24,7 @@ UNSEEN = (
 
 
 class Batch(NamedTuple):
-    """What one step sees: inputs, targets and weights if there are, and which rows they are.
+    """The batch of one step: inputs, targets, optional weights, and row indices.
 
     Attributes:
         arguments: What the objective is called with: ``(x, y)`` or ``(x, y, weight)``.
@@ -57,15 +57,15 @@ class Batches(ABC):
 
     @abstractmethod
     def place(self) -> Any:
-        """Return where the data stand besides their random numbers, as plain values."""
+        """Return the position in the data, apart from random state, as plain values."""
 
     @abstractmethod
     def go_to(self, place: Any) -> None:
-        """Let the data stand there."""
+        """Set the position in the data."""
 
     @abstractmethod
     def identity(self) -> dict[str, Any]:
-        """Return what tells these data from others."""
+        """Return what identifies these data."""
 
 
 @final
@@ -140,7 +140,7 @@ class TensorBatches(Batches):
 
 @final
 class LoaderBatches(Batches):
-    """The batches of a loader, or of any other iterable that can be gone through again."""
+    """The batches of a loader, or of any other re-iterable."""
 
     def __init__(self, loader: Iterable[Any], device: torch.device, resumable: bool) -> None:
         self._loader = loader
@@ -167,11 +167,11 @@ class LoaderBatches(Batches):
         return map(self._take, iterator)
 
     def place(self) -> Any:
-        """Return where samplers stand, and what the data set counts."""
+        """Return the positions of samplers and the counters of the data set."""
         return None if self._places is None else self._places.get()
 
     def go_to(self, place: Any) -> None:
-        """Let them stand there."""
+        """Restore these positions and counters."""
         if self._places is not None:
             self._places.set(place)
 
@@ -233,8 +233,8 @@ def as_batches(
         return TensorBatches(data, batch_size or _ROWS_PER_STEP, generator, device)
     if isinstance(data, Iterator):
         raise TypeError(
-            f"data: expected something that can be gone through once per epoch, got an iterator "
-            f"({type(data).__name__}), which is empty after the first; pass a list or a DataLoader"
+            f"data: expected a re-iterable of batches, got an iterator ({type(data).__name__}), "
+            f"which is empty after the first epoch; pass a list or a DataLoader"
         )
     if not isinstance(data, Iterable) or isinstance(data, Tensor | str | dict | tuple):
         raise TypeError(

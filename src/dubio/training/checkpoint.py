@@ -1,4 +1,4 @@
-"""A checkpoint file that is whole or not there, whenever the process dies."""
+"""A checkpoint file that is complete or absent, whenever the process dies."""
 
 import glob
 import os
@@ -161,7 +161,7 @@ class Checkpoint:
 
 
 def _check_plain(content: BytesIO) -> None:
-    """Make sure that what was saved can be loaded without running code in it."""
+    """Check that the file can be loaded without running code in it."""
     content.seek(0)
     try:
         torch.load(content, map_location="cpu", weights_only=True)
@@ -205,7 +205,7 @@ def _destination(path: Path) -> Path:
 
 
 def _state_of(path: Path) -> tuple[int, int, int] | None:
-    """Return what is different of a file that somebody else has written; None if there is none."""
+    """Return a fingerprint of the file, to detect other writers; None if there is no file."""
     try:
         found = path.stat()
     except OSError:

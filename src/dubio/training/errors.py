@@ -1,4 +1,4 @@
-"""What can be wrong with checkpoints."""
+"""Errors about checkpoints."""
 
 
 class CheckpointError(RuntimeError):

@@ -1,4 +1,4 @@
-"""The guard against NaN: stops before a bad step, and finds out where the bad number came from."""
+"""The guard against NaN: stops before a bad step, and finds its cause."""
 
 import math
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ class NonFiniteError(FloatingPointError):
 
 
 class Diagnosis(NamedTuple):
-    """Where a number is not finite, what was found there, and what to do about it."""
+    """Where a number is not finite, why, and what to do."""
 
     name: str
     finding: str
@@ -76,7 +76,7 @@ class Guard:
         self._buffers: dict[str, Tensor] = {}
 
     def before_step(self) -> None:
-        """Take note of what a step changes before its numbers are known: noise, buffers."""
+        """Remember random state and buffers before a step."""
         self._noise = self._random.get_torch()
         if self._has_buffers:
             named = self._objective.named_buffers()
@@ -158,7 +158,7 @@ class Guard:
 
 
 class _FirstNonFinite:
-    """Takes note of the first output, or else of the first gradient, that is not finite."""
+    """Finds the first output, or else the first gradient, that is not finite."""
 
     def __init__(self, objective: nn.Module) -> None:
         self._objective = objective

@@ -1,4 +1,4 @@
-"""What training leaves behind: a few numbers for every epoch."""
+"""The history of training: a few numbers per epoch."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any, final

@@ -1,4 +1,4 @@
-"""The objects behind data and objectives: what may hold random numbers, or a place in an order."""
+"""Find objects behind data and objectives that hold random state or a position."""
 
 import random
 import sys
@@ -85,7 +85,7 @@ def _inside(thing: object, follow_calls: bool) -> Iterator[object]:
 
 
 def _members(thing: object) -> Iterator[object]:
-    """Return what a container holds."""
+    """Return the members of a container."""
     if isinstance(thing, list | tuple | deque | set | frozenset):
         return iter(thing)
     if isinstance(thing, dict | MappingProxyType):
@@ -106,7 +106,7 @@ def _unwrapped(value: Any) -> object:
 
 
 def _around(function: FunctionType, follow_calls: bool) -> Iterator[object]:
-    """Yield what a function has from around it.
+    """Yield the objects that a function refers to.
 
     Of its globals these are generators; if it is the user's own and calls are followed, also
     functions and other objects, and what it takes from modules and classes of the user's.

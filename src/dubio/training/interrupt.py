@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM between two steps instead of in the middle of one."""
+"""Delay Ctrl-C and SIGTERM until the end of a step."""
 
 import os
 import signal

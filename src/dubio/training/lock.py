@@ -1,4 +1,4 @@
-"""One run at a time for a file: others are told, and let go when the process dies."""
+"""A lock: one run at a time for a file, released when its process dies."""
 
 import os
 from contextlib import suppress

@@ -1,7 +1,7 @@
-"""What an objective keeps outside of its state_dict: counters, averages, a teacher in a list.
+"""State that an objective keeps outside of its state_dict: counters, averages, a teacher in a list.
 
-Plain values that training changes are saved and put back; those that it does not change are left to
-whoever has set them. What cannot be put back is told.
+Plain values that training changes are saved and restored; those that it does not change are left to
+the user's code. What cannot be restored is reported.
 """
 
 import io
@@ -41,7 +41,7 @@ _moved: dict[
 
 @final
 class Memory:
-    """What has changed in the attributes of an objective and its optimizer since the first step.
+    """Changes of attributes of an objective and its optimizer since the first step.
 
     It is a context, in which they may change.
 
@@ -65,7 +65,7 @@ class Memory:
         self._is_told = False
 
     def warn(self) -> None:
-        """Tell of what changes unseen, before it does."""
+        """Warn about state that cannot be saved."""
         for path, others in self._others.items():
             for key, value in others.items():
                 moves = isinstance(value, Iterator) and not isinstance(value, io.IOBase)
@@ -75,7 +75,7 @@ class Memory:
                     self._tell(f"{path}.{key}, a {type(value).__name__} whose state is not seen")
 
     def get(self) -> dict[str, NotesByKey]:
-        """Return what is not as at first, in types that ``torch.load(weights_only=True)`` takes."""
+        """Return the changes, in types that ``torch.load(weights_only=True)`` accepts."""
         changes = {}
         for path, thing in self._parts.items():
             before, now = self._others[path], self._kept(thing)

@@ -1,4 +1,4 @@
-"""Where samplers stand: the numbers that they keep beside their random numbers.
+"""Positions of samplers: the numbers that they keep besides random state.
 
 A sampler may count epochs, or shuffle one list further and further. Such numbers are saved and put
 back, as random states are.
@@ -21,7 +21,7 @@ _first: dict[int, Notes] = {}
 
 @final
 class Places:
-    """What has changed in the objects that give the order of data, and in counters of the data.
+    """Changes of the objects that order the data, and of counters in the data.
 
     Args:
         data: A loader, or any other iterable of batches, before it is gone through.
@@ -45,7 +45,7 @@ class Places:
                 yield name, thing, {k: written(v) for k, v in vars(thing).items() if is_saved(v)}
 
     def get(self) -> dict[str, Notes]:
-        """Return what is not as at first, in types that ``torch.load(weights_only=True)`` takes."""
+        """Return the changes, in types that ``torch.load(weights_only=True)`` accepts."""
         changes = {}
         for name, _, now in self._attributes():
             before = self._at_first[name]

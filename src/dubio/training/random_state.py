@@ -1,4 +1,4 @@
-"""Every source of random numbers that training may draw from, to be put back where it was."""
+"""The state of every generator that training may draw from."""
 
 import random
 from collections.abc import Iterable, Iterator
@@ -42,7 +42,7 @@ class RandomState:
         return len(self._generators) + len(self._others)
 
     def get_torch(self) -> list[Tensor]:
-        """Return where torch's generators stand; takes a microsecond each."""
+        """Return the state of torch's generators, at a microsecond each."""
         return [generator.get_state() for generator in self._generators]
 
     def set_torch(self, states: list[Tensor]) -> None:

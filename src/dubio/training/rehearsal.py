@@ -1,4 +1,4 @@
-"""A look at data before the first step: can a run that is interrupted go on with them?"""
+"""Check before the first step whether an interrupted run can resume with this data."""
 
 import warnings
 from typing import Any
@@ -18,8 +18,8 @@ def rehearse(data: Any, batches: Batches, random: RandomState) -> None:
     if random.has_no_order:
         warnings.warn(
             "checkpoint: expected generators in lists, dicts or attributes, got several in a set, "
-            "so an interrupted run cannot be resumed exactly: they cannot be "
-            "told apart later",
+            "so an interrupted run cannot be resumed exactly: their order "
+            "differs between processes",
             RuntimeWarning,
             stacklevel=3,
         )

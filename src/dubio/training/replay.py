@@ -1,4 +1,4 @@
-"""Batches of an epoch made again: are they those of before?"""
+"""Compare replayed batches of an epoch with the original ones."""
 
 import warnings
 from typing import Any, final
@@ -42,8 +42,8 @@ class Replay:
             return
         if expected is not None and checksum_of(batch.arguments) != expected:
             warnings.warn(
-                f"checkpoint: expected the same batches as before, got others; the run goes on, "
-                f"but not to the same numbers: {UNSEEN}",
+                f"checkpoint: expected the same batches as before, got others; the run "
+                f"continues with other numbers: {UNSEEN}",
                 RuntimeWarning,
                 stacklevel=5,
             )

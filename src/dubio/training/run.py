@@ -1,4 +1,4 @@
-"""Where a training run stands: all that it takes to go on as if nothing had happened."""
+"""The state of a training run: all that is needed to resume exactly."""
 
 import math
 import time
@@ -80,7 +80,7 @@ class Run:
 
     @property
     def steps_left(self) -> int | None:
-        """How many steps are to come, at most, if known."""
+        """Largest number of remaining steps, if known."""
         if self.data.steps is None:
             return None
         return (self.epochs - len(self.history)) * self.data.steps - self.step
@@ -100,7 +100,7 @@ class Run:
         return map(self._note, batches) if self.memory is not None else batches
 
     def _note(self, batch: Batch) -> Batch:
-        """Take note of a batch before a network may write into it."""
+        """Record a batch before a network may write into it."""
         if self.step == 0:
             self._checksum_of_first = checksum_of(batch.arguments)
         self._last = batch, _versions(batch)

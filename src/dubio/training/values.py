@@ -1,7 +1,7 @@
 """Plain values: numbers, tensors, arrays and containers of them, as files can hold them.
 
 A value is written down as a pair of its kind and its content, in types that
-``torch.load(weights_only=True)`` takes. What is written down does not change any more.
+``torch.load(weights_only=True)`` accepts. The written value does not change any more.
 """
 
 from collections import OrderedDict, deque

@@ -11,6 +11,7 @@
 
 enum { PLAIN = 0, AVX2 = 1, AVX512 = 2, MOST_THREADS = 64 };
 enum { WORTH = 64, PRODUCTS = 1 << 22 }; /* runs and multiplications that are worth a thread */
+enum { GROUPS = 4, CACHED = 1 << 18 };   /* groups that all panels are laid out for, if so few numbers */
 
 #define API __attribute__((visibility("default")))
 
@@ -57,6 +58,37 @@ static void *run_share(void *given) {
     return 0;
 }
 
+/* The OpenMP that torch computes with, if the caller has found it. Its threads exist, and wait for work
+ * without sleep for a while, in the way of any others. */
+static struct {
+    void (*parallel)(void (*work)(void *), void *data, unsigned threads, unsigned flags);
+    int (*thread)(void), (*threads)(void); /* this one's number, and how many there are */
+} openmp;
+
+static void forget_openmp(void) { openmp.parallel = 0; }
+
+/* Use it, or none if there is NULL. A forked process has none of its threads, and does without. */
+API int dubio_use_openmp(void *parallel, void *thread, void *threads) {
+    static int watched;
+    if (parallel && !watched) watched = pthread_atfork(0, 0, forget_openmp) == 0;
+    memcpy(&openmp.parallel, &parallel, sizeof parallel);
+    memcpy(&openmp.thread, &thread, sizeof thread);
+    memcpy(&openmp.threads, &threads, sizeof threads);
+    return 0;
+}
+
+API int dubio_has_openmp(void) { return openmp.parallel != 0; }
+
+typedef struct {
+    share *all;
+    int64_t count;
+} shares_of;
+
+static void run_shares(void *given) { /* there may be fewer threads than shares */
+    const shares_of *of = given;
+    for (int64_t i = openmp.thread(); i < of->count; i += openmp.threads()) run_share(&of->all[i]);
+}
+
 /* Work on ranges [0, total) in so many threads, this one among them. */
 static void divide(void (*work)(const void *, int64_t, int64_t), const void *job, int64_t total,
                    int64_t worth, int threads) {
@@ -72,6 +104,10 @@ static void divide(void (*work)(const void *, int64_t, int64_t), const void *job
     int started[MOST_THREADS];
     for (int64_t i = 0; i < parts; i++)
         shares[i] = (share){work, job, total * i / parts, total * (i + 1) / parts};
+    if (openmp.parallel) {
+        openmp.parallel(run_shares, &(shares_of){shares, parts}, (unsigned)parts, 0);
+        return;
+    }
     for (int64_t i = 1; i < parts; i++)
         started[i] = pthread_create(&ids[i], 0, run_share, &shares[i]) == 0;
     run_share(&shares[0]);
@@ -226,6 +262,16 @@ API int dubio_activate(const mask *of, uint64_t key, int64_t draw, int64_t draws
 /* Columns of a panel at the level in use; 0 where products are better left to others. */
 API int dubio_width(void) { return level_in_use == PLAIN ? 0 : (int)table->width; }
 
+/* Whether our products of two matrices are faster than those of torch: not on processors of Intel, for
+ * which its library was written. */
+API int dubio_beats_torch(void) {
+#ifdef HAVE_X86
+    return level_in_use != PLAIN && !__builtin_cpu_is("intel");
+#else
+    return 0;
+#endif
+}
+
 /* The numbers of what each draw keeps: `numbers` (draws, size), `counts` (draws). */
 static void list_kept(int64_t draws, int64_t size, const float *kept, int32_t *numbers,
                       int64_t *counts) {
@@ -241,8 +287,8 @@ static void list_kept(int64_t draws, int64_t size, const float *kept, int32_t *n
 }
 
 /* So many groups of rows are worth a thread. */
-static int64_t worth_of(int64_t inner, int64_t columns) {
-    return PRODUCTS / (GROUP * (inner + 1) * (columns + 1)) + 1;
+static int64_t worth_of(int64_t group, int64_t inner, int64_t columns) {
+    return PRODUCTS / (group * (inner + 1) * (columns + 1)) + 1;
 }
 
 /* A linear layer, of which each draw leaves some inputs and outputs out. */
@@ -258,7 +304,8 @@ API int dubio_unit_layer(const unit_layer_of *of, int threads) {
                                 numbers + draws * of->inputs, counts, counts + draws, &failed};
     list_kept(draws, of->inputs, of->kept_inputs, job.inputs, job.input_counts);
     list_kept(draws, of->outputs, of->kept_outputs, job.outputs, job.output_counts);
-    divide(table->unit_layer, &job, draws * job.groups, worth_of(of->inputs, of->rows), threads);
+    divide(table->unit_layer, &job, draws * job.groups, worth_of(GROUP, of->inputs, of->rows),
+           threads);
     free(counts);
     return failed ? -1 : 0;
 }
@@ -277,8 +324,8 @@ API int dubio_row_layer(const row_layer_of *of, int threads) {
         for (size_t i = 0; i < inputs; i++) units[i] = (int32_t)i;
         if (of->bias) memcpy(bias, of->bias, outputs * sizeof(float));
         job.units = units, job.bias = bias;
-        divide(table->row_layer, &job, of->draws * job.groups, worth_of(of->inputs, of->outputs),
-               threads);
+        divide(table->row_layer, &job, of->draws * job.groups,
+               worth_of(GROUP, of->inputs, of->outputs), threads);
     }
     free(units), free(bias), free(before), free(after);
     return failed ? -1 : 0;
@@ -292,6 +339,33 @@ API int dubio_panels(int64_t draws, int64_t rows, int64_t columns, const float *
     divide(table->to_panels, &job, draws * panels, WORTH * RUN / (table->width * columns + 1) + 1,
            threads);
     return 0;
+}
+
+/* out = left·right, of matrices with any strides. */
+API int dubio_matmul(const matmul_of *of, int threads) {
+    const int64_t width = table->width, inner = of->inner, columns = of->columns;
+    const int64_t panels = (columns + width - 1) / width, groups = (of->rows + GROUP - 1) / GROUP;
+    const int together = groups >= GROUPS && panels * width * inner <= CACHED;
+    const int64_t for_panels = together ? panels * width * inner : 0;
+    int failed = 0;
+    float *memory = malloc((size_t)(for_panels + (of->with_sums ? groups * columns : 0) + 1)
+                           * sizeof(float));
+    if (!memory) return -1;
+    const matmul_job job = {of, together ? memory : 0, of->with_sums ? memory + for_panels : 0, &failed};
+    if (together) {
+        divide(table->lay_panels, &job, panels, WORTH * RUN / (width * inner + 1) + 1, threads);
+        divide(table->matmul, &job, groups, worth_of(GROUP, inner, columns), threads);
+    } else {
+        divide(table->matmul, &job, panels, worth_of(width, inner, of->rows), threads);
+    }
+    for (int64_t j = 0; of->with_sums && j < columns; j++) {
+        double sum = 0.0;
+        for (int64_t group = 0; group < groups; group++)
+            sum += (double)job.parts[group * columns + j];
+        of->with_sums[j] = (float)sum;
+    }
+    free(memory);
+    return failed ? -1 : 0;
 }
 
 /* out (columns) = Σ over rows of a·(b − c), entry by entry, and then to += times·factor·a with a factor

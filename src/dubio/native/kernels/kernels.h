@@ -188,6 +188,44 @@ typedef struct {
     float *out;
 } panels_job;
 
+/* A product as the caller describes it: out[i, j] = Σ_k left[i, k]·right[k, j] + bias[i].
+ *
+ * Each matrix has a stride for each of its axes, one of which is 1. What is NULL is left out.
+ *
+ * squared: whether the entries of the right matrix are squared first.
+ * bias: by row, if out_row is 1.
+ * left_sums: what becomes Σ_k left[i, k], by row, if left_row is 1.
+ * with: a matrix that lies as `out` does, if out_column is 1.
+ * with_sums: what becomes Σ_i with[i, j]·out[i, j], by column.
+ * factor, times: what is added to `out` then, times·factor[j]·with[i, j]; one factor by column, or one
+ *     for all.
+ */
+typedef struct {
+    int64_t rows, columns, inner;
+    const float *left;
+    int64_t left_row, left_inner;
+    const float *right;
+    int64_t right_inner, right_column;
+    const float *bias;
+    float *out;
+    int64_t out_row, out_column;
+    float *left_sums;
+    const float *with;
+    float *with_sums;
+    const float *factor;
+    int64_t factors;
+    float times;
+    int32_t squared;
+} matmul_of;
+
+/* panels: the right matrix in panels, or NULL if each is laid out when its turn comes.
+ * parts: the sums by column, for each group of rows. */
+typedef struct {
+    const matmul_of *of;
+    float *panels, *parts;
+    int *failed; /* set if there is no memory */
+} matmul_job;
+
 /* out[k] = Σ_r a[r, k]·(b[r, k] − c[r, k]) and to[r, k] += times·factor[k]·a[r, k], by blocks of
  * columns. There is a factor for each column, or one for all. */
 enum { COLUMNS = 256 };
@@ -224,6 +262,8 @@ typedef struct {
     void (*unit_layer)(const void *job, int64_t first, int64_t last);
     void (*row_layer)(const void *job, int64_t first, int64_t last);
     void (*to_panels)(const void *job, int64_t first, int64_t last);
+    void (*lay_panels)(const void *job, int64_t first, int64_t last);
+    void (*matmul)(const void *job, int64_t first, int64_t last);
     void (*columns)(const void *job, int64_t first, int64_t last);
     double (*divergence)(const divergence_job *job);
     int64_t width; /* of panels */

@@ -2,7 +2,7 @@
 #include "columns.h"
 #include "divergence.h"
 #include "layers.h"
-#include "products.h"
+#include "matmul.h"
 
 static void philox_block(const uint32_t counter[4], uint64_t key, uint32_t out[4]) {
     u64v x[4];
@@ -91,5 +91,6 @@ static void backward(const void *given, int64_t first, int64_t last) {
 #define TABLE(level) NAME_OF(level)
 const kernels TABLE(LEVEL) = {
     philox_block, prepare, forward, backward, fill, sample, spread, sample_backward, local,
-    local_backward, activate, unit_layer, row_layer, to_panels, columns, divergence, WIDTH,
+    local_backward, activate, unit_layer, row_layer, to_panels, lay_panels, matmul,
+    columns, divergence, WIDTH,
 };

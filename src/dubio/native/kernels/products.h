@@ -10,21 +10,23 @@
 
 #include <stdlib.h>
 
+#include "transpose.h"
 #include "weights.h"
 
 enum { VECTORS = 3, WIDTH = VECTORS * LANES };
 enum { ROWS = LANES == 16 ? 8 : 4 }; /* ROWS·VECTORS sums and some more fill the registers */
 
-/* ROWS × WIDTH numbers of the result, the first so many vectors of each row. */
+/* ROWS × WIDTH numbers of the result, the first so many vectors of each row; over all inner units if
+ * there is no list of them. Rows of the result are `stride` apart. */
 INLINE void tile(const int vectors, const float *const left[ROWS], const int32_t *units,
-                 int64_t count, const float *right, float *to) {
+                 int64_t count, const float *right, float *to, int64_t stride) {
     f32v sums[ROWS][VECTORS];
 #pragma GCC unroll 8
     for (int i = 0; i < ROWS; i++)
 #pragma GCC unroll 3
         for (int v = 0; v < vectors; v++) sums[i][v] = all(0.0f);
     for (int64_t k = 0; k < count; k++) {
-        const int64_t unit = units[k];
+        const int64_t unit = units ? units[k] : k;
         f32v columns[VECTORS];
 #pragma GCC unroll 3
         for (int v = 0; v < vectors; v++) columns[v] = load(right + unit * WIDTH + v * LANES);
@@ -38,14 +40,14 @@ INLINE void tile(const int vectors, const float *const left[ROWS], const int32_t
 #pragma GCC unroll 8
     for (int i = 0; i < ROWS; i++)
 #pragma GCC unroll 3
-        for (int v = 0; v < vectors; v++) store(to + i * WIDTH + v * LANES, sums[i][v]);
+        for (int v = 0; v < vectors; v++) store(to + i * stride + v * LANES, sums[i][v]);
 }
 
-static void tile_of(int64_t columns, const float *const left[ROWS], const int32_t *units,
+INLINE void tile_of(int64_t columns, const float *const left[ROWS], const int32_t *units,
                     int64_t count, const float *right, float *to) {
-    if (columns > 2 * LANES) tile(3, left, units, count, right, to);
-    else if (columns > LANES) tile(2, left, units, count, right, to);
-    else tile(1, left, units, count, right, to);
+    if (columns > 2 * LANES) tile(3, left, units, count, right, to, WIDTH);
+    else if (columns > LANES) tile(2, left, units, count, right, to, WIDTH);
+    else tile(1, left, units, count, right, to, WIDTH);
 }
 
 INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -55,7 +57,7 @@ INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static void unit_layer(const void *given, int64_t first, int64_t last) {
     const unit_layer_job *job = given;
     const unit_layer_of *of = job->of;
-    float sums[ROWS * WIDTH] ALIGNED;
+    float sums[ROWS * WIDTH] ALIGNED = {0}; /* behind the last row of the batch zeros stay */
     float *sampled = malloc((size_t)(of->sigma ? GROUP * of->inputs : 0) * sizeof(float) + 1);
     if (!sampled) {
         *job->failed = 1;
@@ -160,18 +162,12 @@ static void row_layer(const void *given, int64_t first, int64_t last) {
 /* A matrix (rows, columns), or several, in panels of WIDTH of its rows: (panels, columns, WIDTH). */
 static void to_panels(const void *given, int64_t first, int64_t last) {
     const panels_job *job = given;
-    enum { BLOCK = 16 }; /* rows that are read side by side */
     for (int64_t index = first; index < last; index++) {
         const int64_t draw = index / job->panels, row = index % job->panels * WIDTH;
         const int64_t height = least(WIDTH, job->rows - row);
-        const float *from = job->from + draw * job->apart + row * job->stride;
         float *to = job->out + index * job->columns * WIDTH;
         if (height < WIDTH) memset(to, 0, (size_t)(job->columns * WIDTH) * sizeof(float));
-        for (int64_t top = 0; top < height; top += BLOCK) {
-            const int64_t count = least(BLOCK, height - top);
-            for (int64_t j = 0; j < job->columns; j++)
-                for (int64_t i = 0; i < count; i++)
-                    to[j * WIDTH + top + i] = from[(top + i) * job->stride + j];
-        }
+        transpose(job->from + draw * job->apart + row * job->stride, job->stride, height,
+                  job->columns, to, WIDTH);
     }
 }

@@ -1,3 +1,3 @@
-"""What noise does at the functions of torch: importing this enters the handlers."""
+"""Handlers of torch's noisy functions; importing this registers them."""
 
 from dubio.noise.handlers import attention, dropout, randomness, recurrent  # noqa: F401

@@ -1,13 +1,12 @@
 """Dropout inside attention, which torch applies out of sight of the caller."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dubio.noise.interceptor import handles, transparent
+from dubio.noise.interceptor import Args, Function, Kwargs, handles, transparent
 from dubio.noise.perturbations import plain_dropout
 from dubio.noise.run import Pass
 
@@ -15,24 +14,14 @@ _multi_head_attention = transparent(F.multi_head_attention_forward)
 
 
 @handles(F.multi_head_attention_forward)
-def _multi_head(
-    running: Pass,
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> Any:
+def _multi_head(running: Pass, function: Function, args: Args, kwargs: Kwargs) -> Any:
     """Look inside, with the dropout of the attention weights switched on."""
     with running:
         return _multi_head_attention(*args, **{**kwargs, "training": True})
 
 
 @handles(F.scaled_dot_product_attention)
-def _scaled_dot_product(
-    running: Pass,
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> Tensor:
+def _scaled_dot_product(running: Pass, function: Function, args: Args, kwargs: Kwargs) -> Tensor:
     """Return softmax(QKᵀ·scale + mask) with dropout on it, times V."""
     bound = _sdpa_arguments(*args, **kwargs)
     query, key, value, attn_mask, rate, is_causal, scale, enable_gqa = bound

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dubio.noise.interceptor import handles
+from dubio.noise.interceptor import Args, Function, Kwargs, handles
 from dubio.noise.perturbations import Dropout, alpha_dropout, plain_dropout
 from dubio.noise.run import Pass
 from dubio.noise.vectorised import is_vectorised
@@ -17,7 +17,7 @@ _Maker = Callable[[int, float, Any], Dropout]
 
 # Function -> (kind, what it does to an entry, dimensions that one mask entry does not span).
 # None means an entry of its own for every element; k means that the last k dimensions share one.
-_DROPOUTS: dict[Callable[..., Any], tuple[str, _Maker, Callable[[int], int]]] = {}
+_DROPOUTS: dict[Function, tuple[str, _Maker, Callable[[int], int]]] = {}
 
 
 def _elementwise(dims: int) -> int:
@@ -53,12 +53,7 @@ _DROPOUTS[F.dropout3d] = ("dropout3d", plain_dropout, _spatial(3))
 
 
 @handles(*_DROPOUTS)
-def _dropout(
-    running: Pass,
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> Tensor:
+def _dropout(running: Pass, function: Function, args: Args, kwargs: Kwargs) -> Tensor:
     x, rate, inplace = _arguments(function, *args, **kwargs)
     kind, make, spanned = _DROPOUTS[function]
     if not isinstance(rate, Tensor):  # which holds the rates of many networks
@@ -78,7 +73,7 @@ def _dropout(
 
 
 def _arguments(
-    function: Callable[..., Any],
+    function: Function,
     input: Tensor,
     p: float | None = None,
     training: bool = True,
@@ -97,12 +92,7 @@ def _arguments(
 
 
 @handles(F.batch_norm)
-def _batch_norm(
-    running: Pass,
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> Any:
+def _batch_norm(running: Pass, function: Function, args: Args, kwargs: Kwargs) -> Any:
     """While a network is evaluated, statistics that it keeps are used and not updated."""
     bound = _SIGNATURE_OF_BATCH_NORM.bind(*args, **kwargs)
     if running.evaluating and bound.arguments["running_mean"] is not None:

@@ -4,14 +4,13 @@ They are fed from the seed of the draw, so that the same noise gives the same ou
 global generator stays as it was.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dubio.noise.interceptor import handles, transparent
+from dubio.noise.interceptor import Args, Function, Kwargs, handles, transparent
 from dubio.noise.run import Pass
 
 
@@ -36,12 +35,7 @@ from dubio.noise.run import Pass
     Tensor.random_,
     Tensor.uniform_,
 )
-def _seeded(
-    running: Pass,
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> Any:
+def _seeded(running: Pass, function: Function, args: Args, kwargs: Kwargs) -> Any:
     out = running.own_randomness(function, args, kwargs)
     if running.reach(function.__name__, out, None) is None and not running.watching:
         raise ValueError(
@@ -52,12 +46,7 @@ def _seeded(
 
 
 @handles(torch.rand_like, torch.randn_like)
-def _seeded_like(
-    running: Pass,
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> Any:
+def _seeded_like(running: Pass, function: Function, args: Args, kwargs: Kwargs) -> Any:
     x = args[0] if args else kwargs["input"]
     options = {"dtype": x.dtype, "device": x.device, **kwargs}
     options.pop("input", None)
@@ -70,12 +59,7 @@ _gumbel_softmax = transparent(F.gumbel_softmax)
 
 
 @handles(F.gumbel_softmax)
-def _gumbel(
-    running: Pass,
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> Any:
+def _gumbel(running: Pass, function: Function, args: Args, kwargs: Kwargs) -> Any:
     """Look inside, where the random numbers are drawn."""
     with running:
         return _gumbel_softmax(*args, **kwargs)

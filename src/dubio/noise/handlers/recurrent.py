@@ -1,23 +1,17 @@
 """Dropout between the layers of LSTM, GRU and RNN, which torch applies inside one function."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from dubio.noise.interceptor import handles
+from dubio.noise.interceptor import Args, Function, Kwargs, handles
 from dubio.noise.perturbations import plain_dropout
 from dubio.noise.run import Pass
 
 
 @handles(torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)
-def _recurrent(
-    running: Pass,
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> Any:
+def _recurrent(running: Pass, function: Function, args: Args, kwargs: Kwargs) -> Any:
     """Run layer by layer with a site after every layer but the last."""
     packed = isinstance(args[1], Tensor) and isinstance(args[3], (list, tuple))
     if packed:

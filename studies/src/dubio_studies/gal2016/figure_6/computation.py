@@ -194,7 +194,7 @@ COMPUTATION = Computation(
         "that never get there counted.",
     scales={
         "smoke": Config(
-            batches=1, burn_in=1, seeds=2, hidden=8, members=2, memory=300, start=250, frames=2,
+            batches=1, burn_in=1, seeds=2, hidden=8, members=2, memory=400, start=360, frames=2,
         ),
         "small": Config(batches=200),
         "paper": Config(),

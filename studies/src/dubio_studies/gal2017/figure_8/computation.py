@@ -77,7 +77,7 @@ COMPUTATION = Computation(
     "were written before the run.",
     scales={
         "smoke": scale(SMOKE, starts=(0.1, 0.4), pairs=True),
-        "small": scale(SMALL, fork_epochs=3, drop_learning_rate=0.2, pairs=True),
+        "small": scale(SMALL, fork_epochs=4, drop_learning_rate=0.2, pairs=True),
         "paper": scale(PAPER),
     },
     pieces=pieces,

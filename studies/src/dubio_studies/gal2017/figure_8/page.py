@@ -96,4 +96,4 @@ def ends_table(rows: Rows) -> Table:
     )
 
 
-PAGE = Page(CLAIMS, exhibits, examined="small-f36f979f")
+PAGE = Page(CLAIMS, exhibits, examined="small-c8251690")

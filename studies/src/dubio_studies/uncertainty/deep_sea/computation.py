@@ -217,7 +217,7 @@ COMPUTATION = Computation(
         "setting have solved it, or after 1,000 episodes. Claims and rules were written before "
         "the run.",
     scales={
-        "smoke": Config(sizes=(4,), episodes=20, seeds=2, members=3, batch_size=8, hidden=8),
+        "smoke": Config(sizes=(4,), episodes=8, seeds=2, members=3, batch_size=8, hidden=8),
         "small": Config(members=10, batch_size=32, every=2),
         "paper": Config(),
     },
