@@ -29,9 +29,7 @@ int dubio_sample_backward(int32_t kind, uint64_t key, int64_t draw, int64_t star
                           float prior, float factor, const float *g, const float *through,
                           float *of_mean, float *of_rho, int threads);
 int dubio_local(uint64_t key, int64_t draw, int64_t count, const float *mean, const float *variance,
-                float *out, int threads);
-int dubio_local_backward(uint64_t key, int64_t draw, int64_t count, const float *variance,
-                         const float *g, float *of_variance, int threads);
+                float *out, float *slope, int threads);
 
 int dubio_activate(const mask *of, uint64_t key, int64_t draw, int64_t draws, int64_t count,
                    const float *bias, int64_t units, int32_t relu, float *x, int threads);
@@ -114,8 +112,8 @@ static double exercise(int64_t count, int64_t units, int64_t draw, int threads) 
         total += divergence;
     }
     for (int64_t i = 0; i < count; i++) positive[i] = (float)(i % 9);
-    check(dubio_local(KEY, draw, count, x, positive, out, threads));
-    check(dubio_local_backward(KEY, draw, count, positive, g, other, threads));
+    check(dubio_local(KEY, draw, count, x, positive, out, other, threads));
+    check(dubio_local(KEY, draw, count, 0, positive, 0, other, threads));
     total += sum_of(out, count) + sum_of(other, count);
     const mask dropout = {.keep = 0.3, .scale = 1.0 / 0.3, .units = 1};
     for (int form = 0; form < 4; form++) {

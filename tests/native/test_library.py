@@ -99,7 +99,7 @@ def foreign(native: Path) -> None:
 def of_another_version(native: Path) -> None:
     """The same with another name in its table of symbols."""
     content = (native / LIBRARY).read_bytes()
-    rewrite(native, content.replace(b"dubio_local_backward\0", b"dubio_local_forwards\0"))
+    rewrite(native, content.replace(b"dubio_sample_backward\0", b"dubio_sample_forwards\0"))
 
 
 def stale(native: Path) -> None:
@@ -119,7 +119,7 @@ FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
     "no library": (lambda native: (native / LIBRARY).unlink(), "noise by torch: "),
     "not a library": (lambda native: rewrite(native, b"text"), "cannot be loaded"),
     "foreign": (foreign, "cannot be loaded"),
-    "of another version": (of_another_version, "has no dubio_local_backward"),
+    "of another version": (of_another_version, "has no dubio_sample_backward"),
     "stale": (stale, "the sources have changed since they were compiled; install dubio again"),
 }
 

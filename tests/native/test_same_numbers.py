@@ -246,9 +246,11 @@ def test_training_does_not_depend_on_threads(level: str) -> None:
             0, 5, 0, 77, size, address(x), address(g), None, 0.0, 1.0, 0.5, address(x), None,
             address(of_mean), address(of_rho), threads,
         )  # fmt: skip
-        local = torch.empty(size)
-        loaded.dubio_local(5, 0, size, address(x), address(variance), address(local), threads)
-        made += [out, of_mean, of_rho, local, torch.tensor(divergence.value)]
+        local, slope = torch.empty(size), torch.empty(size)
+        loaded.dubio_local(
+            5, 0, size, address(x), address(variance), address(local), address(slope), threads
+        )
+        made += [out, of_mean, of_rho, local, slope, torch.tensor(divergence.value)]
         results.append(made)
     for made in results[1:]:
         assert all(torch.equal(a, b) for a, b in zip(results[0], made, strict=True))

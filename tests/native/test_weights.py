@@ -124,7 +124,7 @@ def test_levels_give_the_same(level: str) -> None:
         many = weights.spread(Stream(KEY, 1, 3), 77, mean[77:], rho.exp())
         variance = rho.exp()
         drawn = weights.local(Stream(KEY, 1, 1), mean, variance)
-        slope = weights.local_slope(Stream(KEY, 1, 1), variance, g)
+        slope = weights.local_slope(Stream(KEY, 1, 1), variance)
         found.append([out, of_mean, of_rho, many, drawn, slope, torch.tensor(total)])
         LOADED.dubio_use_level(0)
     torch.testing.assert_close(*found, rtol=3e-6, atol=3e-6)
@@ -145,7 +145,7 @@ def test_threads_do_not_change_a_bit() -> None:
             )
             many = weights.spread(Stream(KEY, 1, 3), 0, mean, rho.exp())
             drawn = weights.local(Stream(KEY, 1, 1), mean, rho.exp())
-            slope = weights.local_slope(Stream(KEY, 1, 1), rho.exp(), g)
+            slope = weights.local_slope(Stream(KEY, 1, 1), rho.exp())
             total64 = torch.tensor(total, dtype=torch.float64)
             found.append([out, of_mean, of_rho, many, drawn, slope, total64])
     finally:
@@ -170,16 +170,18 @@ def test_local_noise_and_its_slopes(level: str) -> None:
     variance64 = variance.double().requires_grad_()
     expected = mean + variance64.sqrt() * eps
     (slope,) = torch.autograd.grad((expected * g).sum(), variance64)
-    got = weights.local(Stream(KEY, 1, 1), mean, variance)
+    beside = torch.empty(count)
+    got = weights.local(Stream(KEY, 1, 1), mean, variance, beside)
     torch.testing.assert_close(got.double(), expected.detach(), rtol=2e-6, atol=2e-6)
-    of_variance = weights.local_slope(Stream(KEY, 1, 1), variance, g)
-    torch.testing.assert_close(of_variance.double(), slope, rtol=1e-5, atol=1e-5)
+    alone = weights.local_slope(Stream(KEY, 1, 1), variance)
+    assert torch.equal(alone, beside)
+    torch.testing.assert_close((g * alone).double(), slope, rtol=1e-5, atol=1e-5)
 
 
 def test_local_noise_without_variance_is_the_mean_and_has_no_slope() -> None:
     mean, nothing = numbers(100), torch.zeros(100)
     torch.testing.assert_close(weights.local(Stream(KEY, 1, 1), mean, nothing), mean)
-    slope = weights.local_slope(Stream(KEY, 1, 1), nothing, torch.ones(100))
+    slope = weights.local_slope(Stream(KEY, 1, 1), nothing)
     assert torch.equal(slope, nothing)
 
 

@@ -43,8 +43,8 @@ class Rows(ABC):
         """Return the outputs, from those of the means and those of V."""
 
     @abstractmethod
-    def of_inner(self, inner: Tensor, g: Tensor) -> Tensor:
-        """Return the gradient of what V has made, from that of the outputs."""
+    def joined(self, mean: Tensor, inner: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the same without a graph, and the derivative of the outputs by those of V."""
 
     @abstractmethod
     def add_of_inputs(self, of_x: Tensor, x: Tensor, g: Tensor) -> None:
@@ -68,9 +68,10 @@ class LocalRows(Rows):
         """Mean + √variance·ζ."""
         return streamed.add_local(self._stream, mean, inner)
 
-    def of_inner(self, inner: Tensor, g: Tensor) -> Tensor:
-        """g·ζ/(2√variance)."""
-        return kernels.local_slope(self._stream, inner, g)
+    def joined(self, mean: Tensor, inner: Tensor) -> tuple[Tensor, Tensor]:
+        """Beside them, ζ/(2√variance)."""
+        slope = torch.empty_like(inner)
+        return kernels.local(self._stream, mean, inner, slope), slope
 
     def add_of_inputs(self, of_x: Tensor, x: Tensor, g: Tensor) -> None:
         """2x·g."""
@@ -95,9 +96,9 @@ class FlippedRows(Rows):
         """Mean + r·change."""
         return torch.addcmul(mean, inner, self._of_outputs)
 
-    def of_inner(self, inner: Tensor, g: Tensor) -> Tensor:
-        """g·r."""
-        return g * self._of_outputs
+    def joined(self, mean: Tensor, inner: Tensor) -> tuple[Tensor, Tensor]:
+        """Beside them, r."""
+        return self.join(mean, inner), self._of_outputs
 
     def add_of_inputs(self, of_x: Tensor, x: Tensor, g: Tensor) -> None:
         """g·s."""
@@ -144,22 +145,22 @@ class _GaussianLinear(Derivative):
         made = [torch.empty_like(mean) for mean in means]
         for of, out in zip(weights_in_turn([rho], means), made, strict=True):
             value += kernels.sample(kind, stream, of, prior, out)
-        inner = None
+        slope = None
         if rows is None:
             y = matmul.linear(x, *made)
         else:
             inner = matmul.linear(rows.turn(x), *made, squared=rows.squared)
-            y = rows.join(matmul.linear(x, *means), inner)
+            y, slope = rows.joined(matmul.linear(x, *means), inner)
         ctx.set_materialize_grads(False)
         ctx.stream, ctx.rows, ctx.centered = stream, rows, centered
-        ctx.save_for_backward(x, made[0], inner, rho, *means)
+        ctx.save_for_backward(x, made[0], slope, rho, *means)
         if centered is None:
             return y, None
         return y, torch.full((), value, dtype=torch.float32, device="cpu")
 
     @staticmethod
     def backward(ctx: Any, g: Tensor | None, of_total: Tensor | None) -> tuple[Any, ...]:
-        x, made, inner, rho, *means = ctx.saved_tensors
+        x, made, slope, rho, *means = ctx.saved_tensors
         given = [each for each in (g, of_total) if each is not None]
         if torch.is_grad_enabled() or not all(map(serves, given)):  # once more, or many at once
             return None, None, None, *_again(ctx, g, of_total)
@@ -177,7 +178,7 @@ class _GaussianLinear(Derivative):
             if ctx.needs_input_grad[3]:
                 of_x = matmul.of_inputs(g, made if rows is None else means[0])
             if rows is not None:
-                of_inner, through = rows.of_inner(inner, g), of_means
+                of_inner, through = g * slope, of_means
                 own = split = _split(of_rho, means)
                 matmul.write_of_weight(*_pair(split), of_inner, rows.turn(x), squared=rows.squared)
                 if of_x is not None:

@@ -183,7 +183,7 @@ class _Local(Derivative):
     def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
         (g,), (variance,) = gradients, ctx.saved_tensors
         if not torch.is_grad_enabled() and serves(g):
-            return None, g, kernels.local_slope(ctx.stream, variance, g.contiguous())
+            return None, g, g * kernels.local_slope(ctx.stream, variance)
         noise = ctx.stream.normal(variance.shape, variance)[0]
         smallest = torch.finfo(variance.dtype).tiny
         slope = variance.clamp(min=smallest).rsqrt() * (0.5 * noise)

@@ -155,8 +155,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
         c_int64, c_int64, c_int64, c_void_p, c_void_p, c_float, POINTER(c_double), c_void_p,
         c_void_p, c_int,
     ),
-    "dubio_local": (*_NOISE, c_void_p, c_void_p, c_void_p, c_int),
-    "dubio_local_backward": (*_NOISE, c_void_p, c_void_p, c_void_p, c_int),
+    "dubio_local": (*_NOISE, c_void_p, c_void_p, c_void_p, c_void_p, c_int),
 }  # fmt: skip
 
 

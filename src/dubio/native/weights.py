@@ -119,26 +119,28 @@ def spread(stream: Stream, start: int, mean: Tensor, deviation: Tensor) -> Tenso
     return made
 
 
-def local(stream: Stream, mean: Tensor, variance: Tensor) -> Tensor:
-    """Mean + √variance·ε, of one draw."""
-    assert LOADED is not None
+def local(stream: Stream, mean: Tensor, variance: Tensor, slope: Tensor | None = None) -> Tensor:
+    """Mean + √variance·ε, of one draw; its derivative by the variance is written into ``slope``."""
     made = torch.empty_like(mean)
-    LOADED.dubio_local(
-        stream.key, stream.first, mean.numel(), mean.data_ptr(), variance.data_ptr(),
-        made.data_ptr(), torch.get_num_threads(),
-    )  # fmt: skip
+    _local(stream, mean, variance, made, slope)
     return made
 
 
-def local_slope(stream: Stream, variance: Tensor, g: Tensor) -> Tensor:
-    """Return the gradient of the variance from that of the sum; zero without variance."""
-    assert LOADED is not None
+def local_slope(stream: Stream, variance: Tensor) -> Tensor:
+    """Return ε/(2√variance), the derivative of √variance·ε by the variance; zero without one."""
     made = torch.empty_like(variance)
-    LOADED.dubio_local_backward(
-        stream.key, stream.first, variance.numel(), variance.data_ptr(), g.data_ptr(),
-        made.data_ptr(), torch.get_num_threads(),
-    )  # fmt: skip
+    _local(stream, None, variance, None, made)
     return made
+
+
+def _local(
+    stream: Stream, mean: Tensor | None, variance: Tensor, out: Tensor | None, slope: Tensor | None
+) -> None:
+    assert LOADED is not None
+    LOADED.dubio_local(
+        stream.key, stream.first, variance.numel(), _at(mean), variance.data_ptr(), _at(out),
+        _at(slope), torch.get_num_threads(),
+    )  # fmt: skip
 
 
 def _at(tensor: Tensor | None, entry: int = 0) -> int | None:

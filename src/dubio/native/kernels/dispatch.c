@@ -223,19 +223,11 @@ API int dubio_sample_backward(int32_t kind, uint64_t key, int64_t draw, int64_t 
     return 0;
 }
 
-/* out = mean + √variance·ε. */
+/* out = mean + √variance·ε, and its derivative by the variance; each may be NULL. */
 API int dubio_local(uint64_t key, int64_t draw, int64_t count, const float *mean,
-                    const float *variance, float *out, int threads) {
-    const local_job job = {{key, draw, 1, count}, mean, variance, 0, out};
+                    const float *variance, float *out, float *slope, int threads) {
+    const local_job job = {{key, draw, 1, count}, mean, variance, out, slope};
     divide(table->local, &job, runs_of(count), WORTH, threads);
-    return 0;
-}
-
-/* The gradient of the variance, from that of the outputs. */
-API int dubio_local_backward(uint64_t key, int64_t draw, int64_t count, const float *variance,
-                             const float *g, float *of_variance, int threads) {
-    const local_job job = {{key, draw, 1, count}, 0, variance, g, of_variance};
-    divide(table->local_backward, &job, runs_of(count), WORTH, threads);
     return 0;
 }
 

@@ -22,23 +22,23 @@ INLINE f32v log_of(f32v x) {
     return e * 0.693147180559945f + (f * f * p + f);
 }
 
-/* eˣ for x in [−87, 88]; beyond, the value at the end. */
-INLINE f32v exp_of(f32v x) {
-    x = either(x > all(88.0f), all(88.0f), x);
-    x = either(x < all(-87.0f), all(-87.0f), x);
+/* eˣ for x in [−87, 88]; below, the value at the end. */
+INLINE f32v exp_below(f32v x) {
+    x = at_least(x, -87.0f);
     const f32v shifted = x * 1.44269504088896341f + 12582912.0f; /* rounds to a whole number */
     const f32v n = shifted - 12582912.0f;
     f32v r = x - n * 0.693359375f;
     r = r + n * 2.12194440e-4f;
-    f32v p = all(1.9875691500e-4f);
-    p = p * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    p = p * r * r + r + 1.0f;
+    const f32v r2 = r * r; /* in pairs, so that terms need not wait for each other */
+    const f32v high = 1.9875691500e-4f * r + 1.3981999507e-3f;
+    const f32v middle = 8.3334519073e-3f * r + 4.1665795894e-2f;
+    const f32v low = 1.6666665459e-1f * r + 5.0000001201e-1f;
+    const f32v p = ((high * r2 + middle) * r2 + low) * r2 + r + 1.0f;
     return p * as_float((to_int(n) + 127) << 23);
 }
+
+/* eˣ for x in [−87, 88]; beyond, the value at the end. */
+INLINE f32v exp_of(f32v x) { return exp_below(at_most(x, 88.0f)); }
 
 /* Sine and cosine for x in [−π/4, π/4] (Cephes). */
 INLINE void sine_and_cosine(f32v x, f32v *sine, f32v *cosine) {

@@ -98,11 +98,11 @@ typedef struct {
     float *of_mean, *of_rho;            /* backward */
 } weights_job;
 
-/* y = mean + √variance·ε, and its gradients. */
+/* out = mean + √variance·ε, and its derivative by the variance; each may be NULL. */
 typedef struct {
     noise from;
-    const float *mean, *variance, *g;
-    float *out;
+    const float *mean, *variance;
+    float *out, *slope;
 } local_job;
 
 /* Results of a product, (draws, rows, units) in one row, that get a bias by unit, repeated so that a
@@ -257,7 +257,6 @@ typedef struct {
     void (*spread)(const void *job, int64_t first, int64_t last);
     void (*sample_backward)(const void *job, int64_t first, int64_t last);
     void (*local)(const void *job, int64_t first, int64_t last);
-    void (*local_backward)(const void *job, int64_t first, int64_t last);
     void (*activate)(const void *job, int64_t first, int64_t last);
     void (*unit_layer)(const void *job, int64_t first, int64_t last);
     void (*row_layer)(const void *job, int64_t first, int64_t last);

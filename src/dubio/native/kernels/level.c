@@ -91,6 +91,6 @@ static void backward(const void *given, int64_t first, int64_t last) {
 #define TABLE(level) NAME_OF(level)
 const kernels TABLE(LEVEL) = {
     philox_block, prepare, forward, backward, fill, sample, spread, sample_backward, local,
-    local_backward, activate, unit_layer, row_layer, to_panels, lay_panels, matmul,
+    activate, unit_layer, row_layer, to_panels, lay_panels, matmul,
     columns, divergence, WIDTH,
 };

@@ -66,6 +66,20 @@ INLINE f32v either(i32v condition, f32v one, f32v other) {
     return (f32v)((condition & (i32v)one) | (~condition & (i32v)other));
 }
 
+/* The larger and the smaller of x and a bound; what is not a number stays none. */
+INLINE f32v at_least(f32v x, float bound) {
+#if defined(__AVX512F__)
+    return (f32v)_mm512_max_ps((__m512)all(bound), (__m512)x);
+#elif defined(__AVX2__)
+    return (f32v)_mm256_max_ps((__m256)all(bound), (__m256)x);
+#elif defined(__SSE2__)
+    return (f32v)_mm_max_ps((__m128)all(bound), (__m128)x);
+#else
+    return either(x < all(bound), all(bound), x);
+#endif
+}
+INLINE f32v at_most(f32v x, float bound) { return -at_least(-x, -bound); }
+
 INLINE f32v square_root(f32v x) {
 #if defined(__AVX512F__)
     return (f32v)_mm512_sqrt_ps((__m512)x);

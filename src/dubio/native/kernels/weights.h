@@ -8,26 +8,21 @@
 
 #include "masks.h"
 
-/* log(1 + e)/e for e in [0, 1], to 5·10⁻⁹: a minimax polynomial. */
+/* log(1 + e)/e for e in [0, 1], to 5·10⁻⁹: a minimax polynomial, in pairs so that terms need not wait
+ * for each other. */
 INLINE f32v log_ratio(f32v e) {
-    f32v p = all(-0x1.a9335cp-9f);
-    p = p * e + 0x1.453f08p-6f;
-    p = p * e - 0x1.d29cc4p-5f;
-    p = p * e + 0x1.b2535ep-4f;
-    p = p * e - 0x1.397562p-3f;
-    p = p * e + 0x1.92f696p-3f;
-    p = p * e - 0x1.ff0f88p-3f;
-    p = p * e + 0x1.554c80p-2f;
-    p = p * e - 0x1.ffffbep-2f;
-    return p * e + 1.0f;
+    const f32v e2 = e * e, e4 = e2 * e2;
+    const f32v a = e * -0x1.ffffbep-2f + 1.0f, b = e * -0x1.ff0f88p-3f + 0x1.554c80p-2f;
+    const f32v c = e * -0x1.397562p-3f + 0x1.92f696p-3f, d = e * -0x1.d29cc4p-5f + 0x1.b2535ep-4f;
+    const f32v f = e * -0x1.a9335cp-9f + 0x1.453f08p-6f;
+    return (f * e4 + (d * e2 + c)) * e4 + (b * e2 + a);
 }
 
 /* σ = log(1 + e^ρ) = max(ρ, 0) + log(1 + e) with e = e^−|ρ|. Its slope is top/(1 + e). */
 INLINE f32v softplus(f32v rho, f32v *e, f32v *top) {
-    const i32v above = rho > all(0.0f);
-    *e = exp_of(as_float(as_int(rho) | all_int(INT32_MIN)));
-    *top = either(above, all(1.0f), *e);
-    return as_float(above & as_int(rho)) + *e * log_ratio(*e);
+    *e = exp_below(as_float(as_int(rho) | all_int(INT32_MIN)));
+    *top = either(rho > all(0.0f), all(1.0f), *e);
+    return at_least(rho, 0.0f) + *e * log_ratio(*e);
 }
 
 /* Σ log σ by lane: the sum of the exponents, and a product of so many numbers in [1, 2). */
@@ -109,7 +104,7 @@ INLINE double spread_of_run(const weights_job *job, int64_t place, int64_t count
 }
 
 static void sample(const void *given, int64_t first, int64_t last) {
-    const weights_job *job = given;
+    const weights_job own_job = *(const weights_job *)given, *job = &own_job; /* nothing writes over it */
     float eps[RUN] ALIGNED, sigma[RUN + LANES] ALIGNED;
     const int64_t before = job->start / RUN;
     for (int64_t run = before + first; run < before + last; run++) {
@@ -177,7 +172,7 @@ INLINE void slopes_of(const weights_job *job, int64_t at, int64_t count, const f
 }
 
 static void sample_backward(const void *given, int64_t first, int64_t last) {
-    const weights_job *job = given;
+    const weights_job own_job = *(const weights_job *)given, *job = &own_job; /* nothing writes over it */
     float eps[RUN + LANES] ALIGNED;
     const int64_t before = job->start / RUN;
     for (int64_t run = before + first; run < before + last; run++) {
@@ -195,29 +190,26 @@ static void sample_backward(const void *given, int64_t first, int64_t last) {
  * number stays none. */
 INLINE float root_of(float variance) { return __builtin_sqrtf(variance <= 0x1p-126f ? 0x1p-126f : variance); }
 
+/* ∂(√v·ε)/∂v = ε/(2√v); zero where v is. */
+INLINE float slope_of(float variance, float eps) {
+    return variance > 0x1p-126f ? 0.5f * eps / root_of(variance) : variance * 0.0f;
+}
+
 static void local(const void *given, int64_t first, int64_t last) {
     const local_job *job = given;
     float eps[RUN] ALIGNED;
     for (int64_t run = first; run < last; run++) {
         const part own = part_of(job->from, run);
         fill_normal(own.from, run, own.count, eps);
-        const float *restrict mean = job->mean + own.place;
         const float *restrict variance = job->variance + own.place;
-        float *restrict out = job->out + own.place;
-        for (int64_t i = 0; i < own.count; i++) out[i] = mean[i] + root_of(variance[i]) * eps[i];
-    }
-}
-
-static void local_backward(const void *given, int64_t first, int64_t last) {
-    const local_job *job = given;
-    float eps[RUN] ALIGNED;
-    for (int64_t run = first; run < last; run++) {
-        const part own = part_of(job->from, run);
-        fill_normal(own.from, run, own.count, eps);
-        const float *restrict g = job->g + own.place;
-        const float *restrict variance = job->variance + own.place;
-        float *restrict out = job->out + own.place;
-        for (int64_t i = 0; i < own.count; i++)
-            out[i] = variance[i] > 0x1p-126f ? 0.5f * g[i] * eps[i] / root_of(variance[i]) : 0.0f;
+        if (job->out) {
+            const float *restrict mean = job->mean + own.place;
+            float *restrict out = job->out + own.place;
+            for (int64_t i = 0; i < own.count; i++) out[i] = mean[i] + root_of(variance[i]) * eps[i];
+        }
+        if (job->slope) {
+            float *restrict slope = job->slope + own.place;
+            for (int64_t i = 0; i < own.count; i++) slope[i] = slope_of(variance[i], eps[i]);
+        }
     }
 }
