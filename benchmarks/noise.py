@@ -6,7 +6,6 @@ more: minimum of wall time.
 """
 
 import argparse
-import ctypes
 import statistics
 import time
 from collections.abc import Callable
@@ -15,7 +14,10 @@ import torch
 import torch.nn.functional as F
 
 import dubio
+from dubio.native import weights
 from dubio.native.library import LEVELS, LOADED, MaskDescription
+from dubio.native.stream import Stream
+from dubio.native.weights import SAMPLE, GaussianPrior, GaussianWeights
 
 ROWS, UNITS = 1280, 400
 SIZE = ROWS * UNITS
@@ -46,7 +48,7 @@ def of_kernels(threads: int) -> Contenders:
     keep, logit = torch.rand(UNITS) * 0.5 + 0.4, torch.randn(UNITS)
     x, g, mean, rho = (torch.randn(ROWS, UNITS) for _ in range(4))
     out, of_mean, of_rates = torch.empty_like(x), torch.empty_like(x), torch.empty(UNITS)
-    variance, divergence = rho.square(), ctypes.c_double()
+    variance = rho.square()
     masks = {
         "mask .5": MaskDescription(None, 0.5, 2.0, 1, 0.0, BERNOULLI, 0, 0),
         "mask .1": MaskDescription(None, 0.9, 1 / 0.9, 1, 0.0, BERNOULLI, 0, 0),
@@ -68,22 +70,19 @@ def of_kernels(threads: int) -> Contenders:
         calls[name] = lambda kind=kind: loaded.dubio_fill(
             kind, 7, 0, 1, SIZE, out.data_ptr(), threads
         )
+    of, prior, stream = (
+        GaussianWeights(mean, rho.view(-1), 0, 0),
+        GaussianPrior(1.0),
+        Stream(7, 0, 1),
+    )
     return calls | {
-        "weights and KL": lambda: loaded.dubio_sample(
-            0, 7, 0, 1, 0, SIZE, mean.data_ptr(), rho.data_ptr(), None, 0.0, 1.0, out.data_ptr(),
-            divergence, threads,
+        "weights and KL": lambda: weights.sample(SAMPLE, stream, of, prior, out),
+        "weights, backward": lambda: weights.write_slopes(
+            SAMPLE, stream, of, prior, 0.1, (g, None), of_mean, out
         ),
-        "weights, backward": lambda: loaded.dubio_sample_backward(
-            0, 7, 0, 0, SIZE, mean.data_ptr(), rho.data_ptr(), None, 0.0, 1.0, 0.1, g.data_ptr(),
-            of_mean.data_ptr(), out.data_ptr(), threads,
-        ),
-        "local": lambda: loaded.dubio_local(
-            7, 0, SIZE, mean.data_ptr(), variance.data_ptr(), out.data_ptr(), threads
-        ),
-        "local, backward": lambda: loaded.dubio_local_backward(
-            7, 0, SIZE, variance.data_ptr(), g.data_ptr(), out.data_ptr(), threads
-        ),
-    }  # fmt: skip
+        "local": lambda: weights.local(stream, mean, variance),
+        "local, slope": lambda: weights.local_slope(stream, variance),
+    }
 
 
 def measure(threads: int, rounds: int) -> dict[tuple[str, str], float]:
