@@ -17,13 +17,13 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from dubio.draws.engine import Engine, fitting
 from dubio.draws.given import GivenNumbers, NoiseIndex, NotedNumbers, check_given, named
 from dubio.draws.slopes import same_slopes
+from dubio.draws.starting import engine_for
 from dubio.draws.structure import Structure
 from dubio.draws.surroundings import quietly
 from dubio.draws.tape import Tape
-from dubio.draws.trust import agree, trusted
+from dubio.draws.trust import agree
 from dubio.noise import inputs
 from dubio.noise.autocast import Autocast
-from dubio.noise.gates import find_gates
 from dubio.noise.inputs import Inputs, Network, Select
 from dubio.noise.protocols import RandomNumbers
 from dubio.noise.run import BatchAxes
@@ -311,19 +311,15 @@ class Prepared:
         tensors: list[Tensor] | None = None,
         owned: list[Tensor] | None = None,
     ) -> Engine:
-        inputs.check(self._model, batch)
-        roots = inputs.networks(self._model)
-        return Engine(
-            lambda order: inputs.choose(inputs.call(self._model, batch, order), self._select),
-            roots,
+        return engine_for(
+            self._model,
             batch,
+            self._select,
             numbers,
             self._chosen,
             self._batch_axis,
-            find_gates(self._model, roots, batch, self._select),
             tensors,
             owned or (),
-            trusted(self._model, self._select),
         )
 
 

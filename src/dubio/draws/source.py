@@ -9,10 +9,9 @@ from torch import Tensor
 
 from dubio.draws.broken import Broken
 from dubio.draws.engine import Engine
-from dubio.draws.trust import trusted
+from dubio.draws.starting import engine_for
 from dubio.noise import inputs
 from dubio.noise.autocast import Autocast
-from dubio.noise.gates import find_gates
 from dubio.noise.inputs import Inputs, Network, Select
 from dubio.noise.protocols import RandomNumbers
 from dubio.noise.run import BatchAxes
@@ -140,18 +139,8 @@ class NetworkDraws:
         return inputs.batches(self._x, home)
 
     def _engine(self, batch: Inputs, index: int) -> Engine:
-        inputs.check(self._model, batch)
-        roots = inputs.networks(self._model)
-        return Engine(
-            lambda order: inputs.choose(inputs.call(self._model, batch, order), self._select),
-            roots,
-            batch,
-            self._numbers.for_batch(index),
-            self._chosen,
-            self._batch_axis,
-            find_gates(self._model, roots, batch, self._select),
-            trusted=trusted(self._model, self._select),
-        )
+        numbers = self._numbers.for_batch(index)
+        return engine_for(self._model, batch, self._select, numbers, self._chosen, self._batch_axis)
 
     def _total(self) -> int | None:
         """Draw over all batches, for the progress bar."""
