@@ -21,6 +21,8 @@ STUDIES = {
     "studies-pages/index.html": "All stored runs: tables, figures and verdicts",
     "studies-pages/ledger.html": "The ledger: every number of the papers next to ours",
 }
+BOOST = {"guide-": 2.0, "questions": 2.0, "decisions/": 0.3, ASIDE: 0.3}  # ranks in the search
+NAME = '<p class="name">{}</p>'
 LINK = re.compile(r"(!?\[(?:[^\[\]]|\[[^\[\]]*\])*\])\(([^)#:\s]+)(#[^)\s]*)?\)")
 FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 
@@ -53,6 +55,9 @@ def on_files(files: Files, config: Any) -> Files:
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
     """Point links at pages of the site, and indent lists as mkdocs expects."""
     here, origin = page.file.src_uri, _origin(page.file.src_uri)
+    for start, boost in BOOST.items():
+        if here.startswith(start):
+            page.meta["search"] = {"boost": boost}
     if here.startswith(ASIDE) and not origin.endswith(".md"):
         page.meta["search"] = {"exclude": True}  # code: the reference is what readers look for
     if page.parent is None:  # a tab without further pages
@@ -61,7 +66,18 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         built = [f"- **[{text}]({uri})**" for uri, text in STUDIES.items() if uri in files.src_uris]
         title, _, rest = markdown.partition("\n")
         markdown = "\n".join([title, "", *built, rest])
-    return _outside_fences(markdown, lambda text: _indented(_relinked(text, here, origin)))
+    return _outside_fences(
+        markdown, lambda text: _indented(_unbroken(_relinked(text, here, origin)))
+    )
+
+
+def on_post_build(config: Any) -> None:
+    """Let the name on the pages of the studies lead back to the start page."""
+    page = Path(config["site_dir"]) / "studies-pages/index.html"
+    if page.exists():
+        text = page.read_text(encoding="utf-8")
+        back = '<a href="../index.html">dubio</a>'
+        page.write_text(text.replace(NAME.format("dubio"), NAME.format(back)), encoding="utf-8")
 
 
 def _serve_first(files: Files, home: str, list_of_pages: str, at: str) -> None:
@@ -120,6 +136,11 @@ def _relinked(markdown: str, here: str, origin: str) -> str:
         return f"{match[1]}({target}{match[3] or ''})"
 
     return LINK.sub(link, markdown)
+
+
+def _unbroken(markdown: str) -> str:
+    """Keep a number and its error on one line."""
+    return re.sub(r"(?<=\d) ± (?=\d)", "\u00a0±\u00a0", markdown)
 
 
 def _indented(markdown: str) -> str:
