@@ -258,3 +258,9 @@ def test_errors_say_where() -> None:
 def test_a_compiled_network_says_what_to_do() -> None:
     with pytest.raises(TypeError, match="convert the original network, then compile the result"):
         dubio.convert(torch.compile(NET, backend="eager"), mask_inputs(Concrete))  # type: ignore[arg-type]
+
+
+def test_rule_without_dropouts_names_the_other_rule() -> None:
+    network = nn.Sequential(nn.Linear(3, 2))
+    with pytest.raises(ValueError, match=r"dubio\.rules\.mask_inputs gives layers masks"):
+        dubio.convert(network, dubio.rules.replace_dropout(dubio.masks.Concrete))

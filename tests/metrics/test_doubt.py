@@ -41,3 +41,17 @@ def test_numbers_are_sorted_by_deviation_and_errors_dotted() -> None:
 def test_targets_can_be_left_out(likelihood: dubio.likelihoods.Likelihood) -> None:
     p = dubio.Predictive.from_draws(likelihood, torch.randn(5, 8, 3))
     assert len(plots.draw_doubt(p).axes[0].lines) == 1
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (torch.zeros(8), r"expected shape \(8, 1\).*got \(8,\)"),
+        (torch.zeros(4, 1), "one target for each of 8 rows"),
+        (np.zeros((8, 1)), "expected a tensor, got ndarray"),
+    ],
+)
+def test_targets_of_another_form_are_refused(y: object, message: str) -> None:
+    p = dubio.Predictive.from_draws(Gaussian(1.0), torch.randn(5, 8, 1))
+    with pytest.raises((TypeError, ValueError), match=message):
+        plots.draw_doubt(p, y)  # type: ignore[arg-type]

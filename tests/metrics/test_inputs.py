@@ -354,3 +354,9 @@ except ImportError as error:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert "pip install 'dubio[metrics]'" in done.stdout
+
+
+def test_logits_with_gradients_get_an_error_and_no_warning() -> None:
+    logits = torch.randn(8, 3, requires_grad=True)
+    with pytest.raises(ValueError, match="expected probabilities, got logits"):
+        metrics.ece(logits, torch.zeros(8, dtype=torch.long))

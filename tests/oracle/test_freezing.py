@@ -135,3 +135,8 @@ def test_masks_beside_distributions_on_weights() -> None:
 def test_an_example_is_needed() -> None:
     with pytest.raises(ValueError, match=r"example: expected a batch for a network with masks \(0"):
         dubio.freeze(mlp(Concrete))
+
+
+def test_plain_network_is_refused() -> None:
+    with pytest.raises(ValueError, match="Bayesian layers or masks, got Linear without any"):
+        dubio.freeze(nn.Linear(6, 2))

@@ -169,6 +169,9 @@ class TestSummary:
             _ = summary.expected_entropy
         with pytest.raises(TypeError, match=r"votes: not defined for Gaussian"):
             _ = summary.votes
+        predictive = Predictive.from_draws(Gaussian(1.0), torch.zeros(2, 3))
+        with pytest.raises(TypeError, match=r"mutual_information: not defined for Gaussian"):
+            _ = predictive.mutual_information
 
 
 def mixture(components: Distribution, draws: int) -> MixtureSameFamily:

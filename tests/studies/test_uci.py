@@ -14,11 +14,13 @@ from dubio_studies.framework.rows import Row, Rows
 from dubio_studies.gal2016.table_1.computation import (
     CONSTANTS,
     DROPS,
+    LONG_TABLES,
     Config,
     _equivalent,
     members,
     pieces,
 )
+from dubio_studies.gal2016.table_1.ledger import printed_numbers
 from dubio_studies.gal2016.table_1.page import (
     PAGE,
     beats_others,
@@ -109,10 +111,14 @@ def test_tuned_precisions_are_optimal(yacht: Splits) -> None:
 
 
 def test_pieces_cover_all_tables_and_protocols() -> None:
-    found = pieces(Config())
-    assert {(p["table"], p["protocol"]) for p in found} == {
-        (table, protocol) for table in TABLES for protocol in ("paper", "grid", "clean")
+    found = {(p["table"], p["protocol"]) for p in pieces(Config())}
+    assert found == {
+        *((table, protocol) for table in TABLES for protocol in ("paper", "grid", "clean")),
+        *((table, "long grid") for table in LONG_TABLES),
     }
+    assert pieces(Config(protocols=("paper",), tables=("yacht",))) == [
+        {"table": "yacht", "protocol": "paper"}
+    ]
 
 
 def made_rows(gain: float) -> Iterator[Row]:
@@ -162,6 +168,38 @@ def test_the_grid_bounds_nothing_where_its_largest_precision_was_not_chosen() ->
     finding = is_capped(Rows(rows))
     assert said(finding) == "fails"
     assert "energy 0% of splits" in finding.ours
+
+
+def test_the_grid_with_the_most_epochs_decides() -> None:
+    """Rows of ten times the epochs replace those of a table in the ledger and in the claim."""
+    usual = list(made_rows(-1.0))
+    longer = [
+        {**row, "protocol": "long grid", "value": published[str(row["table"])].grid.mean}
+        for row in usual
+        for metric, published in (("rmse", RMSE), ("log-likelihood", LOG_LIKELIHOOD))
+        if (row["table"], row["protocol"], row["metric"]) == ("yacht", "grid", metric)
+    ]
+    cells = {
+        cell.name: cell.outcome
+        for cell in printed_numbers(lambda _: Rows(usual + longer))
+        if cell.table == "authors' repository"
+    }
+    assert cells["Yacht hydrodynamics, grid search, RMSE"] == "holds"
+    assert cells["Energy efficiency, grid search, RMSE"] == "behind"
+    low = [
+        {**row, "protocol": "long grid", "value": CONSTANTS["yacht"].grid[0]}
+        for row in usual
+        if (row["table"], row["protocol"], row["metric"]) == ("yacht", "grid", "precision")
+    ]
+    assert "yacht 0% of splits" in is_capped(Rows([*usual, *longer, *low, *ceilings(usual)])).ours
+
+
+def ceilings(rows: list[Row]) -> list[Row]:
+    return [
+        {**row, "protocol": "long grid"}
+        for row in rows
+        if (row["table"], row["protocol"], row["metric"]) == ("yacht", "grid", "ceiling")
+    ]
 
 
 def test_ties_with_other_methods_are_not_losses() -> None:

@@ -96,9 +96,10 @@ class Plan:
                 f"model: expected a network with weight layers, got {type(self.model).__name__} "
                 f"without any that is not stochastic already"
             )
+        advice = getattr(self.rule, "advice", "")
         return (
             f"rule: expected one that fits a weight layer of the network, but {rule} replaces none "
-            f"of these:\n{self}"
+            f"of these:\n{self}{advice and chr(10)}{advice}"
         )
 
     def __str__(self) -> str:

@@ -236,6 +236,12 @@ class _Masking:
         dtype = torch.promote_types(weight.dtype, torch.get_default_dtype())  # no rates in half
         return Masked(place.layer, mask.to(weight.device, dtype), length_scale=self.length_scale)
 
+    @property
+    def advice(self) -> str:
+        """What to do where the rule fits no layer."""
+        without = "It replaces dropouts; dubio.rules.mask_inputs gives layers masks without one"
+        return without if self.drop is None else ""
+
     def __repr__(self) -> str:
         maker = "replace_dropout" if self.drop is None else "mask_inputs"
         return f"{maker}({_name(self.mask)}{_chosen(self.where)})"

@@ -59,7 +59,8 @@ def _hints(roots: Sequence[nn.Module]) -> str:
     found = f"Found: {'; '.join(hints[:8])}.\n" if hints else ""
     return (
         f"{found}What to do: give the network dropout before it is trained (nn.Dropout before a "
-        f"weight layer), or dubio.register your own noise module."
+        f"weight layer, or dubio.convert with rules.mask_inputs), or dubio.register your own noise "
+        f"module."
     )
 
 

@@ -60,9 +60,15 @@ def freeze(
             f"example: expected a batch for a network with masks ({', '.join(masks)}), got none; "
             f"what they act on decides whether nn.Dropout does the same"
         )
+    has_distributions = any(isinstance(module, Bayesian) for module in model.modules())
+    if not masks and not has_distributions:
+        raise ValueError(
+            f"model: expected a network with Bayesian layers or masks, got {type(model).__name__} "
+            f"without any; it is plain already"
+        )
     frozen_model = copy.deepcopy(model)
     frozen: dict[nn.Module, nn.Module] = {}
-    if not masks or any(isinstance(module, Bayesian) for module in model.modules()):
+    if has_distributions:
         for layer in bayesian_layers(frozen_model).values():
             frozen[layer] = _plain_layer(layer, mode, generator)
     for module in frozen_model.modules():

@@ -46,6 +46,8 @@ def draw_doubt(
         size: Size in inches.
     """
     of_labels = prediction.likelihood.discrete
+    if target is not None:
+        prediction.check_targets(target)
     whole = prediction.entropy if of_labels else prediction.std
     noise = prediction.expected_entropy if of_labels else prediction.aleatoric.sqrt()
     order = whole.reshape(-1).argsort()

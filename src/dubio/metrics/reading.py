@@ -208,7 +208,7 @@ def _read_probabilities(prediction: Classifiable) -> Tensor:
         )
     tolerance = torch.finfo(torch.bfloat16).eps  # what was bfloat16 once may be float32 now
     sums = given.sum(1)
-    low, high = float(given.min()), float(given.max())
+    low, high = (float(end) for end in given.detach().aminmax())
     if low < 0 or high > 1 + tolerance:
         logs = high <= tolerance and bool(((given.exp().sum(1) - 1).abs() <= 1e-2).all())
         kind, remedy = ("log-probabilities", "exp()") if logs else ("logits", "softmax(1)")

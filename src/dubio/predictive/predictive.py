@@ -292,6 +292,8 @@ class Predictive:
     @property
     def mutual_information(self) -> Tensor:
         """I[y, omega | x] = entropy - expected_entropy in nats: `(B, ...)`, never negative."""
+        if not self.likelihood.discrete:
+            raise self.likelihood.undefined("mutual_information")
         return (self.entropy - self.expected_entropy).clamp(min=0)
 
     @property

@@ -82,8 +82,8 @@ def studies_sentence(results: Sequence[Result]) -> str:
     pictures = sum(result.status == "nothing to compute" for result in results)
     waiting = len(results) - run - pictures
     return (
-        f"{run} studies were run, {waiting} were not run or not finished; {pictures} figures have "
-        f"nothing to compute."
+        f"Studies: {run} run, {waiting} not run or not finished. {pictures} figures have nothing "
+        f"to compute."
     )
 
 
