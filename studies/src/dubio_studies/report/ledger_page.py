@@ -10,9 +10,7 @@ from dubio_studies.report.ledger import LedgerLine
 from dubio_studies.report.pages import chip, page, page_name, template
 
 NAME = "ledger.html"
-HEADS = (
-    "", "number", "published", "authors’ protocol", "ours", "gain", "scale", "why",
-)  # fmt: skip
+HEADS = ("", "number and why", "published", "authors’ protocol", "ours", "gain", "scale")
 
 
 def ledger_page(lines: Sequence[LedgerLine]) -> str:
@@ -34,8 +32,8 @@ def line_html(line: LedgerLine) -> str:
     label = f"<b>{escape(name)}</b><br><code>{study}</code>, {escape(table)}"
     if line.scale:
         label = f'<a href="{page_name(find(study))}">{label}</a>'
+    why = f'<p class="note">{escape(line.cause_text)}</p>' if line.cause_text else ""
     cells = "".join(f'<td class="number">{escape(text)}</td>' for text in numbers)
     return (
-        f"<tr><td>{chip(line.cell.outcome)}</td><td>{label}</td>{cells}"
-        f"<td>{scale}</td><td>{escape(line.cause_text)}</td></tr>"
+        f"<tr><td>{chip(line.cell.outcome)}</td><td>{label}{why}</td>{cells}<td>{scale}</td></tr>"
     )

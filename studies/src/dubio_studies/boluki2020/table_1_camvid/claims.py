@@ -125,9 +125,9 @@ UNCLEAR = {
     ),
 }
 SMALLER = Behind(
-    "The network and the images are smaller: 5.4 million weights at 240 × 180 against 9.3 million "
-    "at 480 × 360. Dropout is not the cause: without it, the network has a mean IoU of 55.2 "
-    "(gal2017/table-1)."
+    "The gap is the network's, not dropout's: without dropout its mean IoU is 55.2, where Gal et "
+    "al. 2017 have 65.8. Ours has 5.4 million weights at 240 × 180, the paper's 9.3 million at "
+    "480 × 360."
 )
 
 CLAIMS = (

@@ -28,7 +28,7 @@ def printed_numbers(rows_of: RowsOf) -> list[Cell]:
                     higher=True,
                     ours=Number.of(values(rows, method, metric), 100),
                     authors=Number.of(values(rows, method, code), 100) if code else None,
-                    cause=Cause(SMALLER.cause),
+                    cause=Cause(SMALLER.cause, "gal2017/table-1"),
                 )
             )
     return listed
