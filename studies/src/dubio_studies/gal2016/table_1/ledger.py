@@ -12,7 +12,10 @@ HEADS = {"rmse": "RMSE", "log-likelihood": "log-likelihood"}
 COLUMNS = {"vi": "VI", "pbp": "PBP", "dropout": "Dropout"}
 OTHERS = Cause("A method of others, which dubio does not have.")
 NO_YEAR = Cause("The table of Year Prediction MSD is not here.")
-SHORT = Cause("The authors trained for 4,000 epochs, protein for 2,000; our run has 400.")
+SHORT = Cause(
+    "The authors trained for 4,000 epochs, protein for 2,000; on this table we have a tenth of it. "
+    "The numbers of boston, energy and yacht, which we trained as long, hold."
+)
 
 
 def printed_numbers(rows_of: RowsOf) -> list[Cell]:
@@ -49,7 +52,7 @@ def of_metric(rows: Rows, metric: str) -> Iterator[Cell]:
             higher,
             digits=5 if name == "naval" and not higher else 2,
             ours=ours("clean"),
-            authors=ours("grid"),
+            authors=ours("long grid") or ours("grid"),
             cause=SHORT,
         )
     for column, head in COLUMNS.items():

@@ -8,8 +8,8 @@ from statistics import fmean, median
 from matplotlib.figure import Figure
 
 from dubio.report.exhibits import Plot, Size, Table
-from dubio.report.ink import BLUE, GREEN, QUIET, RULE, VERMILION, house_style
-from dubio_studies.framework.claims import Claim, Finding, Undecided
+from dubio.report.ink import BLUE, GREEN, PURPLE, QUIET, RULE, VERMILION, house_style
+from dubio_studies.framework.claims import Claim, Finding
 from dubio_studies.framework.rows import Rows
 from dubio_studies.framework.study import Page
 from dubio_studies.gal2016.table_1.ledger import printed_numbers
@@ -18,8 +18,19 @@ from dubio_studies.uci.tables import TABLES, TITLES, Value, as_printed
 
 CAPPED = ("energy", "naval", "yacht")  # where the grid of the newer code bounds the precision
 METRICS = {"rmse": (RMSE, -1.0), "log-likelihood": (LOG_LIKELIHOOD, 1.0)}  # sign of better
-NAMES = {"paper": "the paper's protocol", "grid": "newer grid", "clean": "clean protocol"}
-MARKS = {"paper": (VERMILION, "o"), "grid": (GREEN, "s"), "clean": (BLUE, "D")}
+NAMES = {
+    "paper": "the paper's protocol",
+    "grid": "newer grid",
+    "long grid": "newer grid, ten times the epochs",
+    "clean": "clean protocol",
+}
+MARKS = {
+    "paper": (VERMILION, "o"),
+    "grid": (GREEN, "s"),
+    "long grid": (PURPLE, "^"),
+    "clean": (BLUE, "D"),
+}
+OFFSETS = (-0.27, -0.09, 0.09, 0.27)
 HEADS = {"rmse": "RMSE", "log-likelihood": "Log-likelihood"}
 
 
@@ -40,6 +51,11 @@ def compared(rows: Rows, protocol: str, method: str) -> dict[tuple[str, str], tu
                 gain = sign * (value.mean - theirs.mean)
                 found[table, metric] = gain, value.margin(theirs)
     return found
+
+
+def longest_grid(rows: Rows, table: str) -> str:
+    """The newer grid with the most epochs that a table was run with."""
+    return "long grid" if len(rows.where(table=table, protocol="long grid")) else "grid"
 
 
 def listed(cells: list[tuple[str, str]]) -> str:
@@ -94,9 +110,10 @@ def is_capped(rows: Rows) -> Finding:
     """How often the grid's largest precision was chosen, and the bound that follows."""
     parts, all_capped = [], True
     for table in CAPPED:
-        chosen = rows.where(table=table, protocol="grid", metric="precision").values()
-        ceilings = rows.where(table=table, protocol="grid", metric="ceiling").values()
-        value = ours(rows, table, "grid", "log-likelihood")
+        protocol = longest_grid(rows, table)
+        chosen = rows.where(table=table, protocol=protocol, metric="precision").values()
+        ceilings = rows.where(table=table, protocol=protocol, metric="ceiling").values()
+        value = ours(rows, table, protocol, "log-likelihood")
         if value is None:
             continue
         largest = max(PRECISIONS[table])
@@ -132,7 +149,7 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
         Plot(
             "gains",
             "Log-likelihood compared with the published Dropout column",
-            "For every data set, our log-likelihood minus the published one, for three protocols",
+            "For every data set, our log-likelihood minus the published one, for each protocol",
             partial(draw_gains, rows),
             wide=(12.0, 5.6),
             narrow=(5.0, 7.2),
@@ -151,7 +168,8 @@ def draw_gains(rows: Rows, size: Size) -> Figure:
     panel = figure.subplots()
     names = as_printed(rows.distinct("table"))
     published, _ = METRICS["log-likelihood"]
-    for offset, (protocol, (colour, mark)) in zip((-0.22, 0.0, 0.22), MARKS.items(), strict=True):
+    for offset, (protocol, (colour, mark)) in zip(OFFSETS, MARKS.items(), strict=True):
+        labelled = False
         for place, name in enumerate(names):
             value = ours(rows, name, protocol, "log-likelihood")
             if value is None:
@@ -166,8 +184,9 @@ def draw_gains(rows: Rows, size: Size) -> Figure:
                 markersize=6,
                 linewidth=1.2,
                 linestyle="none",
-                label=NAMES[protocol] if place == 0 else None,
+                label=None if labelled else NAMES[protocol],
             )
+            labelled = True
     panel.axvline(0.0, color=QUIET, linewidth=1.0)
     panel.set_yticks(range(len(names)), [TITLES[name] for name in names])
     panel.invert_yaxis()
@@ -185,15 +204,16 @@ def result_table(rows: Rows, metric: str) -> Table:
         known: PublishedTable = published[name]
         digits = 4 if name == "naval" and metric == "rmse" else 2
         splits = len(rows.where(table=name, metric=metric).distinct("split"))
-        found = [ours(rows, name, protocol, metric) for protocol in NAMES]
+        found = {protocol: ours(rows, name, protocol, metric) for protocol in NAMES}
         cells.append(
             [
                 TITLES[name],
                 *(shown(value, digits) for value in (known.vi, known.pbp, known.dropout)),
-                shown(found[0], digits),
+                shown(found["paper"], digits),
                 shown(known.grid, digits),
-                shown(found[1], digits),
-                shown(found[2], digits),
+                shown(found["long grid"], digits),
+                shown(found["grid"], digits),
+                shown(found["clean"], digits),
                 str(splits),
             ]
         )
@@ -206,15 +226,17 @@ def result_table(rows: Rows, metric: str) -> Table:
             "Dropout*",
             "ours",
             "grid*",
+            "long grid",
             "grid",
             "clean",
             "splits",
         ),
         cells,
         "Means over splits with standard errors; * published. Ours: the paper's protocol. "
-        "Grid: the authors' newer one. The paper prints standard deviations for Dropout but "
-        "calls them standard errors; here they are divided by √20, and by √5 for protein. "
-        "PBP and VI are from Hernández-Lobato and Adams and were not run.",
+        "Grid: the authors' newer one; long grid: with ten times the epochs. The paper prints "
+        "standard deviations for Dropout but calls them standard errors; here they are divided "
+        "by √20, and by √5 for protein. PBP and VI are from Hernández-Lobato and Adams and were "
+        "not run.",
     )
 
 
@@ -282,12 +304,9 @@ CLAIMS = (
         "The log-likelihoods of the authors' newer grid are bounded by its largest τ on energy, "
         "naval and yacht.",
         "the authors' repository: every split chose the largest τ",
-        "Every split of the three selects the largest τ of the grid.",
+        "Every split of the three selects the largest τ of the grid, in the run of the table with "
+        "the most epochs.",
         is_capped,
-        otherwise=Undecided(
-            "The authors trained for 4,000 epochs, we for 400. With less training residuals are "
-            "larger, and smaller values of τ are chosen."
-        ),
         ours=True,
     ),
     Claim(

@@ -6,5 +6,5 @@ CARD = Card(
     title="Uncertainty and rates against the number of data",
     about="Epistemic, aleatoric and predictive deviation on y = 2x + 8 + ε, 10 to 10,000 points.",
     covers=("figure 1",),
-    cost={"smoke": "2 s", "small": "10 min", "paper": "5 h"},
+    cost={"smoke": "2 s", "small": "8 min", "paper": "5 h"},
 )

@@ -8,11 +8,12 @@ from matplotlib.figure import Figure
 
 from dubio.report.exhibits import Plot, Size, Table
 from dubio.report.ink import BLUE, GREEN, INK, PURPLE, QUIET, RULE, VERMILION, house_style
-from dubio_studies.framework.claims import Claim, Finding, Undecided
+from dubio_studies.framework.claims import Claim, Finding
 from dubio_studies.framework.rows import Rows
 from dubio_studies.framework.study import Page
 
 CONVERGED = 0.05  # what rates may differ by between starts
+STILL = 0.02  # what they may change by in the last fifth of the steps
 LAYERS = ("input", "hidden 1", "hidden 2", "mean head", "variance head")
 PANELS = {"epistemic": "epistemic", "aleatoric": "aleatoric", "predictive": "predictive"}
 COLOURS = (QUIET, BLUE, VERMILION, GREEN, PURPLE)
@@ -59,7 +60,7 @@ def rates_fall(rows: Rows) -> Finding:
 
 
 def has_converged(rows: Rows) -> Finding:
-    """The largest difference of a rate between starts, over sizes, layers and repeats."""
+    """The largest difference of a rate between starts, and its largest change in the end."""
     widest = 0.0
     for size in rows.distinct("size"):
         for layer in range(len(LAYERS)):
@@ -70,7 +71,7 @@ def has_converged(rows: Rows) -> Finding:
     return Finding(
         f"largest difference between starts {widest:.3f}; largest change in the last fifth of the "
         f"steps {drift:.3f}",
-        widest < CONVERGED,
+        widest < CONVERGED and drift < STILL,
     )
 
 
@@ -191,14 +192,11 @@ CLAIMS = (
         "The rates have converged (the paper's had not: they still moved at the optimiser's full "
         "speed).",
         "the authors' notebook: 1000 to 2000 steps",
-        "Runs from different starts end with rates that differ by less than 0.05 everywhere.",
+        "Runs that differ in the initial rate alone end with rates that differ by less than 0.05 "
+        "everywhere, and no rate changes by 0.02 or more in the last fifth of the steps.",
         has_converged,
-        otherwise=Undecided(
-            "From two starts rates still end apart at N = 1000; the run has 20,000 steps and 64 "
-            "units."
-        ),
         ours=True,
     ),
 )
 
-PAGE = Page(CLAIMS, exhibits, examined="small-2f1d0f39")
+PAGE = Page(CLAIMS, exhibits, examined="small-f42be8b9")
