@@ -12,7 +12,7 @@ from dubio.report.exhibits import Plot
 from dubio_studies.boluki2020.table_2.methods import fit
 from dubio_studies.boluki2020.thompson.computation import COMPUTATION, pieces, run
 from dubio_studies.boluki2020.thompson.page import PAGE
-from dubio_studies.boluki2020.thompson.world import Choice, Policy, World, load, play, some_of
+from dubio_studies.boluki2020.thompson.world import Offered, Policy, World, load, play, some_of
 from dubio_studies.framework.rows import Rows
 from dubio_studies.framework.study import Seed
 from verdicts import said
@@ -57,7 +57,7 @@ def test_nothing_is_recommended_twice(world: World, policy: Policy) -> None:
     model = fit("vae-drop", world.task, TINY, seed=0).model
     likes = np.diff(world.liked.indptr) - np.diff(world.start.indptr)
     rounds = -(-world.liked.shape[1] // 10)
-    for choice in get_args(Choice):
+    for choice in get_args(Offered):
         found = play(model, world, policy, choice, rounds=rounds, n=10, **LOOP)
         assert (found.sum(0) == likes).all()
     early = play(model, world, policy, "rated items", rounds=1, n=5, **LOOP)
@@ -83,7 +83,7 @@ def made_up(**rewards: float) -> Rows:
     """Thompson sampling is better by half a film, unless changed by ``policy_choice``."""
     users = np.random.default_rng(0).random(50)
     rows: list[dict[str, Any]] = []
-    for choice in get_args(Choice):
+    for choice in get_args(Offered):
         for policy in get_args(Policy):
             key = f"{policy}_{choice.partition(' ')[0]}"
             mean = rewards.get(key, 5.5 if policy == "thompson" else 5.0)

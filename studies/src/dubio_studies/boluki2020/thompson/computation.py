@@ -10,7 +10,7 @@ from dubio.recommend import Popular, Recommender
 from dubio_studies.boluki2020.table_2 import methods
 from dubio_studies.boluki2020.table_2.methods import AutoencoderTraining
 from dubio_studies.boluki2020.table_2.ranking import group_means, mean_and_error
-from dubio_studies.boluki2020.thompson.world import Choice, Policy, Source, World, load, play
+from dubio_studies.boluki2020.thompson.world import Offered, Policy, Source, World, load, play
 from dubio_studies.framework.study import Computation, Measurement, Piece, Seed
 
 MODELS = ("sivae-lbdrop", "vae-drop")
@@ -75,7 +75,7 @@ def played(
     config: Config, model: Recommender, world: World, policy: Policy, seed: Seed
 ) -> Iterator[Measurement]:
     """Mean cumulative rewards of users by round, and of groups of users at the end."""
-    for choice in get_args(Choice):
+    for choice in get_args(Offered):
         rewards = play(
             model, world, policy, choice, rounds=config.rounds, n=config.n, draws=config.draws,
             width=config.width, seed=seed.own,

@@ -12,7 +12,7 @@ from dubio.recommend import Recommender, by_users
 from dubio_studies.boluki2020.tasks import LIANG, Task, tastes
 
 Source: TypeAlias = Literal["movielens-1m", "tastes"]
-Choice: TypeAlias = Literal["all items", "rated items"]
+Offered: TypeAlias = Literal["all items", "rated items"]
 Policy: TypeAlias = Literal["mean", "thompson", "upper"]
 
 
@@ -58,7 +58,7 @@ def play(
     model: Recommender,
     world: World,
     policy: Policy,
-    choice: Choice,
+    choice: Offered,
     *,
     rounds: int,
     n: int,
