@@ -207,8 +207,8 @@ CLAIMS = (
         otherwise=Undecided(
             "The precision τ overfits: residuals of boston and concrete are 10 and 6 times smaller "
             "on training rows than on new ones; on validation rows the M-step gives −2.51 and "
-            "−2.94. After 1,000 steps instead of 3,500 (run small-4bc1cc4d) it lowers nothing by more than "
-            "0.01, so the claim depends on when training stops."
+            "−2.94. After 1,000 steps instead of 3,500 (run small-4bc1cc4d) it lowers nothing by "
+            "more than 0.01, so the claim depends on when training stops."
         ),
     ),
     Claim(
