@@ -241,7 +241,7 @@ def test_what_does_not_go_with_an_objective_is_an_error(tmp_path: Path) -> None:
     args = arguments(tmp_path)
     with pytest.raises(TypeError, match=r"expected a dubio\.ELBO, got Linear"):
         ELBOTrainer(nn.Linear(2, 2), args)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="leave generator out"):
+    with pytest.raises(ValueError, match="got one with a generator; leave it out"):
         ELBOTrainer(objective(build(), generator=torch.Generator()), args)
     with pytest.raises(TypeError, match="compute_metrics: expected none with an ELBO"):
         ELBOTrainer(objective(build()), args, compute_metrics=len)
