@@ -115,6 +115,8 @@ def test_near_names_are_offered() -> None:
         catalogue.find("boluki2020/figur-1")
     with pytest.raises(catalogue.UnknownStudyError, match="now called gal2016/table-1"):
         catalogue.find("002/table-1")
+    with pytest.raises(catalogue.UnknownStudyError, match=r"several studies; .* gal2016/solar"):
+        catalogue.find("gal2016")
     with pytest.raises(catalogue.UnknownStudyError, match="dubio list"):
         catalogue.find("~~~~~~")
     assert catalogue.find(practice.ID) is practice.ENTRY

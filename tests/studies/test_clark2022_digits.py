@@ -80,7 +80,7 @@ def test_inherited_settings_are_explained() -> None:
 
 
 def test_studies_at_smoke_scale_share_their_networks(tmp_path: Path) -> None:
-    for name, known in (("table-3", 10), ("figure-16-17", 11), ("figure-18", 11)):
+    for name, known in (("table-3", 14), ("figure-16-17", 15), ("figure-18", 15)):
         study = find(f"clark2022/{name}").load()
         rows = rows_of(study.computation)
         assert len(list((tmp_path / "cache" / "networks").iterdir())) == known

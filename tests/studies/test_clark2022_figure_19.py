@@ -83,9 +83,9 @@ def test_two_softmaxes_are_read_as_outputs_and_as_the_loss_reads_them() -> None:
 
 def test_every_network_is_a_piece_and_is_read_in_all_ways() -> None:
     found = [(p["method"], p["loss"]) for p in pieces(COMPUTATION.scales["small"])]
-    assert len(found) == len(set(found)) == 10
+    assert len(found) == len(set(found)) == 11
     assert {("cold gaussian", "cross-entropy"), ("cold mixture", "cross-entropy")} <= set(found)
-    assert len(pieces(dataclasses.replace(TINY, restarts=2))) == 20
+    assert len(pieces(dataclasses.replace(TINY, restarts=2))) == 22
     piece = {"method": "gaussian", "loss": "cross-entropy", "restart": 1}
     rows = Rows(list(run(TINY, piece, SEED)))
     assert rows.distinct("reading") == ["draws", "pass"]
@@ -135,7 +135,7 @@ def test_cold_networks_are_shown_and_not_judged(claim: int) -> None:
 
 
 def test_all_networks_below_the_plain_one_are_named() -> None:
-    high = ("mixture", "slow gaussian", "cold gaussian")
+    high = ("mixture", "slow gaussian", "cold gaussian", "authors gaussian")
     found = CLAIMS[0].judge(made_up(**{f"ece_{method}": 0.021 for method in high}))
     assert found.ours.endswith(": Bayes, Gaussian prior; cold Bayes, mixture prior")
     none = CLAIMS[0].judge(made_up(**{f"ece_{method}": 0.02 for method, _ in BAYESIAN}))

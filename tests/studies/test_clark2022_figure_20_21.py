@@ -55,9 +55,9 @@ def test_kept_shares_are_by_layer_with_biases() -> None:
 
 
 def test_a_network_loses_its_weights() -> None:
-    methods = ["mixture", "cold mixture", "gaussian", "cold gaussian"]
+    methods = ["authors gaussian", "mixture", "cold mixture", "gaussian", "cold gaussian"]
     assert [p["method"] for p in pieces(TINY)] == methods
-    piece = pieces(TINY)[2]
+    piece = pieces(TINY)[3]
     rows = Rows(list(run(TINY, piece, SEED)))
     network = TINY.trained("gaussian", 8, 1, SEED.given).network
     digits = TINY.digits()

@@ -97,6 +97,22 @@ def test_numbers_are_means_with_standard_errors() -> None:
     assert Number(-1.005, 0.5).shown(1) == "−1.0 ± 0.5"
 
 
+def test_a_cause_says_nothing_of_a_number_that_was_not_run(empty: list[LedgerLine]) -> None:
+    """Nor does what is absent from a run say why another number is behind."""
+    cause, absent = Cause("Too short."), Cause("No data.")
+    missing = Cell("t", "n", Number(2.0), True, cause=cause, absent=absent)
+    assert cause_of(missing, examined=True) == absent
+    assert cause_of(replace(missing, absent=None), examined=True) == Cause("It was not run.")
+    assert cause_of(replace(missing, ours=Number(1.0)), examined=True) == cause
+    told = {line.cause.text for line in empty if line.cause}
+    assert told == {
+        "It was not run.",
+        "A method of others, which dubio does not have.",
+        "The data set is not here; on MovieLens 1M the same models were compared.",
+        "The table of Year Prediction MSD is not here.",
+    }
+
+
 def test_causes_are_those_of_the_examined_run() -> None:
     behind = Cell("t", "n", Number(2.0), True, ours=Number(1.0), cause=Cause("Why.", "a study"))
     assert cause_of(behind, examined=True) == Cause("Why.", "a study")
@@ -111,11 +127,12 @@ def test_causes_are_those_of_the_examined_run() -> None:
 
 def test_causes_have_two_sentences_at_most() -> None:
     causes = {
-        cell.cause.text
+        cause.text
         for entry in ENTRIES
         if entry.module
         for cell in entry.load().page.ledger(lambda _: Rows([]))
-        if cell.cause
+        for cause in (cell.cause, cell.absent)
+        if cause
     }
     assert causes
     for text in causes:
@@ -169,6 +186,25 @@ def test_command_line(capsys: pytest.CaptureFixture[str]) -> None:
         assert entry["better"] in ("higher", "lower")
     assert main(["ledger", "boluki"]) == 2
     assert "boluki2020" in capsys.readouterr().err
+
+
+def test_a_ledger_reads_the_runs_of_its_paper_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "gal2016" / "table-1" / "small-00000000"
+    folder.mkdir(parents=True)
+    (folder / "run.json").write_text("damaged")
+    assert main(["ledger", "gal2017", "--rows", str(tmp_path)]) == 0
+    assert main(["ledger", "gal2016", "--rows", str(tmp_path)]) == 1
+    assert "damaged" in capsys.readouterr().err
+
+
+def test_no_folder_and_no_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nowhere = tmp_path / "nowhere"
+    assert main(["ledger", "--rows", str(nowhere)]) == 1
+    assert f"--rows: expected a folder with runs, got {nowhere}" in capsys.readouterr().err
+    assert main(["ledger", "uncertainty", "--rows", str(tmp_path)]) == 0
+    assert "no published numbers" in capsys.readouterr().out
 
 
 def test_rows_that_do_not_fit_count_as_not_run() -> None:

@@ -1,6 +1,7 @@
 """Sketches of the papers against formulas, and their claims against made-up rows."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -27,6 +28,22 @@ def test_relaxed_masks_are_eq_5() -> None:
         u = row["u"]
         logit = math.log(0.3 / 0.7) + math.log(u / (1 - u))
         assert row["value"] == pytest.approx(1 / (1 + math.exp(-logit / 0.1)), rel=2e-4, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"drops": (0.1, 1.5)}, "drops: expected rates"),
+        ({"drops": ()}, "drops: expected rates"),
+        ({"temperatures": (0.0,)}, "temperatures: expected positive"),
+    ],
+)
+def test_settings_without_a_mask_are_refused(
+    settings: dict[str, tuple[float, ...]], message: str
+) -> None:
+    computation = find("gal2017/figure-10").load().computation
+    with pytest.raises(ValueError, match=message):
+        replace(computation.scales["smoke"], **settings)
 
 
 def test_a_mask_that_is_not_binary_breaks_the_claim() -> None:

@@ -14,6 +14,7 @@ from dubio_studies.gal2017.tables_3_4.claims import (
     gains_by_m_step,
     kl_underfits,
     last_layer_cures,
+    longest,
     m_step_overfits,
 )
 from dubio_studies.gal2017.tables_3_4.computation import (
@@ -62,6 +63,27 @@ def test_methods_of_the_paper_have_all_splits_of_small_tables() -> None:
         Config(splits=5, fewer_splits=6)
     with pytest.raises(ValueError, match=r"variants_on: expected some of boston.* got"):
         Config(variants_on=("mars",))
+
+
+def test_methods_of_the_paper_are_trained_for_longer_on_some_large_tables() -> None:
+    found = [
+        (piece["table"], piece["method"])
+        for piece in pieces(Config(steps_per_row=0.15))
+        if str(piece["method"]).startswith("long ")
+    ]
+    assert sorted(found) == [
+        (table, f"long {method}")
+        for table in ("naval", "power", "protein")
+        for method in ("concrete", "mc")
+    ]
+    assert not any(str(p["method"]).startswith("long ") for p in pieces(Config()))
+
+
+def test_the_longest_training_stands_for_a_method() -> None:
+    short, long = (list(values("power", m, "tuned", "rmse", 4.0)) for m in ("mc", "long mc"))
+    others = list(values("yacht", "mc", "tuned", "rmse", 1.0))
+    found = longest(Rows([*short, *long, *others]))
+    assert list(found) == [*({**row, "method": "mc"} for row in long), *others]
 
 
 @pytest.mark.parametrize(

@@ -107,8 +107,8 @@ def digits() -> str:
         "784-200-200-10 network, 10,000 images of MNIST, 20 epochs, 2,000 test images. One run of "
         "each: differences of half a percent in accuracy are chance. AUROC: how well the mutual "
         "information (plain network: the entropy) separates Fashion-MNIST or notMNIST from digits; "
-        "0.5 is chance. A prediction takes multiples of the plain network's time; the study "
-        "includes training and all scores.\n"
+        "0.5 is chance. *Prediction*: CPU time as a multiple of the plain network's. *Study*: "
+        "seconds for training and all scores.\n"
     )
 
 
@@ -139,9 +139,9 @@ def camvid() -> str:
     heads = ["", "mean IoU", "pixel accuracy", "NLL", "ECE", "errors found (AUROC)"]
     return (
         f"{table(heads, lines())}\nStudies `boluki2020/table-1-camvid` and `gal2017/table-1` "
-        "at the scale *small*: CamVid, a pretrained EfficientNet-Lite0 trunk, three restarts, ten "
-        "draws. Methods differ by less than a point of IoU; likelihood and calibration differ "
-        "more.\n"
+        "at the scale *small*: CamVid, a pretrained EfficientNet-Lite0 trunk, three forks of one "
+        "network, ten draws. Methods differ by less than a point of IoU; likelihood and "
+        "calibration differ more.\n"
     )
 
 
@@ -195,8 +195,8 @@ def bandits() -> str:
     return (
         f"{table(['', *problems], lines())}\nStudy `uncertainty/bandits` at the scale *small*: "
         "regret relative to choosing at random (100), after 2,000 interactions, mean ± standard "
-        "error of 20 trials. On the wheels exploration pays, and a distribution on the last layer "
-        "alone explores best. On mushrooms greedy is as good as any.\n"
+        "error of 20 trials. On the wheels exploration pays, and exact posteriors, of a linear "
+        "model or of the last layer, explore best. On mushrooms greedy is as good as any.\n"
     )
 
 

@@ -178,6 +178,9 @@ def find(name: str) -> Entry:
         raise UnknownStudyError(
             f"{name!r} is a former id; the study is now called {present_id(name)}."
         )
+    if name in FAMILIES:
+        own = ", ".join(entry.id for entry in ENTRIES if entry.family == name)
+        raise UnknownStudyError(f"{name!r} has several studies; name one of {own}.")
     near = difflib.get_close_matches(name, by_id, n=3, cutoff=0.5)
     advice = f"did you mean {' or '.join(near)}?" if near else "'dubio list' shows all of them."
     raise UnknownStudyError(f"there is no study {name!r}; {advice}")

@@ -50,7 +50,7 @@ def run_study(words: Sequence[str]) -> int:
     parser = subparser(run_study, "run", usage="dubio run STUDY [options]")
     add = parser.add_argument
     add("study", metavar="STUDY", help=f"such as {EXAMPLE}; see 'dubio list'")
-    scales = "smoke: seconds; small: minutes on two cores; paper: the full protocol [small]"
+    scales = "smoke: seconds; small: minutes to hours; paper: the full protocol [small]"
     add("--scale", choices=SCALES, default="small", help=scales)
     add("--jobs", type=positive, default=1, metavar="N", help="processes [1]")
     add("--seed", type=natural, default=0, metavar="N", help="of all noise [0]")
@@ -124,11 +124,7 @@ def write_report(words: Sequence[str]) -> int:
     from dubio_studies.framework.store import StoreError
     from dubio_studies.report.site import write_site, write_study
 
-    if not options.rows.is_dir():
-        raise Failure(
-            f"--rows: expected a folder with runs, got {options.rows}, which is none; run a study "
-            f"first, or name another."
-        )
+    check_folder(options.rows)
     try:
         if entry is None:
             site = write_site(options.rows, options.output)
@@ -143,6 +139,15 @@ def write_report(words: Sequence[str]) -> int:
     for problem in site.problems:
         print(f"dubio: {problem}", file=sys.stderr)
     return 1 if site.problems else 0
+
+
+def check_folder(rows: Path) -> None:
+    """Refuse what cannot hold runs."""
+    if not rows.is_dir():
+        raise Failure(
+            f"--rows: expected a folder with runs, got {rows}, which is none; run a study first, "
+            f"or name another."
+        )
 
 
 def show_ledger(words: Sequence[str]) -> int:
@@ -161,7 +166,8 @@ def show_ledger(words: Sequence[str]) -> int:
     from dubio_studies.report.ledger import as_text, ledger
     from dubio_studies.report.results import collect
 
-    results, problems = collect(options.rows)
+    check_folder(options.rows)
+    results, problems = collect(options.rows, options.study.partition("/")[0])
     lines = [
         line
         for line in ledger(results, problems)
@@ -169,8 +175,10 @@ def show_ledger(words: Sequence[str]) -> int:
     ]
     if options.json:
         print_json([line.as_dict() for line in lines])
-    else:
+    elif lines:
         print(as_text(lines, colours=sys.stdout.isatty()))
+    else:
+        print(f"{options.study}: no table of a paper, so there are no published numbers.")
     for problem in problems:
         print(f"dubio: {problem}", file=sys.stderr)
     return 1 if problems else 0

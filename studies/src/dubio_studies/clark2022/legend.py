@@ -24,6 +24,7 @@ NAMES: Mapping[str, str] = {
     "slow gaussian": "slow Bayes, Gaussian prior",
     "cold gaussian": "cold Bayes, Gaussian prior",
     "cold mixture": "cold Bayes, mixture prior",
+    "authors gaussian": "Bayes by the authors' protocol",
     "dropout": "dropout",
     "plain": "plain",
 }
@@ -34,6 +35,7 @@ LINES: Mapping[str, Line] = {
     "slow gaussian": {"color": PURPLE, "linestyle": (0, (3, 1, 1, 1)), "alpha": PALE},
     "cold gaussian": {"color": PURPLE, "linestyle": (0, (11, 3)), "alpha": PALE},
     "cold mixture": {"color": VERMILION, "linestyle": (0, (5, 2, 1, 2, 1, 2)), "alpha": PALE},
+    "authors gaussian": {"color": GREEN, "linestyle": (0, (8, 2, 2, 2))},
     "dropout": {"color": BLUE, "linestyle": (0, (6, 2, 1, 2))},
     "plain": {"color": INK, "linestyle": (0, (1, 1))},
 }
@@ -46,7 +48,8 @@ MIXTURE: Way = ("mixture", "draws")
 SLOW_GAUSSIAN: Way = ("slow gaussian", "draws")
 COLD_GAUSSIAN: Way = ("cold gaussian", "draws")
 COLD_MIXTURE: Way = ("cold mixture", "draws")
-BAYESIAN = (GAUSSIAN, MIXTURE, SLOW_GAUSSIAN, COLD_GAUSSIAN, COLD_MIXTURE)
+AUTHORS: Way = ("authors gaussian", "draws")
+BAYESIAN = (GAUSSIAN, MIXTURE, SLOW_GAUSSIAN, COLD_GAUSSIAN, COLD_MIXTURE, AUTHORS)
 
 WAY_NAMES: Mapping[Way, str] = {
     PLAIN: "plain network",
@@ -58,6 +61,7 @@ WAY_NAMES: Mapping[Way, str] = {
     ("slow gaussian", "pass"): "slow Gaussian, mean weights",
     ("cold gaussian", "pass"): "cold Gaussian, mean weights",
     ("cold mixture", "pass"): "cold mixture, mean weights",
+    ("authors gaussian", "pass"): "authors' protocol, mean weights",
 }
 WAY_LINES: Mapping[Way, Line] = {
     PLAIN: {**LINES["plain"], "marker": "x"},
@@ -68,6 +72,7 @@ WAY_LINES: Mapping[Way, Line] = {
     SLOW_GAUSSIAN: {**LINES["slow gaussian"], "marker": "P"},
     COLD_GAUSSIAN: {**LINES["cold gaussian"], "marker": "v"},
     COLD_MIXTURE: {**LINES["cold mixture"], "marker": "*"},
+    AUTHORS: {**LINES["authors gaussian"], "marker": "p"},
 }
 
 

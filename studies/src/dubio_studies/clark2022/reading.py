@@ -9,13 +9,12 @@ from torch import Tensor, nn
 import dubio
 from dubio.likelihoods import Categorical
 from dubio.predictive.predictive import Predictive, StoredDraws
-from dubio_studies.clark2022.digits import Method
 from dubio_studies.framework.study import Seed
 
 Reading = Literal["draws", "pass"]
 
 
-def readings(method: Method) -> tuple[Reading, ...]:
+def readings(method: str) -> tuple[Reading, ...]:
     """The ways that a method's networks can be read."""
     return ("pass",) if method == "plain" else ("draws", "pass")
 

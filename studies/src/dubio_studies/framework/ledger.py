@@ -40,7 +40,7 @@ class Number(NamedTuple):
 @final
 @dataclass(frozen=True)
 class Cause:
-    """Why a number differs from the published one, in at most two sentences.
+    """Why a number is behind the published one, or is missing, in at most two sentences.
 
     Attributes:
         text: The sentences.
@@ -65,7 +65,8 @@ class Cell:
         digits: Decimals that are printed.
         ours: By our protocol: that of the paper where we have no other.
         authors: By the authors' protocol, where that is another.
-        cause: Why it was not run, or why it is behind in the run that the page calls examined.
+        cause: Why it is behind in the run that the page calls examined.
+        absent: Why it was not run, if there is more to say than that.
     """
 
     table: str
@@ -76,6 +77,7 @@ class Cell:
     ours: Number | None = None
     authors: Number | None = None
     cause: Cause | None = None
+    absent: Cause | None = None
 
     @property
     def compared(self) -> Number | None:

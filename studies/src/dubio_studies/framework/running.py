@@ -115,6 +115,6 @@ def describe(failures: list[Outcome], total: int, folder: Path) -> str:
     first = failures[0]
     return (
         f"{len(failures)} of {total} pieces failed, the first of them {dict(first.piece)}:\n\n"
-        f"{first.failure}\nThe other pieces are kept in {folder}; the same command tries the "
-        f"failed ones again."
+        f"{first.failure}\nFinished pieces are kept in {folder}; once the cause is removed, the "
+        f"same command computes the others."
     )

@@ -10,6 +10,7 @@ or altered is noticed by line. Such a file is renamed to ``….damaged``; the pi
 it are kept, the others are computed again. A lock lets one process at a time work on a run.
 """
 
+import errno
 import json
 import os
 import zlib
@@ -236,7 +237,9 @@ def explained(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        advice = "free some space" if full else "check this path"
         raise StoreError(
-            f"{path}: {error.strerror or error}. What is finished is kept; free some space or "
-            f"choose another folder by --output, and give the same command again."
+            f"{path}: {error.strerror or error}; {advice}, or choose another folder, and give the "
+            f"same command again. What is finished is kept."
         ) from error

@@ -140,7 +140,7 @@ def ledger(results: Sequence[Result], problems: list[str]) -> list[LedgerLine]:
 def cause_of(cell: Cell, *, examined: bool) -> Cause | None:
     """Why a number is behind or was not run; what was said of another run does not count."""
     if cell.outcome == "not run":
-        return cell.cause or Cause("It was not run.")
+        return cell.absent or Cause("It was not run.")
     if cell.outcome == "behind":
         return cell.cause if examined and cell.cause else UNEXPLAINED
     return None

@@ -155,13 +155,18 @@ class Result:
         }
 
 
-def collect(root: Path) -> tuple[list[Result], list[str]]:
+def collect(root: Path, family: str = "") -> tuple[list[Result], list[str]]:
     """What there is for every entry of the catalogue, and files that could not be used.
 
     The code of a study is loaded only if there are runs of it.
+
+    Args:
+        root: The folder of all runs.
+        family: If given, only its entries are looked at.
     """
-    problems = strangers(root)
-    return [look(entry, root, problems) for entry in catalogue.ENTRIES], problems
+    problems = [] if family else strangers(root)
+    entries = [entry for entry in catalogue.ENTRIES if family in ("", entry.family)]
+    return [look(entry, root, problems) for entry in entries], problems
 
 
 def strangers(root: Path) -> list[str]:

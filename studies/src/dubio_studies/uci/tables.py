@@ -22,6 +22,7 @@ TITLES = {
     "yacht": "Yacht hydrodynamics",
 }
 LONGEST = ("protein", "naval", "power", "kin8nm")  # to compute
+LONG = "long "  # before the name of a method whose networks are trained for longer
 PRINTED = 0.005  # of published values: two decimals
 
 

@@ -1,6 +1,6 @@
 """Every number of CamVid in table 1 with ours."""
 
-from dubio_studies.boluki2020.table_1_camvid.claims import METRICS, PUBLISHED, SMALLER
+from dubio_studies.boluki2020.table_1_camvid.claims import METRICS, PUBLISHED
 from dubio_studies.framework.ledger import Cause, Cell, Number, RowsOf
 from dubio_studies.scenes.reading import values
 
@@ -11,6 +11,22 @@ AS_IN_CODE = {
     "mean PAvgPU": "mean PAvgPU of bands",
 }
 """The score of the authors' public code, where it is another."""
+CAUSES = {
+    "accuracy": Cause(
+        "Our network has 5.4 million weights at 240 × 180, the paper's 9.3 million at 480 × 360. "
+        "Neither was varied."
+    ),
+    "mean IoU": Cause(
+        "As in the authors' code void counts in unions, which lowers ours by 4.5 to 4.7 points; "
+        "without it, four of five are within 1.3 points of the published ones. The lead of LBD, 5 "
+        "points, is not in our runs.",
+        STUDY,
+    ),
+    "mean PAvgPU": Cause(
+        "As scored by the authors' code, ours are 4.4 to 5.7 points lower than by the definition, "
+        "which gives 82.6 to 83.3. The network is smaller, too, which was not varied."
+    ),
+}
 
 
 def printed_numbers(rows_of: RowsOf) -> list[Cell]:
@@ -28,7 +44,7 @@ def printed_numbers(rows_of: RowsOf) -> list[Cell]:
                     higher=True,
                     ours=Number.of(values(rows, method, metric), 100),
                     authors=Number.of(values(rows, method, code), 100) if code else None,
-                    cause=Cause(SMALLER.cause, "gal2017/table-1"),
+                    cause=CAUSES[metric],
                 )
             )
     return listed

@@ -13,8 +13,8 @@ FROZEN = Cause(
     STUDY,
 )
 SUMMED = Cause(
-    "The paper's PAvgPU is of entropies summed over a batch, which say nothing of a photograph.",
-    STUDY,
+    "The authors' code sums entropies over a batch of photographs. Summed like that, ours are "
+    "lower by 0.4 to 10 points, which was not examined further; by photograph they are 72 to 82 %."
 )
 
 

@@ -20,7 +20,7 @@ def printed_numbers(rows_of: RowsOf) -> list[Cell]:
             Number(known[metric], error),
             higher=True,
             ours=Number.of(numbers(rows, dataset, in_table(method), metric).values(), 100),
-            cause=NO_DATA,
+            absent=NO_DATA,
         )
         for dataset, error in ERRORS.items()
         for method, known in published(dataset).items()

@@ -133,8 +133,9 @@ def ablation_table(rows: Rows, dataset: str) -> Table:
         ("model", "rates", "masks", "prediction", METRICS[metric], "minus VAE+Drop, no noise"),
         [cells((method, prediction)) for method in ABLATION for prediction in PREDICTIONS],
         "Percent. Differences are paired by user, with a standard error over users and "
-        "restarts. The authors' gradient hardly moves the rates, so their SIVAE+LBDrop is "
-        "close to rates fixed at 0.5 with three masks and draws.",
+        "restarts. By our reading of their code, which we did not run, the authors' gradient "
+        "hardly moves the rates; their SIVAE+LBDrop would then be close to rates fixed at 0.5 with "
+        "three masks and draws.",
     )
 
 

@@ -11,7 +11,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, ScalarForm
 
 from dubio.report.exhibits import Plot, Size, Table
 from dubio.report.ink import NARROW, house_style
-from dubio_studies.clark2022.causes import KL_IN_FULL
+from dubio_studies.clark2022.causes import CURVES
 from dubio_studies.clark2022.legend import LINES, NAMES, widths
 from dubio_studies.framework.claims import Claim, Finding
 from dubio_studies.framework.rows import Rows
@@ -186,7 +186,7 @@ CLAIMS = (
         "At each width its error after the last epoch is above that of dropout and of Bayes by "
         "Backprop.",
         errs_most,
-        otherwise=KL_IN_FULL,
+        otherwise=CURVES,
     ),
     Claim(
         "A Bayesian network converges to about the error of dropout, or lower.",
@@ -194,7 +194,7 @@ CLAIMS = (
         f"At each width its error after the last epoch is at most {TOLERATED:g} points above that "
         "of dropout.",
         reaches_dropout,
-        otherwise=KL_IN_FULL,
+        otherwise=CURVES,
     ),
 )
 

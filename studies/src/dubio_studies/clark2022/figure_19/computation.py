@@ -11,13 +11,15 @@ from torch import Tensor, nn
 from dubio import metrics
 from dubio.likelihoods import Categorical
 from dubio.predictive.predictive import Predictive, StoredDraws
+from dubio_studies.clark2022.authors import AUTHORS, network_of
 from dubio_studies.clark2022.deviations import DEVIATIONS
-from dubio_studies.clark2022.digits import PAPER, SMALL, SMOKE, Loss, Method, Networks
+from dubio_studies.clark2022.digits import PAPER, SMALL, SMOKE, Networks
 from dubio_studies.clark2022.reading import read, readings
 from dubio_studies.framework.study import Computation, Measurement, Piece, Seed
 from dubio_studies.mnist import checks
 
-NETWORKS: tuple[tuple[Method, Loss], ...] = (
+NETWORKS = (
+    (AUTHORS, "cross-entropy"),
     ("mixture", "cross-entropy"),
     ("cold mixture", "cross-entropy"),
     ("gaussian", "cross-entropy"),
@@ -61,14 +63,11 @@ def pieces(config: Config) -> list[Piece]:
 
 def run(config: Config, piece: Piece, seed: Seed) -> Iterator[Measurement]:
     """Read a network in all ways, and compare its confidence with its hits."""
-    method, loss = cast(Method, piece["method"]), cast(Loss, piece["loss"])
     digits = config.digits()
-    restart = cast(int, piece["restart"])
-    trained = config.trained(method, config.width, restart, seed.given, loss)
-    twice = loss == "double softmax"
-    network = cast(nn.Sequential, trained.network)
+    twice = piece["loss"] == "double softmax"
+    network = cast(nn.Sequential, network_of(config, piece, config.width, seed))
     scores = network[:-1] if twice else network  # logits: their probabilities never underflow
-    for reading in readings(method):
+    for reading in readings(str(piece["method"])):
         once = read(scores, digits.test, reading, config.draws, seed)
         for softmaxes, predictive in enumerate([once, softened(once)] if twice else [once], 1):
             for row in measured(predictive, digits.test_labels, config.resamples):
@@ -126,7 +125,8 @@ def bootstrap_error(probabilities: Tensor, labels: Tensor, resamples: int) -> fl
 COMPUTATION = Computation(
     protocol="Networks with two hidden layers are trained on MNIST: by maximum likelihood, with "
     "dropout, and with Bayes by Backprop with a Gaussian and a mixture prior; a variant "
-    "called cold gives the KL less weight. All test images are put into 15 bins of equal "
+    "called cold gives the KL less weight, and one is trained by the authors' protocol, as in "
+    "clark2022/kl-terms. All test images are put into 15 bins of equal "
     "width by the probability of the most likely class, and its mean is compared with the "
     "accuracy. Dropout predicts in two ways: one pass without noise, which is standard, and "
     "an average over draws. An earlier version of the authors' code has a softmax in the "

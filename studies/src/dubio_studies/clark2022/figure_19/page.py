@@ -11,6 +11,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, PercentFormatter
 from dubio.report.exhibits import Plot, Size, Table
 from dubio.report.ink import NARROW, QUIET, RULE, VERMILION, house_style
 from dubio_studies.clark2022.legend import (
+    AUTHORS,
     BAYESIAN,
     COLD_GAUSSIAN,
     DROPOUT,
@@ -75,7 +76,7 @@ def is_overconfident(rows: Rows) -> Finding:
 def is_right_when_sure(rows: Rows) -> Finding:
     """Accuracy in the highest bin."""
     shares, shown = {}, []
-    for way in (PLAIN, DROPOUT, GAUSSIAN, SLOW_GAUSSIAN, COLD_GAUSSIAN):
+    for way in (PLAIN, DROPOUT, GAUSSIAN, SLOW_GAUSSIAN, COLD_GAUSSIAN, AUTHORS):
         row = highest_bin(own(rows, way))
         shares[way] = -1.0 if row is None else float(row["value"])
         shown.append(
@@ -267,8 +268,8 @@ CLAIMS = (
         is_calibrated,
         otherwise=Refuted(
             "With the full KL, the Bayesian network is underconfident once its deviations have "
-            "converged. It is calibrated if they have not converged, or with a tenth of the KL, "
-            "which is in effect what the authors' KL weights give."
+            "converged. By the authors' protocol, which leaves out most of the KL, its ECE is "
+            "0.76 %, below the plain network's 1.12 %."
         ),
     ),
     Claim(

@@ -7,7 +7,7 @@ from dubio_studies.framework.claims import Claim, Finding, Refuted
 from dubio_studies.framework.rows import Rows
 
 PRIORS = ("gaussian", "mixture")  # claims are judged by these
-METHODS = (*PRIORS, "cold gaussian", "cold mixture")
+METHODS = (*PRIORS, "cold gaussian", "cold mixture", "authors gaussian")
 BLUNDELL = {0.0: 1.24, 0.5: 1.24, 0.75: 1.24, 0.95: 1.29, 0.98: 1.39}  # test error, percent
 TOLERATED = 0.003  # accuracy that pruning may cost
 ALIKE = (0.75, 0.9, 0.95, 0.98)  # shares at which networks are compared
@@ -22,7 +22,8 @@ def costs(rows: Rows, share: float) -> dict[tuple[str, int], tuple[float, float]
             own = rows.where(
                 metric="cost", reading="draws", share=share, method=method, width=width
             )
-            found[method, width] = (fmean(own.values()), fmean(own.values("error")))
+            if own:
+                found[method, width] = (fmean(own.values()), fmean(own.values("error")))
     return found
 
 
@@ -76,6 +77,8 @@ def output_is_critical(rows: Rows) -> Finding:
     shown, agrees = [], True
     for method in METHODS:
         own = rows.where(method=method)
+        if not own:
+            continue
         medians = [fmean(own.where(metric="median ratio", layer=k).values()) for k in layers]
         highest = [max(medians) == medians[-1]]
         for share in CLEAR:
@@ -106,7 +109,8 @@ CLAIMS = (
         otherwise=Refuted(
             "Not with the Gaussian prior: without a spike at zero, the network needs between 2 "
             "and 5 % of the weights, so 95 % can be removed but not 98 %. With the mixture, the "
-            "prior of Blundell et al., the claim holds."
+            "prior of Blundell et al., the claim holds. By the authors' protocol, 24 epochs long, "
+            "the posterior has not settled, and even 75 % cost 1.8 points and 95 % cost 50."
         ),
     ),
     Claim(

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 import dubio
 from dubio.layers.bayesian import bayesian_layers
 from dubio.layers.pruning import Pruned
+from dubio_studies.clark2022.authors import AUTHORS, network_of
 from dubio_studies.clark2022.deviations import DEVIATIONS
 from dubio_studies.clark2022.digits import SCALES_BY_WIDTH, Method, NetworksByWidth
 from dubio_studies.clark2022.reading import read, readings
@@ -21,22 +22,21 @@ LOWEST, HIGHEST = -40, 20  # decibels; bins are one wide, and the outer ones hol
 
 
 def pieces(config: NetworksByWidth) -> list[Piece]:
-    """A piece for each network."""
-    return config.pieces(METHODS)
+    """A piece for each network; by the authors' protocol there is one, the narrowest."""
+    authors: Piece = {"method": AUTHORS, "width": min(config.widths), "restart": 1}
+    return [authors, *config.pieces(METHODS)]
 
 
 def run(config: NetworksByWidth, piece: Piece, seed: Seed) -> Iterator[Measurement]:
     """Prune a network, each time from the start; draws have the same noise at every share."""
-    method = cast(Method, piece["method"])
-    width, restart = cast(int, piece["width"]), cast(int, piece["restart"])
     digits = config.digits()
-    network = config.trained(method, width, restart, seed.given).network
+    network = network_of(config, piece, cast(int, piece["width"]), seed)
     yield from ratio_rows(network)
     whole: dict[str, Tensor] = {}
     for share in SHARES:
         left = copy.deepcopy(network)
         yield from kept_rows(dubio.prune(left, share), share)
-        for reading in readings(method):
+        for reading in readings(str(piece["method"])):
             predictive = read(left, digits.test, reading, config.draws, seed)
             wrong = (predictive.mean.argmax(-1) != digits.test_labels).double()  # (B,)
             whole.setdefault(reading, wrong)
@@ -85,7 +85,8 @@ def ratios(layer: dubio.Bayesian) -> Tensor:  # (weights,)
 
 COMPUTATION = Computation(
     protocol="Networks with two hidden layers are trained on MNIST with Bayes by Backprop and "
-    "two priors; a variant called cold gives the KL less weight. Their weights, including "
+    "two priors; a variant called cold gives the KL less weight, and one network is trained by the "
+    "authors' protocol, as in clark2022/kl-terms. Their weights, including "
     "biases, are ranked by the signal-to-noise ratio |μ|/σ over all layers. A growing share "
     "of the lowest is set to zero in mean and deviation, without further training. All test "
     "images are classified with draws of the remaining weights, and with their means.",

@@ -46,7 +46,7 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
             "panel per kind of network",
             partial(draw_layers, rows),
             wide=(12.0, 8.2),
-            narrow=(5.0, 15.5),
+            narrow=(5.0, 19.0),
             note="Widest network, first restart, including biases. If all layers lost the same "
             "share, lines would follow the grey one.",
         ),
@@ -56,8 +56,8 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
             "Density and distribution function of the signal-to-noise ratio in decibels, by layer "
             "and of all weights, for each kind of network",
             partial(draw_ratios, rows),
-            wide=(12.0, 6.6),
-            narrow=(5.0, 12.0),
+            wide=(13.0, 6.6),
+            narrow=(5.0, 14.5),
             note="10 log₁₀ |μ|/σ. First the share of each layer's weights in bins of one "
             "decibel, then the cumulative share. Vertical lines show where 75 and 95 % of "
             "all weights are pruned, to a decibel. The outer bins hold everything beyond. "
@@ -87,6 +87,7 @@ def error_table(rows: Rows) -> Table:
                 for width in widths(rows)
                 for method in METHODS
                 for reading in READINGS
+                if wrong.where(method=method, width=width)
             ),
             [
                 "Blundell et al. 2015, mixture prior",
@@ -118,6 +119,7 @@ def kept_table(rows: Rows) -> Table:
             [NAMES[method], which, *cells(method, layer)]
             for method in METHODS
             for layer, (which, _) in LAYERS.items()
+            if kept.where(method=method)
         ],
     )
 
@@ -139,6 +141,8 @@ def draw_errors(rows: Rows, size: Size) -> Figure:
     for axes, (width, reading) in zip(grid.flat, kinds, strict=True):
         for method in METHODS:
             own = wrong.where(reading=reading, method=method, width=width)
+            if not own:
+                continue
             axes.errorbar(
                 own.values("share"),
                 own.values(),
@@ -183,9 +187,13 @@ def draw_layers(rows: Rows, size: Size) -> Figure:
     """A panel for each kind of network."""
     figure = Figure(figsize=size, layout="constrained")
     narrow = size[0] < NARROW
-    grid = figure.subplots(*((4, 1) if narrow else (2, 2)), sharey=True, squeeze=False)
     kept = widest(rows).where(metric="kept")
-    for axes, method in zip(grid.flat, METHODS, strict=True):
+    methods = [method for method in METHODS if kept.where(method=method)]
+    columns = 1 if narrow else 3
+    grid = figure.subplots(-(-len(methods) // columns), columns, sharey=True, squeeze=False)
+    for spare in grid.flat[len(methods) :]:
+        spare.set_axis_off()
+    for axes, method in zip(grid.flat, methods, strict=False):
         own = kept.where(method=method)
         shares = own.distinct("share")
         axes.plot(shares, [1 - share for share in shares], color=QUIET, linewidth=1, label="all")
@@ -232,13 +240,15 @@ def draw_ratios(rows: Rows, size: Size) -> Figure:
     """Densities and distribution functions, side by side if narrow; for each kind of network."""
     figure = Figure(figsize=size, layout="constrained")
     narrow = size[0] < NARROW
+    ratios = widest(rows).where(metric="ratios")
+    methods = [method for method in METHODS if ratios.where(method=method)]
+    count = len(methods)
     grid = figure.subplots(
-        *((4, 2) if narrow else (2, 4)), sharex=True, sharey="col" if narrow else "row"
+        *((count, 2) if narrow else (2, count)), sharex=True, sharey="col" if narrow else "row"
     )
     places = grid if narrow else grid.T  # (kinds, 2)
-    ratios = widest(rows).where(metric="ratios")
     shown = [row["decibel"] for row in ratios if row["value"] > 1e-4] or [0]
-    for (density, below), method in zip(places, METHODS, strict=True):
+    for (density, below), method in zip(places, methods, strict=True):
         own = ratios.where(method=method)
         by_layer = {layer: own.where(layer=layer).values() for layer in LAYERS}
         together = [sum(parts) for parts in zip(*by_layer.values(), strict=True)]

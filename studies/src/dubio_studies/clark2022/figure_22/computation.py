@@ -3,7 +3,6 @@
 import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -11,8 +10,9 @@ from torch import Tensor, nn
 import dubio
 from dubio import attack, metrics
 from dubio.likelihoods import Categorical
+from dubio_studies.clark2022.authors import AUTHORS, network_of
 from dubio_studies.clark2022.deviations import DEVIATIONS
-from dubio_studies.clark2022.digits import PAPER, SMALL, SMOKE, Method, Networks
+from dubio_studies.clark2022.digits import PAPER, SMALL, SMOKE, Networks
 from dubio_studies.clark2022.reading import Reading, quiet, read, readings
 from dubio_studies.framework.rows import Scalar
 from dubio_studies.framework.standard_errors import share_error
@@ -21,8 +21,9 @@ from dubio_studies.mnist import checks
 from dubio_studies.mnist.images import CLASSES, Digits, Scaled
 from dubio_studies.mnist.training import DigitTraining, TrainedDigits, trained
 
-METHODS: tuple[Method, ...] = (
-    "mixture", "cold mixture", "gaussian", "slow gaussian", "cold gaussian", "dropout", "plain",
+METHODS = (
+    AUTHORS, "mixture", "cold mixture", "gaussian", "slow gaussian", "cold gaussian", "dropout",
+    "plain",
 )  # fmt: skip
 CNN = "cnn"
 EPSILONS = (0.0, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.3)  # of pixels from 0 to 1
@@ -77,9 +78,8 @@ def run(config: Config, piece: Piece, seed: Seed) -> Iterator[Measurement]:
     if piece["method"] == CNN:
         yield from watched(config, source, images, labels, "pass", "white-box", elsewhere, seed)
         return
-    method, restart = cast(Method, piece["method"]), cast(int, piece["restart"])
-    network = config.trained(method, config.width, restart, seed.given).network
-    for reading in readings(method):
+    network = network_of(config, piece, config.width, seed)
+    for reading in readings(str(piece["method"])):
         own = direction(network, images, labels, reading, config.attack_draws)
         for kind, change in (("transferred", elsewhere), ("white-box", own)):
             yield from watched(config, network, images, labels, reading, kind, change, seed)
@@ -165,7 +165,8 @@ COMPUTATION = Computation(
     "the paper does not test: the gradient is that of the network's own prediction, averaged "
     "over draws if it is. Gradients are in double precision, since in single precision the "
     "gradient of a confident prediction is rounded to zero. The networks are those of "
-    "clark2022/table-3, including the slow and cold variants.",
+    "clark2022/table-3, including the slow and cold variants, and one by the authors' protocol, as "
+    "in clark2022/kl-terms.",
     scales={
         "smoke": Config(**SMOKE, width=16, attacked=60, attack_draws=2, cnn_epochs=1),
         "small": Config(**SMALL, width=400, attacked=2_000, cnn_epochs=3),

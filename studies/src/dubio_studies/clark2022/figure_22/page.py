@@ -10,6 +10,7 @@ from matplotlib.ticker import PercentFormatter
 from dubio.report.exhibits import Plot, Size, Table
 from dubio.report.ink import GREEN, NARROW, house_style
 from dubio_studies.clark2022.legend import (
+    AUTHORS,
     BAYESIAN,
     COLD_GAUSSIAN,
     DROPOUT,
@@ -71,7 +72,7 @@ def is_more_robust(rows: Rows) -> Finding:
     }
     won = {
         way: [e for e in sizes if accuracy(rows, way, TRANSFERRED, e) > to_beat[e]]
-        for way in (GAUSSIAN, SLOW_GAUSSIAN, COLD_GAUSSIAN)
+        for way in (GAUSSIAN, SLOW_GAUSSIAN, COLD_GAUSSIAN, AUTHORS)
     }
     shown = "; ".join(
         f"{WAY_NAMES[way]} above both at ε = {', '.join(f'{e:g}' for e in found) or 'none'}"
@@ -85,7 +86,7 @@ def is_more_robust(rows: Rows) -> Finding:
 
 def loses_little(rows: Rows) -> Finding:
     """What ε = 0.05 costs."""
-    ways = (*PAPERS, SLOW_GAUSSIAN, COLD_GAUSSIAN)
+    ways = (*PAPERS, SLOW_GAUSSIAN, COLD_GAUSSIAN, AUTHORS)
     ours = {way: lost(rows, way, TRANSFERRED, 0.05) for way in ways}
     clear = 2 * max(error(rows, way, TRANSFERRED, 0.05) for way in PAPERS)
     shown = "; ".join(f"{WAY_NAMES[way]} {100 * value:.1f} points" for way, value in ours.items())
@@ -231,6 +232,11 @@ WEAKER = Undecided(
     "12. The images come from a convolutional network after 3 epochs. There is one network of each "
     "kind, and 2,000 images."
 )
+NOT_BY_DRAWS = Undecided(
+    "With the full KL it is above both at one of eight sizes, by the authors' protocol at seven. "
+    "There its mean weights alone are as accurate, 91.5 % at ε = 0.1, so it is not the average "
+    "over draws that helps. The attack is weaker than the paper's, on one network of each kind."
+)
 CLAIMS = (
     Claim(
         "The Bayesian network is more robust than the plain network and dropout for a wide range "
@@ -239,7 +245,7 @@ CLAIMS = (
         "Transferred, Bayes by Backprop (Gaussian prior) is more accurate than the plain network "
         "and standard dropout at more than half of the sizes.",
         is_more_robust,
-        otherwise=WEAKER,
+        otherwise=NOT_BY_DRAWS,
     ),
     Claim(
         "At ε = 0.05 the Bayesian network hardly loses accuracy, and dropout less than the plain "

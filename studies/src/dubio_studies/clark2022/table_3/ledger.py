@@ -12,7 +12,7 @@ STUDY = "clark2022/table-3"
 PROTOCOL = "clark2022/kl-terms"
 VARIANTS = {"gaussian": "authors", "mixture": "authors mixture"}  # there
 TEST_DIGITS = 10_000
-NARROW = Cause("The scale small has 400 units only.")
+NARROW = Cause("The scale small has 400 and 800 units only.")
 HEADS = {"authors": AUTHORS, "Blundell et al.": BLUNDELL}
 
 
@@ -25,9 +25,10 @@ def printed_numbers(rows_of: RowsOf) -> list[Cell]:
             f"{NAMES[method]}, {width} units, {head}",
             Number(value, 100 * share_error(value / 100, TEST_DIGITS)),
             higher=False,
-            ours=(ours := Number.of(errors(rows, method, width))),
+            ours=Number.of(errors(rows, method, width)),
             authors=by_the_authors(rows_of(PROTOCOL), method, width) if head == "authors" else None,
-            cause=NARROW if ours is None else causes(method),
+            cause=causes(method),
+            absent=NARROW if rows else None,
         )
         for head, table in HEADS.items()
         for method, values in table.items()

@@ -42,12 +42,12 @@ def beats_mixture(rows: Rows) -> Finding:
 def ordered(rows: Rows, first: str, second: str, margin: float) -> Finding:
     """Whether the first method's error is below the second's plus a margin at each width.
 
-    Slow and cold variants of both are shown, and not judged.
+    Slow and cold variants of both are shown where they were run, and not judged.
     """
     rows = single_softmax(rows)
     methods = [m for m in METHODS if m.split()[-1] in (first, second)]
     found = {
-        width: {method: fmean(errors(rows, method, width)) for method in methods}
+        width: {m: fmean(values) for m in methods if (values := errors(rows, m, width))}
         for width in widths(rows)
     }
     shown = "; ".join(
@@ -62,7 +62,11 @@ def ordered(rows: Rows, first: str, second: str, margin: float) -> Finding:
 def as_published(method: str, rows: Rows) -> Finding:
     """The errors of a method against the authors'."""
     rows, published = single_softmax(rows), by_width(AUTHORS, method)
-    ours = {w: fmean(errors(rows, method, w)) for w in widths(rows) if w in published}
+    ours = {
+        width: fmean(values)
+        for width in widths(rows)
+        if width in published and (values := errors(rows, method, width))
+    }
     if not ours:
         return Finding("no network of a width of the paper.", agrees=False)
     excess = round(max(ours[width] - published[width] for width in ours), 6)

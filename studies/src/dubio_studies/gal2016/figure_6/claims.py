@@ -113,11 +113,9 @@ CLAIMS = (
         "reach it are counted.",
         about_175,
         otherwise=Behind(
-            "None is above 1 within 200 batches, and with the published schedule this is hardly "
-            "possible: 40,000 ticks from the start, which is batch 175 after the burn-in, ε is "
-            "still 0.81. Random actions earn about 0.57, as in the first batch. So the other "
-            "actions would have to earn 2.8 per tick, but greedy agents earn 1.0. Perhaps the "
-            "published ε fell faster."
+            "None is above 1 within 200 batches. With the published schedule ε is still 0.81 at "
+            "batch 175, and agents earn 0.8 to 0.9 there. Perhaps the published ε fell faster; "
+            "this was not run."
         ),
     ),
     Claim(
@@ -158,7 +156,7 @@ CLAIMS = (
         functions_matter,
         otherwise=Refuted(
             "Agents with one mask for 200 ticks are later, and earn 0.09 less per tick in the "
-            "end, because they follow a poor function for long. In this world every tick has a "
+            "end, perhaps because they follow a poor function for long. Here every tick has a "
             "reward, so an agent need not search over many steps; uncertainty/deep-sea has a "
             "world where it must."
         ),

@@ -1,5 +1,6 @@
 """Relaxed masks of the library on a grid of uniform noise."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -27,6 +28,10 @@ class Config:
         """Refuse what cannot be computed."""
         if self.points < 10:
             raise ValueError(f"points: expected at least 10, got {self.points}.")
+        if not (self.drops and all(0 < drop < 1 for drop in self.drops)):
+            raise ValueError(f"drops: expected rates in (0, 1), got {self.drops}.")
+        if not (self.temperatures and all(0 < t < math.inf for t in self.temperatures)):
+            raise ValueError(f"temperatures: expected positive numbers, got {self.temperatures}.")
 
 
 def pieces(config: Config) -> list[Piece]:

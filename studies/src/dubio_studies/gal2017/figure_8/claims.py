@@ -82,10 +82,9 @@ CLAIMS = (
         pattern,
         otherwise=Undecided(
             "All rates end near zero: means over starts lie between 0.004 and 0.011 in all fifteen "
-            "layers, so they say nothing about a pattern. Two earlier runs, with noisier gradients "
-            "and a temperature of 0.1, ended higher in the last layers. The network had already "
-            "learned the same images without dropout, and with a prior of 10⁻⁸ per pixel little "
-            "noise pays off."
+            "layers, so they say nothing about a pattern. The network had already learned the same "
+            "images without dropout, and the prior has a weight of 10⁻⁸ per pixel; perhaps little "
+            "noise pays off then."
         ),
     ),
     Claim(

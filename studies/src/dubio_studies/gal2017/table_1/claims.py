@@ -108,9 +108,9 @@ CLAIMS = (
         sampling_improves,
         otherwise=Undecided(
             "Not for these forks: the paired differences are −0.02 and 0.00 points of IoU, with "
-            "standard errors of 0.01. But draws differ little if only the middle block drops "
-            "channels, at rates of 0.06 to 0.2. Draws do improve the log-likelihood, by 0.002 "
-            "nats per pixel in every fork."
+            "standard errors of at most 0.01. But draws differ little if only the middle block "
+            "drops channels, at rates of 0.06 to 0.2. Draws do improve the log-likelihood, by "
+            "0.001 to 0.002 nats per pixel in every fork."
         ),
     ),
     Claim(

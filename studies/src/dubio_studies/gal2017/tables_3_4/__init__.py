@@ -10,6 +10,6 @@ CARD = Card(
         "split, and the cost of fitting the noise to rows that a network has seen."
     ),
     covers=("figure 2", "figure 3", "figure 4", "table 3", "table 4"),
-    cost={"smoke": "10 s", "small": "25 min", "paper": "5 h"},
+    cost={"smoke": "10 s", "small": "40 min", "paper": "5 h"},
     data=DATA,
 )

@@ -7,12 +7,25 @@ from statistics import fmean
 from dubio_studies.framework.claims import Behind, Claim, Finding, Refuted, Undecided
 from dubio_studies.framework.rows import Rows
 from dubio_studies.gal2017.tables_3_4.published import LOG_LIKELIHOOD, RMSE, PublishedRow
-from dubio_studies.uci.tables import TABLES, Value
+from dubio_studies.uci.tables import LONG, TABLES, Value
 
 NEAR_ZERO = 0.02  # a rate that is called essentially zero
 FALLS = 0.02  # nats
 METRICS = {"log-likelihood": (LOG_LIKELIHOOD, 1.0), "rmse": (RMSE, -1.0)}  # sign of better
 SEEN, UNSEEN = "training rows", "validation rows"
+
+
+def longest(rows: Rows) -> Rows:
+    """Rows in which the longest training of a method on a table stands for that method."""
+    trained = [(row, str(row["method"]).removeprefix(LONG)) for row in rows]
+    long = {(row["table"], method) for row, method in trained if row["method"] != method}
+    return Rows(
+        [
+            {**row, "method": method}
+            for row, method in trained
+            if row["method"] != method or (row["table"], method) not in long
+        ]
+    )
 
 
 def ours(rows: Rows, table: str, method: str, stage: str, metric: str) -> Value | None:
@@ -51,6 +64,7 @@ def listed(parts: Sequence[str]) -> str:
 
 def behind(rows: Rows, stage: str, column: str) -> tuple[list[str], int]:
     """Cells in which Concrete dropout is worse than a published column, beyond chance."""
+    rows = longest(rows)
     worse, count = [], 0
     for metric, (published, sign) in METRICS.items():
         for table in rows.distinct("table"):
@@ -79,7 +93,7 @@ def reproduces_itself(rows: Rows) -> Finding:
 
 def changes_by_m_step(rows: Rows) -> dict[str, tuple[Value, Value]]:
     """Log-likelihoods of each data set before and after the last M-step."""
-    found = {}
+    rows, found = longest(rows), {}
     for table in rows.distinct("table"):
         before = ours(rows, table, "concrete", "learned", "log-likelihood")
         after = ours(rows, table, "concrete", "m-step", "log-likelihood")
@@ -98,6 +112,7 @@ def gains_by_m_step(rows: Rows) -> Finding:
 
 def drops_no_inputs(rows: Rows) -> Finding:
     """The rates of the features, over all splits."""
+    rows = longest(rows)
     rates = {
         table: rows.where(table=table, method="concrete", metric="drop", layer=0).values()
         for table in rows.distinct("table")
@@ -112,6 +127,7 @@ def drops_no_inputs(rows: Rows) -> Finding:
 
 def m_step_overfits(rows: Rows) -> Finding:
     """Where the last M-step hurts: one on rows that the network has not seen."""
+    rows = longest(rows)
     parts, agrees = [], True
     for table, (before, after) in changes_by_m_step(rows).items():
         if after.mean > before.mean - FALLS:
@@ -179,8 +195,8 @@ CLAIMS = (
         "digit.",
         matches_dropout,
         otherwise=Behind(
-            "On power and protein our MC dropout is as far behind, and training is short: 15,000 "
-            "steps (run small-ff8b62fe) lower the RMSE on power from 4.02 to 3.87. On "
+            "On power and protein our MC dropout is as far behind: the published Dropout has "
+            "20,000 and 10,000 epochs, we have 128, and more steps still lower both errors. On "
             "boston and concrete learned rates fall to about 0.01 or less and networks overfit; MC "
             "dropout with a rate chosen on validation rows holds there."
         ),
@@ -194,9 +210,10 @@ CLAIMS = (
         reproduces_itself,
         otherwise=Behind(
             "Boston and concrete overfit after 3,500 steps, and reach the published "
-            "log-likelihoods after 1,000 (run small-4bc1cc4d). Others need more steps: between the "
-            "two the RMSE on yacht falls from 1.17 to 0.65, and with 15,000 (run small-ff8b62fe) "
-            "that on power from 4.02 to 3.87; naval and protein were not run for longer."
+            "log-likelihoods after 1,000 (run small-4bc1cc4d). Yacht needs more steps: between the "
+            "two its RMSE falls from 1.17 to 0.65. So no number of steps suits all data sets; "
+            "naval, power and protein, which were behind after 3,500 steps, hold after two for "
+            "each row."
         ),
     ),
     Claim(

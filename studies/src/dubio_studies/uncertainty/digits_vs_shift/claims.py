@@ -116,8 +116,8 @@ CLAIMS = (
         "Each has a lower ECE, in percent, than the plain network.",
         partial(lower_than_plain, "ece", 100.0, 2),
         otherwise=Undecided(
-            "There is one restart, with 10,000 images and 20 epochs. The rates of MC dropout are "
-            "not tuned, and such short training leaves it underconfident."
+            "There is one restart, with 10,000 images and 20 epochs. MC dropout is underconfident; "
+            "its rates are not tuned, and training is short."
         ),
     ),
     Claim(
@@ -157,7 +157,7 @@ CLAIMS = (
         "The ensemble has the lowest NLL on test digits.",
         ensemble_is_best,
         otherwise=Undecided(
-            "There is one restart, with a sixth of the images. With so few images, plain networks "
+            "There is one restart, with a sixth of the images. With so few, plain networks may "
             "overfit, and the ensemble's members are plain networks."
         ),
     ),

@@ -245,7 +245,7 @@ CLAIMS = (
         "of the paired differences over splits.",
         better_than_plain,
         otherwise=Undecided(
-            "After 1,000 of 20,000 steps, noise has slowed learning: on energy and yacht the "
+            "After 1,000 of 20,000 steps, noise may have slowed learning: on energy and yacht the "
             "errors are larger too, and on Boston most methods are about equal. Longer training "
             "was not run."
         ),
