@@ -119,9 +119,14 @@ def _open(path: Path, stack: ExitStack) -> Archive:
         return _Folder(path)
     if zipfile.is_zipfile(path):
         return _Zip(path, stack.enter_context(zipfile.ZipFile(path)))
-    if tarfile.is_tarfile(path):
+    with path.open("rb") as file:
+        compressed = file.read(len(_GZIP)) == _GZIP
+    if not compressed:
         return _Tar(path, stack.enter_context(tarfile.open(path)))
-    return _Gzip(path)
+    try:  # as a compressed tar only: a gzip's zeros may pass for the header of a plain one
+        return _Tar(path, stack.enter_context(tarfile.open(path, "r:gz")))
+    except tarfile.ReadError:
+        return _Gzip(path)
 
 
 def read_bytes(path: Path) -> bytes:
