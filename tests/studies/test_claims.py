@@ -1,6 +1,8 @@
 """Verdicts: what a rule that is met, or not, comes to at each scale; and what is ours."""
 
 import dataclasses
+import re
+from typing import Any
 
 import pytest
 
@@ -9,6 +11,7 @@ from dubio_studies.catalogue import ENTRIES
 from dubio_studies.framework.claims import Behind, Claim, Finding, Refuted, Undecided, rule_on
 from dubio_studies.framework.recipe import Recipe
 from dubio_studies.framework.rows import Rows
+from dubio_studies.framework.study import Study
 from dubio_studies.report.results import Shown
 
 ROWS = Rows([])
@@ -33,7 +36,7 @@ MET, FURTHER, MISSED = (
         (claim(MET, otherwise=Refuted("why")), "small", "holds", ""),
         (claim(MISSED, otherwise=Refuted("why")), "small", "refuted", "why"),
         (claim(MISSED, otherwise=Behind("why")), "paper", "behind", "why"),
-        (claim(MISSED, otherwise=Undecided("why")), "paper", "undecided", "why"),
+        (claim(MISSED, otherwise=Undecided("Why.", 2)), "paper", "undecided", "Why. A run"),
         (claim(MISSED), "small", "undecided", "Nobody has looked into this run"),
         (claim(MISSED), "paper", "behind", "Nobody has looked"),
         (claim(MET), "smoke", "undecided", "A smoke run only tests the code."),
@@ -69,11 +72,30 @@ def test_a_claim_of_ours_does_not_colour_the_study() -> None:
     assert verdict(ours) == "undecided"  # the paper says nothing that was judged
 
 
+STUDIES = [entry.load() for entry in ENTRIES if entry.module]
+REASONS = [claim.otherwise for study in STUDIES for claim in study.page.claims if claim.otherwise]
+
+
+def sentences(text: str) -> int:
+    return len(re.findall(r"(?<! al)(?<! eq)\.(?= [A-Z]|$)", text))
+
+
 def test_every_cause_is_a_sentence() -> None:
-    claims = [c for e in ENTRIES if e.module for c in e.load().page.claims]
-    causes = [c.otherwise.cause for c in claims if c.otherwise]
-    assert len(causes) > 20
-    for cause in causes:
-        assert cause[0].isupper()
-        assert cause.endswith(".")
-        assert len(cause) > 40
+    assert len(REASONS) > 20
+    for reason in REASONS:
+        assert reason.cause[0].isupper()
+        assert reason.cause.endswith(".")
+        assert len(reason.cause) > 40
+
+
+@pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.id)
+def test_causes_and_deviations_have_two_sentences_at_most(study: Study[Any]) -> None:
+    whys = [claim.otherwise for claim in study.page.claims if claim.otherwise]
+    texts = [why.reason if isinstance(why, Undecided) else why.cause for why in whys]
+    for text in (*texts, *study.computation.deviations):
+        assert sentences(text) <= 2, text
+
+
+def test_what_would_decide_is_told_with_its_price() -> None:
+    why = Undecided("Too few.", cpu_hours=1500)
+    assert why.cause == "Too few. A run that decides needs about 1,500 CPU-hours."

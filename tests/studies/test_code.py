@@ -27,7 +27,8 @@ def run(config, piece, seed):
         raise ValueError("piece: expected one.")
     return number() + 1
 
-COMPUTATION = dict(protocol="What is done.", run=run)
+DEVIATIONS = ("Where it departs.",)
+COMPUTATION = dict(protocol="What is done.", run=run, deviations=DEVIATIONS)
 '''
 PARTS = '''"""Parts."""
 from fingerprinted import computation  # circles end
@@ -70,6 +71,7 @@ def take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Take]:
         ("Compute.", "Compute it."),
         ("expected one", "expected a piece"),
         ("What is done", "What is computed"),
+        ("Where it departs", "Where it differs"),
         ("+ 1\n", "+ 1  # one more\n\n"),
     ],
 )

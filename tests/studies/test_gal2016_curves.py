@@ -1,6 +1,9 @@
 """Gal & Ghahramani 2016's curves: Caffe by hand, the process by its equations, rules that fail."""
 
 import math
+from collections.abc import Generator
+from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -10,6 +13,8 @@ from torch.nn import functional as F
 
 import dubio
 from dubio_studies.framework.rows import Rows
+from dubio_studies.framework.study import Measurement, Piece
+from dubio_studies.gal2016.courses import STOPS, course, course_pieces
 from dubio_studies.gal2016.curves import (
     CO2_KINDS,
     Config,
@@ -19,10 +24,12 @@ from dubio_studies.gal2016.curves import (
     make_schedule,
     mc_dropout,
     network,
+    stages,
     standard_dropout,
     train,
 )
 from dubio_studies.gal2016.figure_2.page import (
+    course_table,
     rates_do_not_matter,
     relu_grows_tanh_is_bounded,
     tanh_is_uncertain,
@@ -89,6 +96,58 @@ def test_caffe_is_the_update_of_caffe() -> None:
     for ours, theirs in zip(trained.parameters(), model.parameters(), strict=True):
         # torch has the rate outside of the velocity, which matters only as fast as it falls
         torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=2e-4)
+
+
+@pytest.mark.parametrize("optimizer", ["caffe", "muon"])
+def test_training_in_stages_is_training(optimizer: Literal["caffe", "muon"]) -> None:
+    config = Config(width=5, iterations=10, batch_size=7, optimizer=optimizer)
+    torch.manual_seed(3)
+    at_once, losses = train(config, QUIET, X, Y)
+    torch.manual_seed(3)
+    found = list(stages(config, QUIET, X, Y, 4))
+    assert [stage.iteration for stage in found] == [2, 5, 7, 10]
+    assert [loss for stage in found for loss in stage.losses] == losses
+    for ours, theirs in zip(found[-1].model.parameters(), at_once.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
+
+
+def walked(
+    steps: Generator[Measurement, None, nn.Sequential | None],
+) -> tuple[list[Measurement], nn.Sequential | None]:
+    """All rows of a course, and what it returns."""
+    rows = []
+    while True:
+        try:
+            rows.append(next(steps))
+        except StopIteration as end:
+            return rows, end.value
+
+
+def test_courses_are_of_caffe_at_a_rate_for_their_width() -> None:
+    muon = Config(width=8, iterations=10, batch_size=7, optimizer="muon", spread=True)
+    (piece,) = course_pieces(muon, {"tanh": {2: 0.1}})
+    assert piece == {"model": "tanh", "restart": 1, "width": 16, "iterations": 1}
+    assert not course_pieces(Config(), {"tanh": {2: 0.1}})
+    torch.manual_seed(1)
+    rows, found = walked(course(muon, piece, CO2_KINDS["tanh"], (X, Y), X + 9))
+    torch.manual_seed(1)
+    faster = replace(CO2_KINDS["tanh"], learning_rate=5e-3 * 64)
+    expected, losses = train(Config(width=16, iterations=1, batch_size=7), faster, X, Y)
+    assert [(row["iteration"], row["value"]) for row in rows] == [(1, losses[0])]
+    assert found is not None
+    assert [site.rate for site in dubio.sites(found, X)] == pytest.approx([drop_at(0.1, 16)] * 4)
+    for ours, theirs in zip(found.parameters(), expected.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(("rate", "stops", "ends"), [(1e-3, STOPS, True), (1e3, 1, False)])
+def test_a_course_ends_where_it_diverges(rate: float, stops: int, *, ends: bool) -> None:
+    torch.manual_seed(0)
+    kind = PublishedNetwork(nn.ReLU, drop=0.1, learning_rate=rate, weight_decay=0.0)
+    piece: Piece = {"model": "relu", "restart": 1, "width": 8, "iterations": 40}
+    rows, found = walked(course(Config(batch_size=7, draws=20), piece, kind, (X, Y), X))
+    assert len(rows) == stops
+    assert (rows[-1]["metric"] == "course") == ends == (found is not None)
 
 
 def test_schedules() -> None:
@@ -213,3 +272,17 @@ def test_rules_of_solar_can_fail(gap: float, verdict: str) -> None:
         rows.append({**row, "metric": "lppd", "gap": "all", "value": density})
     assert said(wider_in_gaps(Rows(rows))) == verdict
     assert said(better_density(Rows(rows))) == verdict
+
+
+def test_ends_of_courses_are_in_a_table() -> None:
+    end = {"scale": "small", "piece": "a", "model": "tanh", "width": 256, "iterations": 20_000}
+    far = [
+        {**end, "method": "caffe", "metric": "far", "x": x, "value": 0.0, "std": std}
+        for x, std in ((3.0, 0.1), (100.0, 0.3), (1000.0, 0.4))
+    ]
+    fit = {**end, "method": "caffe", "metric": "rmse", "value": 0.5}
+    spread = {**end, "method": "caffe", "metric": "std-on-data", "value": 0.2}
+    table = course_table(Rows([fit, spread, *far]))
+    assert [list(row) for row in table.rows] == [
+        ["TanH, 0.1", "256", "20,000", "0.500", "0.200", "0.100", "0.300", "0.400", "0.50"]
+    ]

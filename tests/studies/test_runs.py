@@ -24,6 +24,7 @@ from dubio_studies.framework.engine import Engine
 from dubio_studies.framework.recipe import Recipe, piece_key
 from dubio_studies.framework.running import PiecesFailed, Run, run
 from dubio_studies.framework.store import Store, StoreError, read_rows
+from dubio_studies.framework.study import Measurement, Piece, Study
 
 SMALL = practice.Config()
 
@@ -249,6 +250,22 @@ def test_a_damaged_piece_of_an_unfinished_run(tmp_path: Path, clean: Run) -> Non
     assert first.with_name(f"{first.name}.damaged").exists()
 
 
+def test_pieces_that_were_added_to_a_finished_run_are_merged(tmp_path: Path, clean: Run) -> None:
+    """A kill after the last of them leaves them in files of their own."""
+    made = execute(tmp_path)
+    lines = rows_file(made).read_text().splitlines(keepends=True)
+    key = json.loads(lines[-1])["piece"]
+    late = [line for line in lines if json.loads(line)["piece"] == key]
+    rows_file(made).write_text("".join(line for line in lines if line not in late))
+    pieces = made.folder / "pieces"
+    pieces.mkdir()
+    (pieces / f"{key}.jsonl").write_text("".join(late))
+    again = execute(tmp_path)
+    assert again.computed == 0
+    assert rows_file(again).read_text() == "".join(lines)
+    assert not pieces.exists()
+
+
 def test_a_full_disk_loses_nothing(
     tmp_path: Path, clean: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -333,3 +350,16 @@ def test_values_that_are_no_numbers_are_refused(value: object, tmp_path: Path) -
 
 def test_keys_tell_pieces_apart() -> None:
     assert piece_key({"a": 1, "b": 2}) == piece_key({"b": 2, "a": 1}) != piece_key({"a": 1})
+
+
+def test_names_that_the_store_uses_itself_are_refused(tmp_path: Path) -> None:
+    def study(piece: Piece, row: Measurement) -> Study[practice.Config]:
+        made = dataclasses.replace(
+            practice.STUDY.computation, pieces=lambda _: [piece], run=lambda *_: [row]
+        )
+        return dataclasses.replace(practice.STUDY, computation=made)
+
+    fine = {"metric": "m", "value": 1.0}
+    for bad in (study({"check": "late"}, fine), study({"part": "a"}, {**fine, "seconds": 3.0})):
+        with pytest.raises(ValueError, match="rename the field"):
+            run(bad, "small", SMALL, root=tmp_path)

@@ -1,7 +1,9 @@
 """UCI studies: data of splits, the authors' loss as an ELBO, choices and verdicts."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,14 +11,19 @@ from torch import nn
 
 import dubio
 from dubio.data import DataError, uci
+from dubio.report.exhibits import Table
 from dubio_studies.framework.claims import Finding
 from dubio_studies.framework.rows import Row, Rows
+from dubio_studies.framework.store import read_rows
+from dubio_studies.gal2016.table_1 import computation
 from dubio_studies.gal2016.table_1.computation import (
     CONSTANTS,
     DROPS,
     LONG_TABLES,
+    MOST_CHOSEN,
     Config,
     _equivalent,
+    by_long_training,
     members,
     pieces,
 )
@@ -34,6 +41,8 @@ from dubio_studies.gal2017.tables_3_4.computation import Penalised, SplitCandida
 from dubio_studies.uci.splits import Splits, tuned_precisions, with_precisions
 from dubio_studies.uci.tables import TABLES, Value
 from verdicts import said
+
+RESULTS = Path(__file__).parents[2] / "results"
 
 
 @pytest.fixture(scope="module")
@@ -115,10 +124,38 @@ def test_pieces_cover_all_tables_and_protocols() -> None:
     assert found == {
         *((table, protocol) for table in TABLES for protocol in ("paper", "grid", "clean")),
         *((table, "long grid") for table in LONG_TABLES),
+        *((table, "long training") for table in MOST_CHOSEN),
     }
     assert pieces(Config(protocols=("paper",), tables=("yacht",))) == [
         {"table": "yacht", "protocol": "paper"}
     ]
+
+
+def test_what_is_trained_for_longer_is_what_most_splits_choose() -> None:
+    rows = read_rows(RESULTS / "gal2016" / "table-1" / PAGE.examined)
+    assert rows is not None
+    for table, chosen in MOST_CHOSEN.items():
+        grid = rows.where(table=table, protocol="grid")
+        drops, precisions = (grid.where(metric=m).values() for m in ("drop", "precision"))
+        pairs = zip(drops, precisions, strict=True)
+        ((common, count),) = Counter((round(d, 4), round(p, 3)) for d, p in pairs).most_common(1)
+        assert common == chosen
+        assert count > len(drops) / 2
+
+
+def test_a_long_training_has_ten_times_the_epochs(
+    yacht: Splits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So it is the training of the newer grid with as many, and the same rate and τ."""
+    monkeypatch.setitem(MOST_CHOSEN, "yacht", (0.01, 0.5))
+    torch.manual_seed(0)
+    found = by_long_training(Config(grid_epochs=2, draws=20), "yacht", yacht)
+    torch.manual_seed(0)
+    drop, precision = torch.full((3,), 0.01), torch.full((3,), 0.5)
+    same = computation._published("yacht", yacht, 20, 128, drop, precision, 1e-2, 20)
+    assert torch.equal(found.score.rmse, same.score.rmse)
+    torch.testing.assert_close(found.precision / yacht.scale**2, precision.double())
+    assert computation.grid_epochs(Config(grid_epochs=400), "protein") == 200
 
 
 def made_rows(gain: float) -> Iterator[Row]:
@@ -192,6 +229,23 @@ def test_the_grid_with_the_most_epochs_decides() -> None:
         if (row["table"], row["protocol"], row["metric"]) == ("yacht", "grid", "precision")
     ]
     assert "yacht 0% of splits" in is_capped(Rows([*usual, *longer, *low, *ceilings(usual)])).ours
+
+
+def test_a_long_training_stands_for_the_grid_whose_choice_it_has() -> None:
+    usual = list(made_rows(0.0))
+    trained = [
+        {**row, "protocol": "long training"}
+        | ({"value": RMSE["protein"].grid.mean} if row["metric"] == "rmse" else {})
+        for row in usual
+        if (row["table"], row["protocol"]) == ("protein", "grid")
+    ]
+    rows = Rows([*usual, *trained])
+    cells = {cell.name: cell.outcome for cell in printed_numbers(lambda _: rows)}
+    assert cells["Protein structure, grid search (ours shorter), RMSE"] == "holds"
+    table = next(e for e in PAGE.exhibits(rows) if isinstance(e, Table) and e.title == "RMSE")
+    assert [line[0] for line in table.rows if any(cell.endswith("†") for cell in line)] == [
+        "Protein structure"
+    ]
 
 
 def ceilings(rows: list[Row]) -> list[Row]:

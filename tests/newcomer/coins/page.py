@@ -47,7 +47,7 @@ CLAIMS = (
         "0.5, figure 99",
         f"The share of the largest number of throws is within {NEAR:g} of one half.",
         is_fair,
-        otherwise=Undecided("A hundred throws have a standard error of 0.05."),
+        otherwise=Undecided("A hundred throws have a standard error of 0.05.", cpu_hours=0.1),
     ),
 )
 

@@ -4,13 +4,13 @@ from dubio_studies.clark2022.digits import Networks
 from dubio_studies.mnist.images import Scaled
 
 DEVIATIONS = (
-    "The training recipe is ours. The paper trains for 600 epochs with Adam and a learning "
-    f"rate of 10⁻⁴. Here Bayes by Backprop has {Networks.epochs} epochs and the other "
-    f"networks {Networks.point_epochs}, unless the settings say otherwise. The learning rate "
-    f"falls along half a cosine to zero: from {Networks.learning_rate:g} for Bayes by "
-    f"Backprop, with {Networks.batch_size} images per step, and from 10⁻³ for the others, "
-    "with 128 as in the paper. The deviations of Bayesian weights start at "
-    f"{Networks.deviation:g}.",
+    "The paper trains for 600 epochs with Adam and a learning rate of 10⁻⁴. Here Bayes by "
+    f"Backprop has {Networks.epochs} epochs and the other networks {Networks.point_epochs}, unless "
+    "the settings say otherwise.",
+    "The learning rate falls along half a cosine to zero: from "
+    f"{Networks.learning_rate:g} for Bayes by Backprop, with {Networks.batch_size} images per "
+    "step, and from 10⁻³ for the others, with 128 as in the paper. The deviations of Bayesian "
+    f"weights start at {Networks.deviation:g}.",
     f"The prior scales are ours: N(0, {Networks.prior_sigma:g}²); deviations of "
     f"{Networks.slab_sigma:g} and {Networks.spike_sigma:g} in the mixture, with equal "
     f"probability; b = {Networks.laplace_scale:g} for Laplace. In the paper they are N(0, 1), "
@@ -20,11 +20,9 @@ DEVIATIONS = (
     f"the full KL, but its deviations start at {Networks.slow_deviation:g} and have "
     f"{Networks.slow:g} times the learning rate of the means: training ends long before they "
     "have settled, as its KL shows.",
-    "The KL has the weight 1/M in each of M minibatches, without tempering. The paper's "
-    "weights, 2^(M−i)/(2^M−1), leave almost none of it after the first ten of 468 "
-    "minibatches. Adam ignores the scale of a gradient, so the KL then has only a small part "
-    "of its effect. The variant called cold imitates this: its KL is multiplied by "
-    f"{Networks.cold:g}.",
+    "The KL has the weight 1/M in each of M minibatches, without tempering; the paper's "
+    "weights, 2^(M−i)/(2^M−1), leave almost none of it after the first ten of 468. The variant "
+    f"called cold imitates this: its KL is multiplied by {Networks.cold:g}.",
     "The KL is in closed form for the Gaussian and the Laplace prior; for the mixture it is "
     "log q(w) − log p(w) at the sampled weights. The paper estimates it from two draws.",
     f"Dropout leaves out {Networks.drop_pixels:.0%} of the pixels and "

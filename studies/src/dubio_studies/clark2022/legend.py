@@ -25,6 +25,7 @@ NAMES: Mapping[str, str] = {
     "cold gaussian": "cold Bayes, Gaussian prior",
     "cold mixture": "cold Bayes, mixture prior",
     "authors gaussian": "Bayes by the authors' protocol",
+    "authors laplace": "authors' protocol, Laplace prior",
     "dropout": "dropout",
     "plain": "plain",
 }
@@ -36,6 +37,7 @@ LINES: Mapping[str, Line] = {
     "cold gaussian": {"color": PURPLE, "linestyle": (0, (11, 3)), "alpha": PALE},
     "cold mixture": {"color": VERMILION, "linestyle": (0, (5, 2, 1, 2, 1, 2)), "alpha": PALE},
     "authors gaussian": {"color": GREEN, "linestyle": (0, (8, 2, 2, 2))},
+    "authors laplace": {"color": BLUE, "linestyle": (0, (3, 2))},
     "dropout": {"color": BLUE, "linestyle": (0, (6, 2, 1, 2))},
     "plain": {"color": INK, "linestyle": (0, (1, 1))},
 }

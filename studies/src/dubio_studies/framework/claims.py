@@ -58,11 +58,18 @@ class Undecided:
     """The run is too small to tell.
 
     Attributes:
-        cause: What is too small.
+        reason: What is too small.
+        cpu_hours: About how long a run that tells would take on one core.
     """
 
-    cause: str
+    reason: str
+    cpu_hours: float
     verdict: Verdict = "undecided"
+
+    @property
+    def cause(self) -> str:
+        """What is too small, and the price of more."""
+        return f"{self.reason} A run that decides needs about {self.cpu_hours:,g} CPU-hours."
 
 
 @final

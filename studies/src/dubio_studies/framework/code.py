@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 FRAMEWORK = __package__  # runs and stores; it changes no number
-PROSE = frozenset({"protocol", "deviations"})  # of a Computation
+PROSE = frozenset({"protocol", "deviations"})  # of a Computation, or constants of that name
+STORED = frozenset({"scales"})  # of a Computation: the settings, which every run stores
 
 
 def fingerprint(run: Callable[..., Any]) -> str:
@@ -17,7 +18,8 @@ def fingerprint(run: Callable[..., Any]) -> str:
 
     It covers the module of ``run`` and the modules of the same distribution that it imports, and so
     on, but for the framework. Comments, docstrings, messages of errors and texts for pages do not
-    count. Changes of the library are told by its version, which rows have too.
+    count, nor do the settings of scales, which a run stores. Changes of the library are told by its
+    version, which rows have too.
     """
     return _of_module(run.__module__)
 
@@ -72,7 +74,7 @@ def _imports(tree: ast.AST) -> Iterator[str]:
 def _shape(node: Any) -> Any:
     """What a piece of code does, in a form that is the same for every Python."""
     if isinstance(node, list):
-        return [_shape(each) for each in node if not _is_prose(each)]
+        return [_shape(each) for each in node if not _is_aside(each)]
     if isinstance(node, ast.Raise):
         return "raise"
     if isinstance(node, ast.AST):
@@ -81,7 +83,9 @@ def _shape(node: Any) -> Any:
     return node
 
 
-def _is_prose(node: Any) -> bool:
+def _is_aside(node: Any) -> bool:
     if isinstance(node, ast.Expr):
         return isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-    return isinstance(node, ast.keyword) and node.arg in PROSE
+    if isinstance(node, ast.Assign):
+        return all(isinstance(t, ast.Name) and t.id.lower() in PROSE for t in node.targets)
+    return isinstance(node, ast.keyword) and node.arg in PROSE | STORED

@@ -12,7 +12,7 @@ from dubio_studies.framework.code import fingerprint
 from dubio_studies.framework.engine import Engine, Outcome, outcomes
 from dubio_studies.framework.recipe import Recipe, piece_key
 from dubio_studies.framework.rows import Row, Rows
-from dubio_studies.framework.store import Pieces, Store
+from dubio_studies.framework.store import Pieces, Store, refuse_reserved
 from dubio_studies.framework.study import Scale, Study
 
 
@@ -66,6 +66,7 @@ def run(
     computation = study.computation
     code = fingerprint(computation.run)
     pieces = {piece_key(piece): piece for piece in computation.pieces(config)}
+    refuse_reserved(*pieces.values())
     with store.locked(say):
         done: Pieces = {key: rows for key, rows in store.load().items() if key in pieces}
         for path in store.damaged:
@@ -89,7 +90,7 @@ def run(
         if failures:
             raise PiecesFailed(describe(failures, len(pieces), store.folder))
         in_order = {key: done[key] for key in pieces}
-        if missing or not store.finished:
+        if missing or not store.finished or store.scattered:
             store.finish(in_order)
     return Run(
         store.folder,

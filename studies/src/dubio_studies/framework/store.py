@@ -31,6 +31,11 @@ FIELDS = frozenset(
 )
 """What every row has, besides its checksum."""
 
+RESERVED = frozenset(
+    ("study", "scale", "config", "piece", "row", "code", "seconds", "versions", "check")
+)
+"""What the store itself writes into a row."""
+
 
 class StoreError(Exception):
     """A file that could not be read or written, and what to do about it."""
@@ -93,6 +98,7 @@ class Store:
     def save(self, piece: Piece, measurements: Sequence[Measurement], **facts: Any) -> list[Row]:
         """Keep the rows of a finished piece."""
         key = piece_key(piece)
+        refuse_reserved(piece, *measurements)
         rows = [
             seal(
                 {
@@ -122,8 +128,13 @@ class Store:
 
     @property
     def finished(self) -> bool:
-        """Whether all rows are in one file."""
+        """Whether the run has ended, so that its rows are in one file."""
         return self._rows.exists()
+
+    @property
+    def scattered(self) -> bool:
+        """Whether pieces have files of their own: added later, and not yet in that one."""
+        return any(self._pieces.glob("*.jsonl"))
 
     def _set_aside(self, path: Path, whole: Pieces) -> None:
         with explained(path):
@@ -187,6 +198,15 @@ def read_recipe(folder: Path) -> Recipe:
             f"study again, which writes it anew."
         )
     return recipe
+
+
+def refuse_reserved(*fields: Mapping[str, Any]) -> None:
+    """Refuse pieces and measurements with fields that the store would overwrite."""
+    if clash := RESERVED & {name for each in fields for name in each}:
+        raise ValueError(
+            f"{', '.join(sorted(clash))}: expected a name that the store does not use itself, in "
+            "pieces and measurements; rename the field"
+        )
 
 
 def seal(row: Mapping[str, Any]) -> Row:

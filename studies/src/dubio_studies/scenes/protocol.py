@@ -26,9 +26,8 @@ DEVIATIONS = (
     "minutes, not days. At the paper scale it is FC-DenseNet-103, and every network is "
     "trained from scratch.",
     "In FC-DenseNet dropout follows the convolution and acts on single pixels. Here it "
-    "precedes it and drops whole channels, as the spatial Concrete dropout of Gal's code "
-    "does, so that the KL applies to the weights that follow. It is in the 15 middle layers "
-    "only.",
+    "precedes that of the 15 middle layers and drops whole channels, as the spatial Concrete "
+    "dropout of Gal's code does, so that the KL applies to the weights that follow.",
     "Forks share their initial network, so they differ less than networks trained from "
     "scratch would.",
     "The trunk was trained on the same images, so its features are better for them than for "

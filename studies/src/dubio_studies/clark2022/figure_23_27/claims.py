@@ -100,9 +100,8 @@ CLAIMS = (
         Undecided(
             "Five agents of each kind and 2,000 of the paper's 50,000 mushrooms are too few: "
             "Bayes by Backprop is ahead by one and a half standard errors. Both are far behind a "
-            "linear agent with an exact posterior, whose regret is a sixth of theirs. The "
-            "protocol's likelihood has a noise deviation of 1, but rewards for poison have a "
-            "deviation of 20."
+            "linear agent with an exact posterior, whose regret is a sixth of theirs.",
+            cpu_hours=30,
         ),
     ),
     Claim(
@@ -112,7 +111,8 @@ CLAIMS = (
         linear_growth,
         Undecided(
             "After 2,000 of the paper's 50,000 mushrooms, agents are still learning: mistakes "
-            "cost far more than random actions do."
+            "cost far more than random actions do.",
+            cpu_hours=30,
         ),
     ),
     Claim(

@@ -9,5 +9,5 @@ CARD = Card(
         "compared with ensembles."
     ),
     covers=("figure 1", *(f"figure {n}" for n in range(7, 16)), "table 1", "table 2"),
-    cost={"smoke": "5 s", "small": "3 min", "paper": "2 h"},
+    cost={"smoke": "5 s", "small": "4 min", "paper": "2 h"},
 )

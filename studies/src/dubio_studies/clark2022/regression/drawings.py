@@ -10,8 +10,8 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, MultipleLocator
 
 from dubio.report.exhibits import Size
 from dubio.report.ink import BLUE, INK, NARROW, QUIET, RULE, house_style
-from dubio_studies.clark2022.regression.claims import number
 from dubio_studies.clark2022.regression.published import EVALUATED, OBSERVED
+from dubio_studies.clark2022.regression.reading import number
 from dubio_studies.framework.rows import Rows
 
 HEIGHTS = (-1.6, 2.6)  # of y in all panels

@@ -1,6 +1,6 @@
 """Every number of table 3, the authors' and those of Blundell et al., with ours."""
 
-from dubio_studies.clark2022.causes import BEHIND
+from dubio_studies.clark2022.causes import BEHIND, STEPS
 from dubio_studies.clark2022.legend import NAMES
 from dubio_studies.clark2022.table_3.published import AUTHORS, BLUNDELL
 from dubio_studies.clark2022.table_3.reading import errors, single_softmax
@@ -12,24 +12,33 @@ STUDY = "clark2022/table-3"
 PROTOCOL = "clark2022/kl-terms"
 VARIANTS = {"gaussian": "authors", "mixture": "authors mixture"}  # there
 TEST_DIGITS = 10_000
-NARROW = Cause("The scale small has 400 and 800 units only.")
+NARROW = Cause(
+    "By our protocol the scale small has 400 and 800 units only. With 1200 units there is one "
+    "network, by the authors' protocol with the Gaussian prior.",
+    PROTOCOL,
+)
 HEADS = {"authors": AUTHORS, "Blundell et al.": BLUNDELL}
 
 
 def printed_numbers(rows_of: RowsOf) -> list[Cell]:
     """Errors in percent; a published one has the standard error of its test digits."""
     rows = single_softmax(rows_of(STUDY))
-    return [
-        Cell(
+
+    def cell(head: str, method: str, width: int, value: float) -> Cell:
+        authors = by_the_authors(rows_of(PROTOCOL), method, width) if head == "authors" else None
+        return Cell(
             "table 3",
             f"{NAMES[method]}, {width} units, {head}",
             Number(value, 100 * share_error(value / 100, TEST_DIGITS)),
             higher=False,
             ours=Number.of(errors(rows, method, width)),
-            authors=by_the_authors(rows_of(PROTOCOL), method, width) if head == "authors" else None,
-            cause=causes(method),
+            authors=authors,
+            cause=causes(method) if authors is None else Cause(STEPS, PROTOCOL),
             absent=NARROW if rows else None,
         )
+
+    return [
+        cell(head, method, width, value)
         for head, table in HEADS.items()
         for method, values in table.items()
         for width, value in values.items()

@@ -6,6 +6,6 @@ CARD = Card(
     title="Solar irradiance interpolated",
     about="Five held-out intervals of the reconstructed solar irradiance (appendix D.1).",
     covers=("appendix D.1",),
-    cost={"smoke": "10 s", "small": "3 min", "paper": "2 days"},
+    cost={"smoke": "10 s", "small": "5 min", "paper": "2 days"},
     data=("solar",),
 )

@@ -150,7 +150,7 @@ COMPUTATION = Computation(
     "length scale and noise maximise the evidence, starting from three length scales.",
     scales={
         "smoke": replace(SCALES["smoke"], batch_size=YEARS),
-        "small": replace(SCALES["small"], batch_size=YEARS, iterations=2000),
+        "small": replace(SCALES["small"], batch_size=YEARS, iterations=8000),
         "paper": replace(SCALES["paper"], batch_size=YEARS),
     },
     pieces=pieces,

@@ -7,6 +7,6 @@ CARD = Card(
     title="UCI regression with MC dropout",
     about="RMSE and log-likelihood on ten data sets with 20 splits, compared with VI and PBP.",
     covers=("table 1",),
-    cost={"smoke": "5 s", "small": "20 min", "paper": "70 min"},
+    cost={"smoke": "5 s", "small": "25 min", "paper": "90 min"},
     data=DATA,
 )

@@ -6,6 +6,6 @@ CARD = Card(
     title="Concrete dropout on MNIST",
     about="Accuracy; converged rates against data and width; log-likelihood against length scale.",
     covers=("figure 5", "figure 6", "figure 11"),
-    cost={"smoke": "10 s", "small": "40 min", "paper": "5 days"},
+    cost={"smoke": "10 s", "small": "25 min", "paper": "2 days"},
     data=("mnist",),
 )

@@ -3,68 +3,38 @@
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 from statistics import fmean
-from typing import Any
 
-from dubio_studies.framework.claims import Claim, Finding, Undecided
+from dubio_studies.framework.claims import Behind, Claim, Finding, Undecided
 from dubio_studies.framework.rows import Rows
 from dubio_studies.framework.standard_errors import share_error
+from dubio_studies.gal2017.mnist.sweeps import (
+    LAYERS,
+    LEARNED,
+    NAMES,
+    checks,
+    differences,
+    drifts,
+    drops,
+    moved,
+    swept_by_length_scale,
+    swept_by_size,
+    swept_by_width,
+    usual_length_scale,
+)
 
-NAMES = {
-    "concrete": "Concrete",
-    "bernoulli": "learnable Bernoulli",
-    "mc": "MC dropout, fixed rates",
-}
-LEARNED = ("concrete", "bernoulli")
-LAYERS = ("pixels", "hidden 1", "hidden 2", "hidden 3")
 PUBLISHED = 0.986
 TOLERATED = 0.002  # of accuracy: about two standard errors of 10,000 images at 98.6 %
 NEAR_ZERO = 0.05
-CONVERGED = 0.05  # what rates may differ by between starts
+CONVERGED = 0.05  # what rates may differ by between starts, and before and after more training
+STILL = 0.02  # what they may change by in the last fifth of the steps
 SLACK = 0.01  # by which a trend may be broken from one point to the next
 LEVEL = 0.01  # nats by which log-likelihoods are as good as equal
-
-
-def most(rows: Rows) -> int:
-    """The number of images outside the sweep over it."""
-    return max(map(int, rows.distinct("size")))
-
-
-def swept_by_size(rows: Rows) -> Rows:
-    """The networks that differ in the number of images."""
-    fewer = rows.where(size=min(rows.distinct("size")))[0]
-    return rows.where(width=fewer["width"], length_scale=fewer["length_scale"])
-
-
-def swept_by_width(rows: Rows) -> Rows:
-    """The networks that differ in width."""
-    return rows.where(size=most(rows), length_scale=usual_length_scale(rows))
-
-
-def swept_by_length_scale(rows: Rows) -> Rows:
-    """The networks that differ in the length scale of the prior, from the first start."""
-    own = rows.where(size=most(rows), width=swept_by_size(rows)[0]["width"])
-    first = min(start for start in rows.distinct("start") if start is not None)
-    return Rows([row for row in own if row["start"] in (first, None)])
-
-
-def usual_length_scale(rows: Rows) -> float:
-    """That of the other sweeps: of the networks that were trained on fewer images."""
-    return float(rows.where(size=min(rows.distinct("size")))[0]["length_scale"])
 
 
 def accuracy(rows: Rows, method: str) -> float:
     """Of the widest networks with the usual prior, which have seen all images."""
     widest = swept_by_width(rows).where(width=max(rows.distinct("width")))
     return fmean(widest.where(method=method, metric="accuracy").values())
-
-
-def drops(rows: Rows, method: str, by: str, layers: Iterable[int]) -> dict[Any, float]:
-    """Rates against a field, means over layers, starts and restarts."""
-    own = rows.where(method=method, metric="drop")
-    return {
-        key: fmean(value for k in layers for value in own.where(layer=k, **{by: key}).values())
-        for key in sorted(own.distinct(by))
-    }
 
 
 def accuracy_with_error(rows: Rows, method: str) -> str:
@@ -78,9 +48,9 @@ def learned_accuracies(rows: Rows) -> str:
     return ", ".join(f"{NAMES[own]} {accuracy_with_error(rows, own)}" for own in LEARNED)
 
 
-def nats(value: float) -> str:
+def nats(value: float, digits: int = 3) -> str:
     """A log-likelihood with a true minus sign."""
-    return f"{value:.3f}".replace("-", "−")
+    return f"{value:.{digits}f}".replace("-", "−")
 
 
 def is_as_accurate(rows: Rows) -> Finding:
@@ -200,27 +170,40 @@ def length_scale_is_good(rows: Rows) -> Finding:
 
 
 def has_converged(rows: Rows) -> Finding:
-    """The largest difference of a rate between starts."""
+    """The largest difference of a rate between starts, and its changes in the end and later."""
     texts, failures = [], []
     for method in LEARNED:
         widest, where = max(differences(rows, method))
-        texts.append(f"{NAMES[method]} {widest:.3f} ({where})")
-        failures += [] if widest < CONVERGED else [method]
-    return judged(f"largest difference between starts: {'; '.join(texts)}", failures)
+        drift, place = max(drifts(rows, method))
+        texts.append(
+            f"{NAMES[method]}: between starts {widest:.3f} ({where}), in the last fifth of the "
+            f"steps {drift:.3f} ({place})"
+        )
+        failures += [] if widest < CONVERGED and drift < STILL else [method]
+    later = {place: moved(own, "annealed") for place, own in checks(rows).items()}
+    shown = ", ".join(f"{value:.3f} ({place})" for place, value in later.items())
+    texts.append(f"Concrete, by a second training: {shown}")
+    if max(later.values()) >= CONVERGED:
+        failures = ["concrete", *(method for method in failures if method != "concrete")]
+    return judged(f"largest differences. {'; '.join(texts)}", failures)
 
 
-def differences(rows: Rows, method: str) -> list[tuple[float, str]]:
-    """How far apart starts end, layer by layer, wherever there are several."""
-    found = []
-    own = rows.where(method=method, metric="drop", length_scale=usual_length_scale(rows))
-    for size in own.distinct("size"):
-        for width in own.where(size=size).distinct("width"):
-            for layer, name in enumerate(LAYERS):
-                ends = own.where(size=size, width=width, layer=layer)
-                by_start = [fmean(ends.where(start=s).values()) for s in ends.distinct("start")]
-                place = f"{name}, {size:,} images, {width} units"
-                found.append((max(by_start) - min(by_start), place))
-    return found
+def annealing_helps(rows: Rows) -> Finding:
+    """The negative ELBO with annealing against that without, after one training and after two."""
+    texts, better = [], True
+    for place, own in checks(rows).items():
+        found = own.where(metric="loss")
+        annealed, direct = (
+            [fmean(found.where(twice=check, training=k).values()) for k in (1, 2)]
+            for check in ("annealed", "direct")
+        )
+        shown = [nats(value, 4) for value in annealed + direct]
+        texts.append(
+            f"{place}: annealed {shown[0]}, then {shown[1]}; full weight {shown[2]}, then "
+            f"{shown[3]}, and the second training moves a rate by {moved(own, 'direct'):.3f}"
+        )
+        better = better and max(annealed) < min(direct)
+    return Finding(f"{'. '.join(texts)}.", better)
 
 
 def judged(ours: str, failures: list[str]) -> Finding:
@@ -229,6 +212,13 @@ def judged(ours: str, failures: list[str]) -> Finding:
         return Finding(f"{ours}.", agrees=True)
     return Finding(f"{ours}. Not so: {', '.join(NAMES[m] for m in failures)}.", agrees=False)
 
+
+PIXELS_STILL_FALL = Behind(
+    "With Concrete dropout and 512 units the pixels' rate is 0.053 after 8,000 of 200,000 steps, "
+    "0.003 above the rule. As many steps again take it to 0.044, and that of the first hidden "
+    "layer from 0.044 to 0.014, which meets the rule, if at a negative ELBO of −0.0137 instead of "
+    "−0.0146: see the networks trained twice."
+)
 
 CLAIMS = (
     Claim(
@@ -259,20 +249,14 @@ CLAIMS = (
         "With all images and the widest network, as in the paper, rates of pixels and of the first "
         "hidden layer are below 0.05 and below those of the other two, for both methods.",
         first_layers_vanish,
-        otherwise=Undecided(
-            "Rates have not converged: from two starts they end up to 0.09 apart. The pixels' "
-            "rate, 0.052, misses the rule by 0.002."
-        ),
+        otherwise=PIXELS_STILL_FALL,
     ),
     Claim(
         "The dropout probabilities in the first layer stay close to zero at any model size.",
         "figure 6",
         "The rate of the pixels is below 0.05 at every width, for both methods.",
         pixels_stay,
-        otherwise=Undecided(
-            "Rates have not converged: from two starts they end up to 0.09 apart. The pixels' "
-            "rate, 0.052, misses the rule by 0.002."
-        ),
+        otherwise=PIXELS_STILL_FALL,
     ),
     Claim(
         "The others steadily increase with the model size.",
@@ -289,19 +273,27 @@ CLAIMS = (
         "within 0.2 points of the best of all length scales run, for both methods.",
         length_scale_is_good,
         otherwise=Undecided(
-            "There is one network of each kind, after 8,000 of 200,000 steps. All length scales "
-            "agree within 0.012 nats and 0.4 points, about as much as two starts differ."
+            "Learnable Bernoulli dropout misses its best, at l = 0.1, by 0.010 nats and 0.22 "
+            "points, with one network of each. From the other start l = 0.01 gains 0.004 nats and "
+            "0.20 points, more than the rule is missed by.",
+            cpu_hours=0.4,
         ),
     ),
     Claim(
         "The rates have converged.",
         "section 4.3: 500 epochs, three random starts",
-        "Runs from different starts end with rates that differ by less than 0.05 everywhere, for "
-        "both methods.",
+        "Runs from different starts end with rates that differ by less than 0.05 everywhere, and "
+        "no rate changes by 0.02 or more in the last fifth of the steps, for both methods. A "
+        "second training, of two networks with Concrete dropout, moves no rate by 0.05 or more.",
         has_converged,
-        otherwise=Undecided(
-            "The run has 8,000 of 200,000 steps: from two starts rates end up to 0.09 apart."
-        ),
+        ours=True,
+    ),
+    Claim(
+        "Networks end at a better ELBO if the KL first has a larger weight.",
+        "not in the paper",
+        "Of the two networks that are trained twice, the negative ELBO after one training and "
+        "after two is lower than without that, after one training and after two.",
+        annealing_helps,
         ours=True,
     ),
 )

@@ -115,9 +115,8 @@ COMPUTATION = Computation(
         "is the share of the target's variance explained in training, which falls as "
         "regularisation grows and has the same meaning for all three methods.",
         "With features of unit variance (1 − f)μ is exactly ridge regression's solution with "
-        "λ0 = n·f/(1 − f), so signs do not distinguish dropout from ridge: both become all "
-        "positive at the same point. What differs is the size: μ stays, ridge's coefficients "
-        "vanish. In the features' own units the signs differ too, since dropout is invariant "
-        "to units.",
+        "λ0 = n·f/(1 − f), so both become all positive at the same point; what differs is the "
+        "size, as ridge's coefficients vanish. In the features' own units the signs differ too, "
+        "since dropout is invariant to units.",
     ),
 )

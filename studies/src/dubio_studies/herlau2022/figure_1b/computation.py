@@ -181,11 +181,10 @@ COMPUTATION = Computation(
     pieces=pieces,
     run=run,
     deviations=(
-        "The paper does not give the rate f. Ours is 0.05: a feature of length one has a sum "
-        "of squares near n = 20, so dropout's penalty relative to the data, n·f/(1 − f), "
-        "then equals ridge's true λ0 = 1. So dropout, like ridge, knows how much to "
-        "regularise, but not in which units. Other rates are shown; --drop takes any.",
-        "The paper does not say whether dropout's prediction is scaled by 1 − f. Ours is: "
+        "The paper does not give the rate f. Ours is 0.05, where dropout's penalty relative to the "
+        "data, n·f/(1 − f), about equals ridge's true λ0 = 1; other rates are shown, and --drop "
+        "takes any.",
+        "The paper does not say whether dropout's prediction is scaled by 1 − f. Ours is, since "
         "(1 − f)Xw is what was fitted (eq. 13).",
         "The paper calls p = 10 underdetermined and p = 40 overdetermined; with n = 20 it is the "
         "other way round.",

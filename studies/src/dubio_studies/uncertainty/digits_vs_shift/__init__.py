@@ -8,6 +8,6 @@ CARD = Card(
         "Six methods on MNIST: quality, calibration, cost; detection of Fashion-MNIST and notMNIST."
     ),
     covers=("our own comparison",),
-    cost={"smoke": "10 s", "small": "3 min", "paper": "4 h"},
+    cost={"smoke": "10 s", "small": "6 min", "paper": "4 h"},
     data=("mnist", "fashion-mnist", "notmnist"),
 )

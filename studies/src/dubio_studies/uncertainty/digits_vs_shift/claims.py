@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from statistics import fmean
 
-from dubio_studies.framework.claims import Claim, Finding, Undecided
+from dubio_studies.framework.claims import Claim, Finding, Refuted
 from dubio_studies.framework.rows import Rows, Scalar
 
 NAMES = {
@@ -115,9 +115,9 @@ CLAIMS = (
         "Lakshminarayanan et al. 2017; Ovadia et al. 2019",
         "Each has a lower ECE, in percent, than the plain network.",
         partial(lower_than_plain, "ece", 100.0, 2),
-        otherwise=Undecided(
-            "There is one restart, with 10,000 images and 20 epochs. MC dropout is underconfident; "
-            "its rates are not tuned, and training is short."
+        otherwise=Refuted(
+            "MC dropout at fixed rates is underconfident: its mean confidence is 91.8 % at an "
+            "accuracy of 95.8 %. Rates are the cause: with learned ones the ECE is 0.5 to 0.6 %."
         ),
     ),
     Claim(
@@ -125,9 +125,6 @@ CLAIMS = (
         "Lakshminarayanan et al. 2017",
         "Each has a lower AURC by entropy, in thousandths, than the plain network.",
         partial(lower_than_plain, "aurc", 1000.0, 2),
-        otherwise=Undecided(
-            "One restart and 2,000 test digits: 3.96 and 3.78 thousandths are within chance."
-        ),
     ),
     Claim(
         "This costs no accuracy.",
@@ -147,8 +144,10 @@ CLAIMS = (
         "Smith and Gal 2018, for adversarial images",
         "For each method and both sets of foreign images, its AUROC is above that of the entropy.",
         information_is_better,
-        otherwise=Undecided(
-            "One restart: of ten comparisons one fails, by 0.012, with 2,000 test digits."
+        otherwise=Refuted(
+            "On Fashion-MNIST entropy is better for MC dropout, by 0.011 ± 0.005, and as good for "
+            "Bayes by Backprop: there the entropy of single draws already tells the images apart. "
+            "In the other eight comparisons mutual information is better, by 0.010 to 0.060."
         ),
     ),
     Claim(
@@ -156,9 +155,10 @@ CLAIMS = (
         "Ovadia et al. 2019",
         "The ensemble has the lowest NLL on test digits.",
         ensemble_is_best,
-        otherwise=Undecided(
-            "There is one restart, with a sixth of the images. With so few, plain networks may "
-            "overfit, and the ensemble's members are plain networks."
+        otherwise=Refuted(
+            "Members are plain networks, which overfit a sixth of the images: their mean "
+            "confidence is 97.9 % at an accuracy of 95.6 %, and the ensemble's 97.5 % at 95.9 %. "
+            "Four methods with noise in training are better, by 0.004 to 0.033 ± 0.002 nats."
         ),
     ),
 )

@@ -251,9 +251,7 @@ COMPUTATION = Computation(
         "smoke": Config(
             restarts=1, images=200, test_images=100, width=16, epochs=1, draws=5, members=2
         ),
-        "small": Config(
-            restarts=1, images=10_000, test_images=2_000, width=200, epochs=20, draws=20
-        ),
+        "small": Config(restarts=3, images=10_000, width=200, epochs=20, draws=20),
         "paper": Config(),
     },
     pieces=pieces,

@@ -268,4 +268,4 @@ def draw_entropies(rows: Rows, size: Size) -> Figure:
     return figure
 
 
-PAGE = Page(CLAIMS, exhibits, examined="small-1ea46334")
+PAGE = Page(CLAIMS, exhibits, examined="small-201d7eb2")

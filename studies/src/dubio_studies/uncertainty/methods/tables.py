@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean
 from typing import Any, cast
 
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 import dubio
 from dubio import metrics
 from dubio.likelihoods import LearnedGaussian
+from dubio.masks import Mask
 from dubio.predictive.predictive import Predictive
 from dubio_studies.framework.study import Measurement
 from dubio_studies.uci.penalised import PRIOR, Penalised
@@ -25,6 +26,7 @@ from dubio_studies.uncertainty.methods.networks import (
 )
 
 SHIFT = 2.0  # deviations of the noise that is added to standardised features
+FITTED = 1000  # training rows, at most, on which the fit is measured
 LEVELS = tuple(level / 10 for level in range(1, 10))  # of central intervals
 
 
@@ -41,33 +43,49 @@ def on_table(
     restarts = members if method == "ensemble" else 1
     passes = 1 if method in QUIET else draws
 
-    def learned(chosen: Sequence[Candidate], rows: Sequence[Tensor]) -> list[nn.Module]:
-        objectives = [
-            objective(method, shape, candidate, len(rows[0]))
-            for _ in range(restarts)
-            for candidate in chosen
-        ]
-        train(objectives, data, list(rows) * restarts, steps)
-        return [cast(nn.Module, each.model) for each in objectives]
-
+    settings = [candidate for candidate in tried for _ in range(len(data))]
     of = list(range(len(data))) * len(tried)
-    first = learned([c for c in tried for _ in range(len(data))], [data.rest[k] for k in of])
+    start = time.process_time()
+    parts = (data.rest, data.train)  # to choose by, and to test
+    objectives = [
+        objective(method, shape, candidate, len(part[0]))
+        for _ in range(restarts)
+        for part in parts
+        for candidate in settings
+    ]
+    train(objectives, data, [part[k] for part in parts for k in of] * restarts, steps)
+    trained = time.process_time()
+    networks = [cast(nn.Module, each.model) for each in objectives]
+
+    def restarted(part: int, chosen: Iterable[int]) -> list[nn.Module]:
+        return [
+            networks[(len(parts) * restart + part) * len(of) + place]
+            for restart in range(restarts)
+            for place in chosen
+        ]
+
     held_out = [data.validation[k] for k in of]
+    first = restarted(0, range(len(of)))
     found = predictions(first, torch.ones(len(of)), data.x, held_out, passes, restarts)
     precisions, densities = tuned_precisions(found, data, held_out)
-    best = densities.view(len(tried), -1).argmax(0)  # (S,)
-    tuned = precisions.view(len(tried), -1)[best, torch.arange(len(data))]
-    start = time.process_time()
-    final = learned([tried[k] for k in best.tolist()], data.train)
-    trained = time.process_time()
+    best = densities.view(len(tried), -1).argmax(0).tolist()  # (S,)
+    places = [candidate * len(data) + split for split, candidate in enumerate(best)]
+    tuned = precisions[places]
+    final = restarted(1, places)
+    before = time.process_time()
     tested = predictions(final, tuned, data.x, data.test, passes, restarts)
     done = time.process_time()
     yield {"metric": "training", "value": steps, "cpu_seconds": trained - start}
-    yield {"metric": "prediction", "value": restarts * passes, "cpu_seconds": done - trained}
+    yield {"metric": "prediction", "value": restarts * passes, "cpu_seconds": done - before}
     elsewhere = data.x + SHIFT * torch.randn(data.x.shape)
     shifted = predictions(final, tuned, elsewhere, data.test, passes, restarts)
+    seen = [rows[:FITTED] for rows in data.train]
+    fitted = predictions(final, tuned, data.x, seen, passes, restarts)
     for split, (own, moved) in enumerate(zip(tested, shifted, strict=True)):
         yield from scores(split, own, data)
+        fit = rmse(fitted[split], data, split, seen[split])
+        yield {"split": split, "metric": "training rmse", "value": fit}
+        yield from chosen(split, tried[best[split]], final[split])
         detector = metrics.OutOfDistribution()
         detector.update(own.epistemic[:, 0], outside=False)
         detector.update(moved.epistemic[:, 0], outside=True)
@@ -87,11 +105,25 @@ def objective(
 def scores(split: int, predictive: Predictive, data: Splits) -> Iterator[Measurement]:
     """Error and negative log-likelihood in the units of the table, and calibration."""
     y, scale = data.y[data.test[split]], float(data.scale[split])
-    error = (predictive.mean - y).square().mean().sqrt()
-    yield {"split": split, "metric": "rmse", "value": scale * float(error)}
+    error = rmse(predictive, data, split, data.test[split])
+    yield {"split": split, "metric": "rmse", "value": error}
     density = predictive.log_prob(y).mean()
     yield {"split": split, "metric": "nll", "value": math.log(scale) - float(density)}
     yield {"split": split, "metric": "calibration", "value": gap(predictive.cdf(y))}
+
+
+def rmse(predictive: Predictive, data: Splits, split: int, rows: Tensor) -> float:
+    """The error of the predictive mean on rows of a split, in the units of the table."""
+    error = (predictive.mean - data.y[rows]).square().mean().sqrt()
+    return float(data.scale[split]) * float(error)
+
+
+def chosen(split: int, candidate: Candidate, trained: nn.Module) -> Iterator[Measurement]:
+    """The prior that validation chose, and the dropout rate of each layer after training."""
+    yield {"split": split, "metric": "length scale", "value": candidate.length_scale}
+    for place, mask in enumerate(m for m in trained.modules() if isinstance(m, Mask)):
+        rate = float(mask.drop.mean())
+        yield {"split": split, "metric": "drop", "layer": place, "value": rate}
 
 
 def gap(places: Tensor) -> float:
