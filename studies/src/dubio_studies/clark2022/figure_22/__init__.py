@@ -6,6 +6,6 @@ CARD = Card(
     title="Adversarial robustness",
     about="Accuracy against the size of an adversarial change, transferred and white-box.",
     covers=("figure 22",),
-    cost={"smoke": "5 s", "small": "15 min", "paper": "1 d"},
+    cost={"smoke": "5 s", "small": "1 h", "paper": "1 d"},
     data=("mnist",),
 )

@@ -26,8 +26,10 @@ METHODS = (
     "plain",
 )  # fmt: skip
 CNN = "cnn"
+STRONGER = "stronger"  # a transferred attack whose images are not clipped
 EPSILONS = (0.0, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.3)  # of pixels from 0 to 1
 WHITE = 255.0
+EARLY = 1  # epochs of the network whose gradient the stronger transferred attack has
 BATCH = 1_000  # images whose gradient is computed at a time
 
 
@@ -73,15 +75,21 @@ def run(config: Config, piece: Piece, seed: Seed) -> Iterator[Measurement]:
     """Attack a network in both ways, with changes of every size."""
     digits = config.digits()
     images, labels = chosen(digits, config.attacked)
-    source = convolutional(config, digits, seed.given).network
+    source, early = (
+        convolutional(config, digits, seed.given, epochs).network
+        for epochs in (config.cnn_epochs, EARLY)
+    )
     elsewhere = direction(source, images, labels, "pass", 1)
     if piece["method"] == CNN:
         yield from watched(config, source, images, labels, "pass", "white-box", elsewhere, seed)
         return
+    stronger = direction(early, images, labels, "pass", 1)
     network = network_of(config, piece, config.width, seed)
     for reading in readings(str(piece["method"])):
         own = direction(network, images, labels, reading, config.attack_draws)
-        for kind, change in (("transferred", elsewhere), ("white-box", own)):
+        for kind, change in (
+            ("transferred", elsewhere), (STRONGER, stronger), ("white-box", own),
+        ):  # fmt: skip
             yield from watched(config, network, images, labels, reading, kind, change, seed)
 
 
@@ -91,7 +99,7 @@ def chosen(digits: Digits, count: int) -> tuple[Tensor, Tensor]:
     return digits.test[rows], digits.test_labels[rows]
 
 
-def convolutional(config: Config, digits: Digits, seed: int) -> TrainedDigits:
+def convolutional(config: Config, digits: Digits, seed: int, epochs: int) -> TrainedDigits:
     """The network whose gradient is transferred; the same for all pieces."""
 
     def make() -> dubio.ELBO:
@@ -112,7 +120,7 @@ def convolutional(config: Config, digits: Digits, seed: int) -> TrainedDigits:
         "test images": len(digits.test),
         "seed": seed,
     }
-    return trained(make, identity, digits, DigitTraining(epochs=config.cnn_epochs))
+    return trained(make, identity, digits, DigitTraining(epochs))
 
 
 def direction(
@@ -143,8 +151,9 @@ def watched(
 ) -> Iterator[Measurement]:
     """Accuracy and entropy on images that are changed more and more."""
     for epsilon in EPSILONS:
-        attacked = (images + epsilon * WHITE * change).clamp(0, WHITE).float()
-        predictive = read(network, attacked, reading, config.draws, seed)
+        attacked = images + epsilon * WHITE * change
+        shown = attacked if kind == STRONGER else attacked.clamp(0, WHITE)
+        predictive = read(network, shown.float(), reading, config.draws, seed)
         accuracy = float(metrics.accuracy(predictive, labels))
         fields: Measurement = {"attack": kind, "reading": reading, "epsilon": epsilon}
         yield {
@@ -161,7 +170,10 @@ COMPUTATION = Computation(
     protocol="The fast gradient sign method (eq. 21) changes every pixel, from 0 to 1, by ε in "
     "the direction that makes the right class less likely; results are clipped to the range "
     "of pixels. Transferred attack, as in the paper: the gradient is that of a separate "
-    "convolutional network, and all networks see the same images. White-box attack, which "
+    "convolutional network, and all networks see the same images. A stronger transferred attack "
+    f"has the gradient of that network after {EARLY} epoch, and its images are not clipped; in a "
+    "trial with a plain network it cost 6.5 points at ε = 0.05, where the first cost 3.5. "
+    "White-box attack, which "
     "the paper does not test: the gradient is that of the network's own prediction, averaged "
     "over draws if it is. Gradients are in double precision, since in single precision the "
     "gradient of a confident prediction is rounded to zero. The networks are those of "
@@ -169,18 +181,18 @@ COMPUTATION = Computation(
     "in clark2022/kl-terms.",
     scales={
         "smoke": Config(**SMOKE, width=16, attacked=60, attack_draws=2, cnn_epochs=1),
-        "small": Config(**SMALL, width=400, attacked=2_000, cnn_epochs=3),
+        "small": Config(**{**SMALL, "restarts": 3}, width=400, attacked=5_000, cnn_epochs=3),
         "paper": Config(**PAPER),
     },
     pieces=pieces,
     run=run,
-    revision=2,
+    revision=3,
     deviations=(
         *DEVIATIONS,
         "The paper describes its convolutional network only as simple. Ours has two layers "
         "of 16 and 32 filters, 5 × 5, each with ReLU and pooling by two, and a linear layer.",
-        "The paper does not say whether changed images are clipped to the range of pixels; "
-        "ours are.",
+        "The paper does not say whether changed images are clipped to the range of pixels. Ours "
+        "are, but for the stronger attack.",
         "ε refers to pixels in [0, 1], whatever the scaling inside the network.",
     ),
 )
