@@ -27,6 +27,9 @@ def run(config, piece, seed):
         raise ValueError("piece: expected one.")
     return number() + 1
 
+def pieces(config):
+    return [{"split": 1}]
+
 DEVIATIONS = ("Where it departs.",)
 COMPUTATION = dict(protocol="What is done.", run=run, deviations=DEVIATIONS)
 '''
@@ -73,9 +76,10 @@ def take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Take]:
         ("What is done", "What is computed"),
         ("Where it departs", "Where it differs"),
         ("+ 1\n", "+ 1  # one more\n\n"),
+        ('[{"split": 1}]', '[{"split": 1}, {"split": 2}]'),
     ],
 )
-def test_prose_does_not_count(take: Take, old: str, new: str) -> None:
+def test_prose_and_lists_of_pieces_do_not_count(take: Take, old: str, new: str) -> None:
     assert old in COMPUTATION
     assert take(COMPUTATION.replace(old, new)) == take()
 

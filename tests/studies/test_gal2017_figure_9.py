@@ -13,7 +13,7 @@ from dubio.report.exhibits import Plot
 from dubio_studies.agents.pilco import PILCO
 from dubio_studies.framework.rows import Rows
 from dubio_studies.framework.study import Seed
-from dubio_studies.gal2017.figure_9.claims import CLAIMS, COMPONENTS, LATER
+from dubio_studies.gal2017.figure_9.claims import CLAIMS, COMPONENTS, LATER, LONGER, LONGER_LATER
 from dubio_studies.gal2017.figure_9.computation import (
     COMPUTATION,
     Config,
@@ -44,6 +44,22 @@ def test_rows_of_a_run() -> None:
     }
     again = Rows(list(islice(run(SMOKE, pieces(SMOKE)[0], SEED), 30)))
     assert again.values() == rows[:30].values()
+
+
+def test_rows_of_longer_training() -> None:
+    pytest.importorskip("gymnasium")
+    assert [(p["masks"], p.get("longer")) for p in pieces(SMOKE)] == [
+        ("concrete", None), ("fixed", None), ("concrete", 4),
+    ]  # fmt: skip
+    rows = Rows(list(run(SMOKE, pieces(SMOKE)[-1], SEED)))
+    assert Counter(row["metric"] for row in rows) == dict.fromkeys(
+        (LONGER, LONGER_LATER), SMOKE.seeds * 2 * 3
+    )
+    more = dataclasses.replace(SMOKE, dynamics_steps=4 * SMOKE.dynamics_steps)
+    same = Rows(list(run(more, pieces(more)[0], SEED))).where(episode=1)
+    assert rows.where(metric=LONGER, episode=1).values() == same.where(metric="drop").values()
+    later = rows.where(metric=LONGER_LATER, episode=1).values()
+    assert later == same.where(metric=LATER).values()
 
 
 def test_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,12 +81,12 @@ def test_a_network_of_several_sweeps_is_one_piece() -> None:
     made = pieces(config)
     assert len({tuple(piece.items()) for piece in made}) == len(made)
     by_method = Counter(piece["method"] for piece in made)
-    # 2 widths and 1 further size, each from 2 starts, and 1 further length scale; twice; 4 checks
-    assert by_method == {"concrete": 22, "bernoulli": 14, "mc": 4}
+    # 2 widths, 1 further size and 1 further length scale, each from 2 starts; twice; 4 checks
+    assert by_method == {"concrete": 24, "bernoulli": 16, "mc": 4}
     checked = {(p["size"], p["width"], p["twice"]) for p in made if p["twice"] is not None}
     assert checked == {(s, w, c) for s, w in ((200, 8), (60, 4)) for c in ("annealed", "direct")}
     lonely = [piece for piece in made if piece["length_scale"] == 1.0]
-    assert {piece["start"] for piece in lonely} == {0.1}
+    assert {piece["start"] for piece in lonely} == {0.1, 0.5}
     assert {(piece["size"], piece["width"]) for piece in lonely} == {(200, 4)}
 
 

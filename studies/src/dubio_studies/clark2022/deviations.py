@@ -15,13 +15,13 @@ DEVIATIONS = (
     f"{Networks.slab_sigma:g} and {Networks.spike_sigma:g} in the mixture, with equal "
     f"probability; b = {Networks.laplace_scale:g} for Laplace. In the paper they are N(0, 1), "
     "exp(0) and exp(−7), and b = 0.15.",
-    "With such a wide prior, deviations grow until most weights are noise, if training lasts "
+    "With N(0, 1) deviations grow until most weights are noise, if training lasts "
     f"long enough. The variant called slow has the prior N(0, {Networks.slow_sigma:g}²) and "
     f"the full KL, but its deviations start at {Networks.slow_deviation:g} and have "
     f"{Networks.slow:g} times the learning rate of the means: training ends long before they "
     "have settled, as its KL shows.",
     "The KL has the weight 1/M in each of M minibatches, without tempering; the paper's "
-    "weights, 2^(M−i)/(2^M−1), leave almost none of it after the first ten of 468. The variant "
+    "weights, 2^(M−i)/(2^M−1), leave almost none of it after the first ten of 469. The variant "
     f"called cold imitates this: its KL is multiplied by {Networks.cold:g}.",
     "The KL is in closed form for the Gaussian and the Laplace prior; for the mixture it is "
     "log q(w) − log p(w) at the sampled weights. The paper estimates it from two draws.",

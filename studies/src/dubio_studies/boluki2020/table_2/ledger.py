@@ -7,7 +7,7 @@ from dubio_studies.framework.ledger import Cause, Cell, Number, RowsOf
 STUDY = "boluki2020/table-2"
 ERRORS = {"ml-20m": 0.2, "netflix": 0.1, "msd": 0.1}  # standard errors, by the table's caption
 OF_OTHERS = ("ease",)  # published elsewhere, not in table 2
-NO_DATA = Cause("The data set is not here; on MovieLens 1M the same models were compared.")
+NO_DATA = Cause("We do not have this data set; the same models were compared on MovieLens 1M.")
 
 
 def printed_numbers(rows_of: RowsOf) -> list[Cell]:

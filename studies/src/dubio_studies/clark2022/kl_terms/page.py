@@ -298,8 +298,9 @@ CLAIMS = (
         "At each width every network with the bound errs less than every one with the KL by draws.",
         bound_helps,
         otherwise=Refuted(
-            "The opposite holds: without sampling noise in the KL the error is half a point "
-            "higher. So this noise is not what keeps the mixture behind in table-3."
+            "The opposite holds, 3.07 against 2.56 %; but the bound is also larger than the KL, "
+            "4.4 against 3.5 nats an image. So it only shows that removing the noise in this way "
+            "does not help."
         ),
         ours=True,
     ),

@@ -13,7 +13,7 @@ PROTOCOL = "clark2022/kl-terms"
 VARIANTS = {"gaussian": "authors", "mixture": "authors mixture"}  # there
 TEST_DIGITS = 10_000
 NARROW = Cause(
-    "By our protocol the scale small has 400 and 800 units only. With 1200 units there is one "
+    "At the scale small our protocol was run with 400 and 800 units. With 1200 there is one "
     "network, by the authors' protocol with the Gaussian prior.",
     PROTOCOL,
 )

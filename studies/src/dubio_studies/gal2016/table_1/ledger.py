@@ -10,8 +10,8 @@ from dubio_studies.uci.tables import TABLES, TITLES
 STUDY = "gal2016/table-1"
 HEADS = {"rmse": "RMSE", "log-likelihood": "log-likelihood"}
 COLUMNS = {"vi": "VI", "pbp": "PBP", "dropout": "Dropout"}
-OTHERS = Cause("A method of others, which dubio does not have.")
-NO_YEAR = Cause("The table of Year Prediction MSD is not here.")
+OTHERS = Cause("dubio does not have this method.")
+NO_YEAR = Cause("We do not have the data of Year Prediction MSD.")
 KIN8NM = Cause(
     "The authors trained for 4,000 epochs, we for 400; after 400 epochs their repository has 1.09, "
     "as we have. Where we trained as long as they did their numbers hold: energy's log-likelihood "

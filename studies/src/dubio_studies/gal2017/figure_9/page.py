@@ -18,6 +18,8 @@ from dubio_studies.gal2017.figure_9.claims import (
     COMPONENTS,
     LATER,
     LAYERS,
+    LONGER,
+    LONGER_LATER,
     NAMES,
     PUBLISHED,
     UNITS,
@@ -75,7 +77,37 @@ def exhibits(rows: Rows) -> list[Table | Plot]:
             note="On starts that the agents do not train on. The thin line is the published 16.5.",
         ),
         value_table(rows),
+        *([longer_table(rows)] if rows.where(metric=LONGER) else []),
     ]
+
+
+def longer_table(rows: Rows) -> Table:
+    """Rates of the first episodes by longer training, and by twice that."""
+    own = rows.where(metric=LONGER)
+
+    def cell(metric: str, episode: Scalar, masks: Scalar, layer: int) -> str:
+        found = rows.where(metric=metric, episode=episode, masks=masks, layer=layer)
+        return with_error(found.values(), 3)
+
+    return Table(
+        "Rates after the first episodes: do they settle?",
+        ("masks", "episode", "steps", *(f"before {_layer(name)}" for name in LAYERS)),
+        [
+            [
+                NAMES[str(masks)],
+                str(episode),
+                f"{times} ×",
+                *(cell(metric, episode, masks, layer) for layer in range(len(LAYERS))),
+            ]
+            for masks in own.distinct("masks")
+            for episode in sorted(own.distinct("episode"))
+            for times, metric in (
+                (own[0]["longer"], LONGER), (2 * int(own[0]["longer"]), LONGER_LATER),
+            )
+        ],
+        "Means over agents, ± standard errors, with a multiple of the run's steps. Each line of "
+        "twice the steps goes on from the one above.",
+    )  # fmt: skip
 
 
 def _curve(axes: Axes, rows: Rows, masks: str, metric: str, **fields: Scalar) -> None:

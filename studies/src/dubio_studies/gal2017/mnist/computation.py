@@ -108,9 +108,9 @@ class Config:
 def pieces(config: Config) -> list[Piece]:
     """A piece for each network; one that stands in several sweeps is trained once.
 
-    Rates start from every start, but in the sweep over length scales and in checks of convergence
-    from the first alone. Checks are of Concrete dropout, in the widest network with all images and
-    in that of the sweep over sizes with the second largest number.
+    Rates start from every start, but in checks of convergence from the first alone. Checks are of
+    Concrete dropout, in the widest network with all images and in that of the sweep over sizes with
+    the second largest number.
     """
     most, widest = config.sizes[-1], config.widths[-1]
     everywhere = [
@@ -130,9 +130,10 @@ def pieces(config: Config) -> list[Piece]:
             for start in config.starts
         ),
         *(
-            (method, most, config.width, length_scale, config.starts[0], None)
+            (method, most, config.width, length_scale, start, None)
             for length_scale in config.length_scales
             for method in LEARNED
+            for start in config.starts
         ),
         *(
             ("mc", most, width, config.length_scale, None, None)

@@ -37,10 +37,8 @@ def swept_by_width(rows: Rows) -> Rows:
 
 
 def swept_by_length_scale(rows: Rows) -> Rows:
-    """The networks that differ in the length scale of the prior, from the first start."""
-    own = rows.where(size=most(rows), width=swept_by_size(rows)[0]["width"])
-    first = min(start for start in rows.distinct("start") if start is not None)
-    return Rows([row for row in own if row["start"] in (first, None)])
+    """The networks that differ in the length scale of the prior."""
+    return trained_once(rows).where(size=most(rows), width=swept_by_size(rows)[0]["width"])
 
 
 def usual_length_scale(rows: Rows) -> float:

@@ -45,8 +45,8 @@ CLAIMS = (
         otherwise=Undecided(
             "Three forks of each kind differ too little: Concrete dropout has a lower RMSE than "
             "dropout at 0.2, by less than one standard error, and a higher one than no dropout, "
-            "by one. All forks start from one network without dropout that is well calibrated, and "
-            "with rates of 0.06 to 0.2 in the middle block only, draws change little.",
+            "by one. All forks start from one well calibrated network without dropout, and with "
+            "rates of 0.06 to 0.2 in the middle block only, draws probably change little.",
             cpu_hours=2_700,  # three FC-DenseNet-103 of each kind, as for table 1
         ),
     ),

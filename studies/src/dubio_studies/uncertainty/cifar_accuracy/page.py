@@ -125,7 +125,7 @@ CLAIMS = (
         draws_help,
         otherwise=Refuted(
             "Training smoothed the labels by 0.2, so the network is underconfident. Averages over "
-            "draws make it more so: the ECE rises with the NLL."
+            "draws make it more so: in this one network the ECE rises with the NLL."
         ),
         ours=True,
     ),
