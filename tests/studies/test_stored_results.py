@@ -8,7 +8,7 @@ import pytest
 
 from dubio_studies.catalogue import ENTRIES, find
 from dubio_studies.framework.options import config_of
-from dubio_studies.framework.recipe import piece_key
+from dubio_studies.framework.recipe import Recipe, piece_key
 from dubio_studies.framework.store import read_recipe, read_rows
 from dubio_studies.report.results import collect
 
@@ -44,6 +44,15 @@ def test_every_study_with_code_was_run_and_judged() -> None:
     for run in shown.values():
         for ruling in run.rulings:
             assert bool(ruling.cause) == (ruling.verdict in ("refuted", "behind", "undecided"))
+
+
+def test_what_is_shown_is_what_the_command_makes_today() -> None:
+    """Settings of a scale that have changed since would leave pages of another run."""
+    results, _ = collect(RESULTS)
+    for run in filter(None, (result.shown for result in results)):
+        scale = run.recipe.scale
+        config = run.study.computation.scales[scale]
+        assert run.recipe == Recipe.of(run.study, scale, config, seed=0), run.study.id
 
 
 def test_a_new_name_changes_no_seed() -> None:

@@ -8,6 +8,6 @@ CARD = Card(
     about="Ten methods on UCI tables and MNIST: error, likelihood, calibration, shifted inputs "
     "noticed, and cost in units of a plain network.",
     covers=("a comparison of all methods",),
-    cost={"smoke": "10 s", "small": "20 min", "paper": "20 h"},
+    cost={"smoke": "10 s", "small": "40 min", "paper": "20 h"},
     data=(*DATA, "mnist", "fashion-mnist", "notmnist"),
 )

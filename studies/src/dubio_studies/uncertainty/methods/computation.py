@@ -119,7 +119,7 @@ COMPUTATION = Computation(
             restarts=1, images=100, test_images=50, width=8, epochs=1, draws=3, members=2,
         ),
         "small": Config(
-            tables=("boston", "energy", "yacht"), splits=5, steps=1000, restarts=2, images=5_000,
+            splits=5, steps=5_000, longer=("energy", "yacht"), restarts=3, images=5_000,
             test_images=2_000, width=200, epochs=10, draws=30,
         ),
         "paper": Config(),

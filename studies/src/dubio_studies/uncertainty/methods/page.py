@@ -249,4 +249,4 @@ def draw_ranks(rows: Rows, size: Size) -> Figure:
     return figure
 
 
-PAGE = Page(CLAIMS, exhibits, examined="small-b3213824")
+PAGE = Page(CLAIMS, exhibits, examined="small-71ec70e5")
