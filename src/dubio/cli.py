@@ -9,6 +9,8 @@ Exit codes: 0 all is well, 1 something failed, 2 the command was wrong, 130 inte
 """
 
 import argparse
+import errno
+import io
 import json
 import os
 import shlex
@@ -75,6 +77,9 @@ def terminable() -> Iterator[None]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):  # encodings that lack a sign show it as "?"
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
         known = bool(words) and words[0] in command_names()
         name = words[0] if known else root_parser().parse_args(words[:1]).command
@@ -105,6 +110,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # as in `dubio list | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:  # as in `dubio list > /dev/full`
+        if error.errno != errno.ENOSPC or error.filename is not None:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print(
+            "dubio: standard output: no space left; free some, or write elsewhere", file=sys.stderr
+        )
+        return 1
 
 
 def load_command(name: str) -> Command:

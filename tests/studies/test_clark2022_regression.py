@@ -272,6 +272,7 @@ def test_plain_objective_is_that_of_the_other_runs() -> None:
         ({"drop": 1.0}, "drop: expected a rate in"),
         ({"decay_every": 2}, "decay_every: expected at least 3, got 2"),
         ({"hidden": 0}, "hidden: expected at least 1, got 0"),
+        ({"members": 1}, "members: expected at least 2, got 1"),
     ],
 )
 def test_settings_that_make_no_sense(settings: dict[str, Any], message: str) -> None:

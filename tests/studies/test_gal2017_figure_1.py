@@ -29,6 +29,8 @@ def test_networks_of_one_size_differ_in_the_initial_rate_alone() -> None:
 
 
 def test_settings_that_cannot_be_computed_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"sizes: expected two or more to compare, got \(10,\)"):
+        Config(sizes=(10,))
     with pytest.raises(ValueError, match="expected positive numbers"):
         Config(drop_learning_rate=0.0)
 

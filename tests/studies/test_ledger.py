@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -14,7 +15,7 @@ from dubio_studies.framework.ledger import Cause, Cell, Number
 from dubio_studies.framework.rows import Rows
 from dubio_studies.report.ledger import LedgerLine, as_text, cause_of, ledger
 from dubio_studies.report.ledger_page import ledger_page
-from dubio_studies.report.results import Result, look
+from dubio_studies.report.results import Progress, Result, look
 
 RESULTS = Path(__file__).parents[2] / "results"
 PRINTED = {  # counted in the papers; average ranks, which follow from the rest, are left out
@@ -101,25 +102,28 @@ def test_a_cause_says_nothing_of_a_number_that_was_not_run(empty: list[LedgerLin
     """Nor does what is absent from a run say why another number is behind."""
     cause, absent = Cause("Too short."), Cause("No data.")
     missing = Cell("t", "n", Number(2.0), True, cause=cause, absent=absent)
-    assert cause_of(missing, examined=True) == absent
-    assert cause_of(replace(missing, absent=None), examined=True) == Cause("It was not run.")
-    assert cause_of(replace(missing, ours=Number(1.0)), examined=True) == cause
+    unrun = Cause("It was not run.")
+    assert cause_of(missing, unrun, examined=True) == absent
+    assert cause_of(replace(missing, absent=None), unrun, examined=True) == unrun
+    assert cause_of(replace(missing, ours=Number(1.0)), unrun, examined=True) == cause
     told = {line.cause.text for line in empty if line.cause}
     assert told == {
         "It was not run.",
-        "A method of others, which dubio does not have.",
-        "The data set is not here; on MovieLens 1M the same models were compared.",
-        "The table of Year Prediction MSD is not here.",
+        "dubio does not have this method.",
+        "We do not have this data set; the same models were compared on MovieLens 1M.",
+        "We do not have the data of Year Prediction MSD.",
     }
 
 
 def test_causes_are_those_of_the_examined_run() -> None:
     behind = Cell("t", "n", Number(2.0), True, ours=Number(1.0), cause=Cause("Why.", "a study"))
-    assert cause_of(behind, examined=True) == Cause("Why.", "a study")
-    unknown = cause_of(behind, examined=False)
+    unrun = Cause("It was not run.")
+    assert cause_of(behind, unrun, examined=True) == Cause("Why.", "a study")
+    unknown = cause_of(behind, unrun, examined=False)
     assert unknown is not None
     assert unknown.text == "Nobody has looked into it yet."
-    assert cause_of(cell(3.0), examined=True) is None
+    assert LedgerLine("s", "small", behind, unknown).cause_text == unknown.text
+    assert cause_of(cell(3.0), unrun, examined=True) is None
     assert "(shown by a study)" in LedgerLine("s", "small", behind, behind.cause).cause_text
     other = LedgerLine("s", "small", behind, Cause("A guess."))
     assert other.cause_text == "A guess. (not shown by a run)"
@@ -179,7 +183,7 @@ def test_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     for entry in found:
         assert set(entry) == {
             "study", "table", "cell", "published", "authors_protocol", "ours", "better", "gain",
-            "margin", "scale", "code", "verdict", "cause", "shown_by",
+            "margin", "scale", "altered", "code", "verdict", "cause", "shown_by",
         }  # fmt: skip
         assert set(entry["published"]) == {"mean", "error"}
         assert entry["verdict"] in ("behind", "holds", "goes further", "not run")
@@ -203,7 +207,9 @@ def test_no_folder_and_no_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[
     nowhere = tmp_path / "nowhere"
     assert main(["ledger", "--rows", str(nowhere)]) == 1
     assert f"--rows: expected a folder with runs, got {nowhere}" in capsys.readouterr().err
-    assert main(["ledger", "uncertainty", "--rows", str(tmp_path)]) == 0
+    assert main(["ledger", "--rows", str(tmp_path)]) == 1
+    assert f"got {tmp_path}, which has none" in capsys.readouterr().err
+    assert main(["ledger", "uncertainty", "--rows", str(RESULTS)]) == 0
     assert "no published numbers" in capsys.readouterr().out
 
 
@@ -215,4 +221,38 @@ def test_rows_that_do_not_fit_count_as_not_run() -> None:
     problems: list[str] = []
     lines = ledger([replace(found, shown=replace(found.shown, rows=broken))], problems)
     assert {line.cell.outcome for line in lines} == {"not run"}
-    assert "does not fit its code" in problems[0]
+    assert "do not fit the code of the study" in problems[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"recipe": "smoke"}, "A smoke run only tests the code."),
+        ({"unusable": ["x: damaged"]}, "There is a run that cannot be used"),
+        ({"started": [Progress(cast(Any, None), 4, 9)]}, "The run is not finished: 4/9 pieces."),
+    ],
+)
+def test_no_number_comes_from_smoke_or_from_a_run_that_is_not_whole(
+    change: dict[str, Any], why: str
+) -> None:
+    entry = next(e for e in ENTRIES if e.id == "gal2017/table-1")
+    found = look(entry, RESULTS, [])
+    assert found.shown is not None
+    if "recipe" in change:
+        recipe = replace(found.shown.recipe, scale="smoke")
+        found = replace(found, shown=replace(found.shown, recipe=recipe))
+    else:
+        found = replace(found, shown=None, **change)
+    for line in ledger([found], []):
+        assert line.cell.outcome == "not run"
+        assert line.cause_text.startswith(why)
+
+
+def test_other_settings_are_marked() -> None:
+    entry = next(e for e in ENTRIES if e.id == "gal2017/table-1")
+    found = look(entry, RESULTS, [])
+    assert found.shown is not None
+    assert {line.scale_text for line in ledger([found], [])} == {"small"}
+    recipe = replace(found.shown.recipe, seed=1)
+    other = replace(found, shown=replace(found.shown, recipe=recipe))
+    assert {line.scale_text for line in ledger([other], [])} == {"small, other settings"}

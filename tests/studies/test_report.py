@@ -18,7 +18,8 @@ from dubio_studies import catalogue
 from dubio_studies.framework.claims import Claim, Finding
 from dubio_studies.framework.rows import Rows
 from dubio_studies.framework.running import run
-from dubio_studies.framework.store import read_recipe
+from dubio_studies.framework.store import read_recipe, read_rows
+from dubio_studies.report.results import Progress, read_run
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 VOID = {"meta", "link", "br", "img", "hr", "input", "use", "path", "rect", "line", "stop"}
@@ -163,7 +164,8 @@ def test_rows_that_do_not_fit_cost_their_own_page_alone(
     monkeypatch.setattr(practice.page, "PAGE", changed)
     assert cli.main(report(tmp_path)) == 1
     message = capsys.readouterr().err
-    assert f"{practice.ID}: does not fit its code" in message
+    assert f"{practice.ID}" in message
+    assert "its rows do not fit the code of the study" in message
     assert "a method that is new" in message
     names = {path.name for path in (tmp_path / "report").iterdir()}
     assert names == {"index.html", "ledger.html", "herlau2022-figure-1b.html"}
@@ -174,8 +176,10 @@ def test_a_report_of_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert cli.main(report(place)) == 1
     assert "expected a folder with runs" in capsys.readouterr().err
     place.mkdir()
-    assert cli.main(report(place)) == 0
-    assert "not run" in (place / "report" / "index.html").read_text(encoding="utf-8")
+    assert cli.main(report(place)) == 1
+    assert f"got {place}, which has none" in capsys.readouterr().err
+    assert cli.main(["run", practice.ID, "--output", str(place / "too")]) == 0
+    assert cli.main(report(place)) == 1  # one folder too high
 
 
 def test_a_run_that_was_interrupted_shows_how_far_it_is(
@@ -193,7 +197,7 @@ def test_a_run_that_was_interrupted_shows_how_far_it_is(
     found = {"scale": "small", "seed": 0, "done": 4, "total": 85}
     assert studies[practice.ID]["started"] == [found]
     text = (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
-    assert "Interrupted at scale small: 4/85 pieces are done." in text
+    assert "Not finished at scale small: 4/85 pieces are done." in text
     assert cli.main(["run", practice.ID, "--output", str(tmp_path), "--scale", "smoke"]) == 0
     assert cli.main(["report", practice.ID, *report(tmp_path)[1:]]) == 0
     page = (tmp_path / "report" / "gal2016-practice.html").read_text(encoding="utf-8")
@@ -247,7 +251,38 @@ def test_one_bad_folder_does_not_hide_the_others(
         assert "expected rows of 5 pieces, got none of 1 of them" in captured.err
 
 
+def test_a_run_without_its_recipe_and_the_page_of_an_earlier_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["run", practice.ID, "--output", str(tmp_path)]) == 0
+    assert cli.main(report(tmp_path)) == 0
+    page = tmp_path / "report" / "gal2016-practice.html"
+    assert page.exists()
+    (recipe,) = tmp_path.rglob("run.json")
+    recipe.unlink()
+    capsys.readouterr()
+    assert cli.main(report(tmp_path)) == 1
+    assert f"{recipe}: No such file" in capsys.readouterr().err
+    assert not page.exists()
+    index = (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
+    assert "No such file" in index
+
+
+def test_rows_of_pieces_that_a_study_no_longer_has_are_left_out(tmp_path: Path) -> None:
+    computation = practice.STUDY.computation
+    run(practice.STUDY, "small", computation.scales["small"], root=tmp_path)
+    fewer = dataclasses.replace(computation, pieces=lambda config: computation.pieces(config)[1:])
+    (folder,) = (tmp_path / practice.ID).iterdir()
+    found = read_run(dataclasses.replace(practice.STUDY, computation=fewer), folder)
+    assert not isinstance(found, Progress)
+    whole = read_rows(folder)
+    assert whole is not None
+    assert set(whole.distinct("piece")) - set(found.rows.distinct("piece")) == {whole[0]["piece"]}
+
+
 def test_one_study_without_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    study = catalogue.find("herlau2022/figure-1b").load()
+    run(study, "smoke", study.computation.scales["smoke"], root=tmp_path)
     assert cli.main(["report", practice.ID, *report(tmp_path)[1:]]) == 1
     assert "expected a finished run" in capsys.readouterr().err
 

@@ -23,6 +23,13 @@ def rows_of(name: str, **piece: Any) -> Rows:
     return Rows([{**piece, **row} for row in computation.run(config, piece, SEED)])
 
 
+def test_priors_that_the_claims_are_about_are_wanted() -> None:
+    computation = find("clark2022/figure-2-3").load().computation
+    for settings in ({"sigmas": (2,)}, {"spikes": (8,)}):
+        with pytest.raises(ValueError, match="sigmas, spikes: expected 0 and 6 among them"):
+            replace(computation.scales["smoke"], **settings)
+
+
 def test_relaxed_masks_are_eq_5() -> None:
     for row in rows_of("gal2017/figure-10", drop=0.3, temperature=0.1):
         u = row["u"]
@@ -36,6 +43,7 @@ def test_relaxed_masks_are_eq_5() -> None:
         ({"drops": (0.1, 1.5)}, "drops: expected rates"),
         ({"drops": ()}, "drops: expected rates"),
         ({"temperatures": (0.0,)}, "temperatures: expected positive"),
+        ({"temperatures": (0.5,)}, r"temperatures: expected the paper's 0\.1 among them"),
     ],
 )
 def test_settings_without_a_mask_are_refused(

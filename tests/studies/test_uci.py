@@ -39,7 +39,8 @@ from dubio_studies.gal2016.table_1.published import LOG_LIKELIHOOD, RMSE
 from dubio_studies.gal2017.tables_3_4.computation import COMPUTATION as CONCRETE
 from dubio_studies.gal2017.tables_3_4.computation import Penalised, SplitCandidate, objective
 from dubio_studies.uci.splits import Splits, tuned_precisions, with_precisions
-from dubio_studies.uci.tables import TABLES, Value
+from dubio_studies.uci.tables import TABLES
+from dubio_studies.uci.values import Value
 from verdicts import said
 
 RESULTS = Path(__file__).parents[2] / "results"

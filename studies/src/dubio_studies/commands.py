@@ -5,6 +5,7 @@
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -148,6 +149,11 @@ def check_folder(rows: Path) -> None:
             f"--rows: expected a folder with runs, got {rows}, which is none; run a study first, "
             f"or name another."
         )
+    if not any(any(rows.glob(f"*/*/*/{name}")) for name in ("run.json", "rows.jsonl", "pieces")):
+        raise Failure(
+            f"--rows: expected a folder with runs, such as {EXAMPLE}/small-1a2b3c4d, got {rows}, "
+            "which has none; run a study first, or name the folder that contains those of papers."
+        )
 
 
 def show_ledger(words: Sequence[str]) -> int:
@@ -176,12 +182,18 @@ def show_ledger(words: Sequence[str]) -> int:
     if options.json:
         print_json([line.as_dict() for line in lines])
     elif lines:
-        print(as_text(lines, colours=sys.stdout.isatty()))
+        print(as_text(lines, colours=shows_colours()))
     else:
         print(f"{options.study}: no table of a paper, so there are no published numbers.")
     for problem in problems:
         print(f"dubio: {problem}", file=sys.stderr)
     return 1 if problems else 0
+
+
+def shows_colours() -> bool:
+    """Whether standard output is a terminal whose user wants colours (no-color.org)."""
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return sys.stdout.isatty() and not plain
 
 
 def show_demo(words: Sequence[str]) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 FRAMEWORK = __package__  # runs and stores; it changes no number
 PROSE = frozenset({"protocol", "deviations"})  # of a Computation, or constants of that name
 STORED = frozenset({"scales"})  # of a Computation: the settings, which every run stores
-LISTING = "pieces"  # functions that say which pieces there are; their fields are in the rows
+ASIDE = frozenset({"pieces", "__post_init__"})  # functions that list the pieces, refuse settings
 
 
 def fingerprint(run: Callable[..., Any]) -> str:
@@ -19,8 +19,9 @@ def fingerprint(run: Callable[..., Any]) -> str:
 
     It covers the module of ``run`` and the modules of the same distribution that it imports, and so
     on, but for the framework. Comments, docstrings, messages of errors and texts for pages do not
-    count, nor do the settings of scales, which a run stores, and functions named ``pieces``, which
-    only list them. Changes of the library are told by its version, which rows have too.
+    count, nor do the settings of scales, which a run stores, functions named ``pieces``, which only
+    list them, and ``__post_init__``, which only refuses settings. Changes of the library are told
+    by its version, which rows have too.
     """
     return _of_module(run.__module__)
 
@@ -86,7 +87,7 @@ def _shape(node: Any) -> Any:
 
 def _is_aside(node: Any) -> bool:
     if isinstance(node, ast.FunctionDef):
-        return node.name == LISTING
+        return node.name in ASIDE
     if isinstance(node, ast.Expr):
         return isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
     if isinstance(node, ast.Assign):

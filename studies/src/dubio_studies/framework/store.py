@@ -193,8 +193,8 @@ def read_recipe(folder: Path) -> Recipe:
         raise StoreError(f"{path}: damaged ({reason}); run the study again.") from error
     if hashed != true or folder.name != f"{recipe.scale}-{true}":
         raise StoreError(
-            f"{path}: expected the scale and settings that its rows were computed with, those of "
-            f"{folder.name}, got others, those of {recipe.scale}-{true}; it was altered. Run the "
+            f"{path}: expected the scale, settings and hash of {folder.name}, got a scale and "
+            f"settings of {recipe.scale}-{true} and the hash {hashed}; it was altered. Run the "
             f"study again, which writes it anew."
         )
     return recipe

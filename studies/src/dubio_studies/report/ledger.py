@@ -20,6 +20,7 @@ COLOURS: dict[LedgerOutcome, str] = {
     "not run": "\033[2m",
 }
 UNEXPLAINED = Cause("Nobody has looked into it yet.")
+SMOKE = Cause("A smoke run only tests the code.")
 
 
 @final
@@ -33,6 +34,7 @@ class LedgerLine:
         cell: The number.
         cause: Why it is behind or was not run; None if neither.
         code: Which code of the study has made the rows; None if there are none.
+        altered: Whether the run has other settings than those that come with the scale.
     """
 
     study: str
@@ -40,6 +42,7 @@ class LedgerLine:
     cell: Cell
     cause: Cause | None
     code: Code | None = None
+    altered: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         """For scripts."""
@@ -55,6 +58,7 @@ class LedgerLine:
             "gain": cell.gain,
             "margin": cell.margin,
             "scale": self.scale or None,
+            "altered": self.altered,
             "code": self.code,
             "verdict": cell.outcome,
             "cause": None if self.cause is None else self.cause.text,
@@ -81,15 +85,16 @@ class LedgerLine:
 
     @property
     def scale_text(self) -> str:
-        """The scale, and whether the rows are of an earlier version of the study."""
-        return f"{self.scale or '–'}{', earlier version' if self.code == 'earlier' else ''}"
+        """The scale, and whether settings are others or the rows of an earlier version."""
+        other = ", other settings" if self.altered else ""
+        return f"{self.scale or '–'}{other}{', earlier version' if self.code == 'earlier' else ''}"
 
     @property
     def cause_text(self) -> str:
         """The cause, and whether a run has shown it."""
         if self.cause is None:
             return ""
-        if self.cell.outcome == "not run":
+        if self.cell.outcome == "not run" or self.cause is UNEXPLAINED:
             return self.cause.text
         proof = f"shown by {self.cause.shown_by}" if self.cause.shown_by else "not shown by a run"
         return f"{self.cause.text} ({proof})"
@@ -107,7 +112,11 @@ def ledger(results: Sequence[Result], problems: list[str]) -> list[LedgerLine]:
         results: What was run.
         problems: Rows that could not be used are added to it; their numbers count as not run.
     """
-    runs = {result.entry.id: result.shown for result in results if result.shown}
+    runs = {
+        result.entry.id: result.shown
+        for result in results
+        if result.shown and result.shown.recipe.scale != "smoke"
+    }
 
     def rows_of(study: str) -> Rows:
         return runs[study].rows if study in runs else Rows([])
@@ -124,23 +133,32 @@ def ledger(results: Sequence[Result], problems: list[str]) -> list[LedgerLine]:
         except Exception as error:  # rows that do not fit today's code
             problems.append(misfit(result.entry.id, error))
             cells = page.ledger(lambda _: Rows([]))
+        missing = why_not_run(result)
         for cell in cells:
-            lines.append(
-                LedgerLine(
-                    result.entry.id,
-                    "" if run is None or cell.compared is None else run.recipe.scale,
-                    cell,
-                    cause_of(cell, examined=examined),
-                    None if run is None or cell.compared is None else run.code,
-                )
-            )
+            cause = cause_of(cell, missing, examined=examined)
+            if run is None or cell.compared is None:
+                lines.append(LedgerLine(result.entry.id, "", cell, cause))
+                continue
+            scale, altered = run.recipe.scale, run.is_altered
+            lines.append(LedgerLine(result.entry.id, scale, cell, cause, run.code, altered))
     return sorted(lines, key=place)
 
 
-def cause_of(cell: Cell, *, examined: bool) -> Cause | None:
+def why_not_run(result: Result) -> Cause:
+    """Why there is no number, unless more is known of it."""
+    if result.shown is not None and result.shown.recipe.scale == "smoke":
+        return SMOKE
+    if result.shown is None and result.unusable:
+        return Cause("There is a run that cannot be used; see the messages of this command.")
+    if result.shown is None and result.started:
+        return Cause(f"The run is not finished: {', '.join(map(str, result.started))} pieces.")
+    return Cause("It was not run.")
+
+
+def cause_of(cell: Cell, missing: Cause, *, examined: bool) -> Cause | None:
     """Why a number is behind or was not run; what was said of another run does not count."""
     if cell.outcome == "not run":
-        return cell.absent or Cause("It was not run.")
+        return cell.absent or missing
     if cell.outcome == "behind":
         return cell.cause if examined and cell.cause else UNEXPLAINED
     return None

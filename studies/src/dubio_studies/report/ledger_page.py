@@ -11,15 +11,24 @@ from dubio_studies.report.pages import chip, page, page_name, template
 
 NAME = "ledger.html"
 HEADS = ("", "number and why", "published", "authors’ protocol", "ours", "gain", "scale")
+LEFT_OUT = (
+    "The numbers of {} studies without a run are left out; <code>dubio ledger</code> has them."
+)
 
 
-def ledger_page(lines: Sequence[LedgerLine]) -> str:
-    """All numbers, each with a link to its study's page."""
+def ledger_page(lines: Sequence[LedgerLine], without: int = 0) -> str:
+    """All numbers, each with a link to its study's page.
+
+    Args:
+        lines: The ledger.
+        without: How many studies have no run, so that their numbers are left out.
+    """
     counts = Counter(line.cell.outcome for line in lines)
     summary = "".join(f"<li><b>{counts[outcome]}</b>{chip(outcome)}</li>" for outcome in OUTCOMES)
     body = template("ledger.html").substitute(
         count=str(len(lines)),
         summary=summary,
+        left_out=LEFT_OUT.format(without) if without else "",
         heads="".join(f"<th>{head}</th>" for head in HEADS),
         lines="".join(map(line_html, lines)),
     )
@@ -33,7 +42,11 @@ def line_html(line: LedgerLine) -> str:
     if line.scale:
         label = f'<a href="{page_name(find(study))}">{label}</a>'
     why = f'<p class="note">{escape(line.cause_text)}</p>' if line.cause_text else ""
-    cells = "".join(f'<td class="number">{escape(text)}</td>' for text in numbers)
+    cells = "".join(
+        f'<td class="number" data-head="{head}">{escape(text)}</td>'
+        for head, text in zip(HEADS[2:-1], numbers, strict=True)
+    )
     return (
-        f"<tr><td>{chip(line.cell.outcome)}</td><td>{label}{why}</td>{cells}<td>{scale}</td></tr>"
+        f"<tr><td>{chip(line.cell.outcome)}</td><td>{label}{why}</td>{cells}"
+        f'<td data-head="{HEADS[-1]}">{scale}</td></tr>'
     )

@@ -12,7 +12,15 @@ from dubio_studies.catalogue import FAMILIES, Entry
 from dubio_studies.framework.claims import VERDICTS, Ruling, Verdict
 from dubio_studies.framework.rows import Rows
 from dubio_studies.framework.study import SCALES
-from dubio_studies.report.results import Code, Progress, Result, Shown, Status, command_of
+from dubio_studies.report.results import (
+    Code,
+    Progress,
+    Result,
+    Shown,
+    Status,
+    command_of,
+    is_own,
+)
 
 SIGNS: dict[Status, str] = {
     "holds": "✓",
@@ -42,10 +50,12 @@ CODES: dict[Code, str] = {
 
 def overview(results: Sequence[Result]) -> str:
     """The first page: how many claims have each verdict, and every table and figure."""
-    rulings = [r for result in results if result.shown for r in result.shown.rulings]
-    counts = Counter(r.verdict for r in rulings if not r.claim.ours)
+    paper, own = Counter[Verdict](), Counter[Verdict]()
+    for result in results:
+        for ruling in result.shown.rulings if result.shown else ():
+            (own if is_own(result.entry, ruling) else paper)[ruling.verdict] += 1
     summary = "".join(
-        f"<li><b>{counts[verdict]}</b>{chip(verdict)}"
+        f"<li><b>{paper[verdict]}</b>{chip(verdict)}"
         f'<span class="note">{MEANINGS[verdict]}</span></li>'
         for verdict in VERDICTS
     )
@@ -60,8 +70,8 @@ def overview(results: Sequence[Result]) -> str:
     )
     body = template("overview.html").substitute(
         summary=summary,
-        claims=str(sum(counts.values())),
-        own=own_claims(rulings),
+        claims=str(sum(paper.values())),
+        own=own_claims(own),
         studies=studies_sentence(results),
         families=families,
         version=version("dubio-studies"),
@@ -69,11 +79,12 @@ def overview(results: Sequence[Result]) -> str:
     return page("dubio: what reproduces", body)
 
 
-def own_claims(rulings: Sequence[Ruling]) -> str:
+def own_claims(counts: Counter[Verdict]) -> str:
     """Our own claims, counted apart."""
-    counts = Counter(r.verdict for r in rulings if r.claim.ours)
     found = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
-    return f"Our own claims are counted separately: {found}." if found else ""
+    if not found:
+        return ""
+    return f"Our own claims, with dotted borders below, are counted separately: {found}."
 
 
 def studies_sentence(results: Sequence[Result]) -> str:
@@ -95,10 +106,12 @@ def overview_entry(result: Result) -> str:
     if shown is not None:
         name = f'<a href="{page_name(entry)}">{name}</a>'
         chips = "".join(
-            f'<span title="{escape(r.claim.text)}">{chip(r.verdict, ours=r.claim.ours)}</span>'
+            f'<span title="{escape(r.claim.text)}">{chip(r.verdict, ours=is_own(entry, r))}</span>'
             for r in shown.rulings
         )
         detail = f'<div class="claims-row">{scale_badge(shown)}{chips}</div>{detail}'
+    elif result.unusable:
+        detail += "".join(f'<p class="note">{escape(reason)}</p>' for reason in result.unusable)
     elif result.status == "not run":
         detail = f'<p class="note"><code>dubio run {entry.id}</code></p>'
     return (
@@ -109,12 +122,12 @@ def overview_entry(result: Result) -> str:
 
 
 def started_html(progress: Progress) -> str:
-    """How far a run is that was interrupted."""
+    """How far a run is that is not finished."""
     recipe = progress.recipe
     seed = f", seed {recipe.seed}" if recipe.seed else ""
     where = escape(f"scale {recipe.scale}{seed}")
     return (
-        f'<p class="note">Interrupted at {where}: {progress} pieces are done. The same '
+        f'<p class="note">Not finished at {where}: {progress} pieces are done. The same '
         "command resumes it.</p>"
     )
 

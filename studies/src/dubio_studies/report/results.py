@@ -28,7 +28,7 @@ SERIOUS: tuple[Verdict, ...] = ("refuted", "behind", "undecided", "goes further"
 @final
 @dataclass(frozen=True)
 class Progress:
-    """A run that was interrupted.
+    """A run that is not finished.
 
     Attributes:
         recipe: Of the run.
@@ -62,6 +62,11 @@ class Shown:
     rows: Rows
     rulings: Sequence[Ruling]
     others: Sequence[Recipe]
+
+    @property
+    def is_altered(self) -> bool:
+        """Whether settings or seed are not those that come with the scale."""
+        return bool(overrides(self.study, self.recipe)) or self.recipe.seed != 0
 
     @property
     def verdict(self) -> Verdict:
@@ -111,12 +116,14 @@ class Result:
     Attributes:
         entry: The entry.
         shown: The finished run that stands for it, if there is one.
-        started: Runs that were interrupted.
+        started: Runs that are not finished.
+        unusable: What is wrong with other runs.
     """
 
     entry: Entry
     shown: Shown | None = None
     started: Sequence[Progress] = ()
+    unusable: Sequence[str] = ()
 
     @property
     def status(self) -> Status:
@@ -148,11 +155,16 @@ class Result:
                     "ours": r.finding.ours,
                     "verdict": r.verdict,
                     "cause": r.cause,
-                    "source": "dubio" if r.claim.ours else "paper",
+                    "source": "dubio" if is_own(self.entry, r) else "paper",
                 }
                 for r in shown.rulings
             ],
         }
+
+
+def is_own(entry: Entry, ruling: Ruling) -> bool:
+    """Whether no paper of ours makes the claim."""
+    return ruling.claim.ours or entry.paper is None
 
 
 def collect(root: Path, family: str = "") -> tuple[list[Result], list[str]]:
@@ -172,7 +184,7 @@ def collect(root: Path, family: str = "") -> tuple[list[Result], list[str]]:
 def strangers(root: Path) -> list[str]:
     """Runs that belong to no study."""
     known = {entry.id for entry in catalogue.ENTRIES if entry.module}
-    there = sorted({path.parent.parent for path in root.glob("*/*/*/run.json")})
+    there = sorted({path.parent for path in root.glob("*/*/*-*") if holds_a_run(path)})
     ids = {folder: folder.relative_to(root).as_posix() for folder in there}
     problems = []
     for folder, name in ids.items():
@@ -185,18 +197,18 @@ def strangers(root: Path) -> list[str]:
 
 def look(entry: Entry, root: Path, problems: list[str]) -> Result:
     """What there is of an entry; what is wrong is added to the problems."""
-    folders = sorted(f for f in (root / entry.id).glob("*-*") if (f / "run.json").exists())
+    folders = sorted(f for f in (root / entry.id).glob("*-*") if holds_a_run(f))
     if not entry.module or not folders:
         return Result(entry)
     study = entry.load()
-    runs, started = [], []
+    runs, started, unusable = [], [], []
     for folder in folders:
         try:
             found = read_run(study, folder)
         except StoreError as error:
-            problems.append(str(error))
+            unusable.append(str(error))
         except Exception as error:  # whatever a study of today makes of yesterday's settings
-            problems.append(misfit(str(folder), error))
+            unusable.append(misfit(str(folder), error))
         else:
             if isinstance(found, Progress):
                 started.append(found)
@@ -211,16 +223,28 @@ def look(entry: Entry, root: Path, problems: list[str]) -> Result:
                 for claim in study.page.claims
             ]
         except Exception as error:  # rows that do not fit today's code
-            problems.append(misfit(entry.id, error))
+            unusable.append(misfit(str(root / entry.id / run.name), error))
             break
+        problems += unusable
         others = [other.recipe for other in runs[1:]]
-        return Result(entry, Shown(study, run.recipe, run.rows, rulings, others), started)
-    return Result(entry, None, started)
+        shown = Shown(study, run.recipe, run.rows, rulings, others)
+        return Result(entry, shown, started, unusable)
+    problems += unusable
+    return Result(entry, None, started, unusable)
+
+
+def holds_a_run(folder: Path) -> bool:
+    """Whether any file of a run is there."""
+    return any((folder / name).exists() for name in ("run.json", "rows.jsonl", "pieces"))
 
 
 def misfit(what: str, error: Exception) -> str:
     """Says that what is stored is not what a study expects."""
-    return f"{what}: does not fit its code ({type(error).__name__}: {error}); run it again."
+    reason = f"{type(error).__name__}: {error}"
+    return (
+        f"{what}: its rows do not fit the code of the study ({reason}). If the study has changed, "
+        "delete the folder and run it again; else other settings may help."
+    )
 
 
 class _Run(NamedTuple):
@@ -236,7 +260,7 @@ def read_run(study: Study[Any], folder: Path) -> _Run | Progress:
     """A run, or how far it is.
 
     Of several the largest scale is shown; at one scale that with settings and seed as they come
-    with it, else the newest.
+    with it, else the newest. Rows of pieces that the study no longer has are left out.
     """
     recipe = read_recipe(folder)
     if recipe.study != study.id:
@@ -253,6 +277,7 @@ def read_run(study: Study[Any], folder: Path) -> _Run | Progress:
             f"{folder / 'rows.jsonl'}: expected rows of {len(pieces)} pieces, got none of "
             f"{len(missing)} of them; run the study again, which computes what is missing."
         )
+    rows = Rows([row for row in rows if row["piece"] in pieces])
     plain = not overrides(study, recipe) and recipe.seed == 0
     rank = (SCALES.index(recipe.scale), plain, (folder / "rows.jsonl").stat().st_mtime)
     return _Run(folder.name, recipe, rows, rank)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, final
 
 from dubio_studies.catalogue import Entry
-from dubio_studies.framework.store import write_whole
+from dubio_studies.framework.store import StoreError, write_whole
 from dubio_studies.report.ledger import ledger
 from dubio_studies.report.ledger_page import NAME, ledger_page
 from dubio_studies.report.pages import overview, page_name, study_page
@@ -41,12 +41,16 @@ def write_site(rows: Path, output: Path) -> Site:
     """Write all pages from the rows in a folder; they need nothing else, nor the network."""
     results, problems = collect(rows)
     for place, result in enumerate(results):
+        known = len(problems)
         if not write_page(result, output, problems):
-            results[place] = Result(result.entry, None, result.started)
+            unusable = [*result.unusable, *problems[known:]]
+            results[place] = Result(result.entry, None, result.started, unusable)
     index = output / "index.html"
     write_whole(index, overview(results))
-    run = [result for result in results if result.shown]  # the code of others is not loaded
-    write_whole(output / NAME, ledger_page(ledger(run, problems)))
+    looked_at = [r for r in results if r.shown or r.started or r.unusable]
+    without = sum(bool(r.entry.module) for r in results if r not in looked_at)
+    lines = ledger(looked_at, problems)  # the code of studies without a run is not loaded
+    write_whole(output / NAME, ledger_page(lines, without))
     return Site(index, results, problems)
 
 
@@ -56,20 +60,23 @@ def write_study(entry: Entry, rows: Path, output: Path) -> Site:
     result = look(entry, rows, problems)
     if not write_page(result, output, problems):
         done = ", ".join(map(str, result.started))
-        far = f", and one that was interrupted at {done} pieces" if done else ""
-        problems.append(f"{entry.id}: expected a finished run in {rows}, got none{far}.")
+        far = f", and one with {done} pieces" if done else ""
+        if not problems:
+            problems.append(f"{entry.id}: expected a finished run in {rows}, got none{far}.")
         return Site(None, [result], problems)
     return Site(output / page_name(entry), [result], problems)
 
 
 def write_page(result: Result, output: Path, problems: list[str]) -> bool:
-    """Write the page of a study, if there is a run to show and a page can be made of it."""
-    if result.shown is None:
-        return False
-    try:
-        page = study_page(result, result.shown)
-    except Exception as error:  # rows that do not fit today's code
-        problems.append(misfit(result.entry.id, error))
-        return False
-    write_whole(output / page_name(result.entry), page)
-    return True
+    """Write the page of a study; if none can be made, that of an earlier report is removed."""
+    path, shown = output / page_name(result.entry), result.shown
+    if shown is not None:
+        try:
+            write_whole(path, study_page(result, shown))
+            return True
+        except StoreError:
+            raise
+        except Exception as error:  # rows that do not fit today's code
+            problems.append(misfit(f"{result.entry.id}, {shown.recipe.scale}", error))
+    path.unlink(missing_ok=True)
+    return False

@@ -36,6 +36,11 @@ class Config:
         """Refuse what cannot be computed."""
         if self.points < 11 or self.points % 2 == 0:
             raise ValueError(f"points: expected an odd number from 11 on, got {self.points}.")
+        if 0 not in self.sigmas or 6 not in self.spikes:
+            raise ValueError(
+                "sigmas, spikes: expected 0 and 6 among them, which the claims are about, got "
+                f"{self.sigmas} and {self.spikes}."
+            )
         if not 0 < self.reach < math.inf:
             raise ValueError(f"reach: expected a positive number, got {self.reach}.")
 

@@ -4,6 +4,7 @@ from functools import partial
 from statistics import fmean
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator, ScalarFormatter
 
 from dubio.report.exhibits import Plot, Size, Table
 from dubio.report.ink import BLUE, GREEN, INK, PURPLE, RULE, VERMILION, house_style
@@ -193,7 +194,7 @@ def result_table(rows: Rows) -> Table:
         ],
         "± is a standard error over restarts, if there are several. The KL is in full, whatever "
         "its weight in training; that of a mixture by draws is one estimate. With the double "
-        "softmax the NLL is that of the network's own.",
+        "softmax the NLL is computed with one softmax.",
     )  # fmt: skip
 
 
@@ -259,6 +260,9 @@ def draw_training(rows: Rows, size: Size) -> Figure:
         panels[1].plot(epochs, own.values("kl"), **style)
     panels[0].set_ylabel("test error of the mean weights, %")
     panels[0].set_yscale("log")
+    panels[0].yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))
+    panels[0].yaxis.set_major_formatter(ScalarFormatter())
+    panels[0].yaxis.set_minor_locator(NullLocator())
     panels[1].set_ylabel("KL, nats an image")
     panels[1].set_yscale("log")
     for panel in panels:

@@ -114,7 +114,7 @@ def draw_training(lines: Sequence[TrainingLine], size: Size) -> Figure:
 
 def grid(figure: Figure, panels: int, size: Size, *, share_heights: bool = True) -> list[Axes]:
     """Panels in a row, or in a column where there is no room."""
-    shared: Any = {"sharex": True, "sharey": share_heights}
+    shared: Any = {"sharex": True, "sharey": share_heights, "squeeze": False}
     narrow = size[0] < NARROW
     made = figure.subplots(panels if narrow else 1, 1 if narrow else panels, **shared)
     return list(made.flat)

@@ -77,7 +77,6 @@ class Config:
                 "batches",
                 "hidden",
                 "train_draws",
-                "members",
                 "watch_every",
                 "timed_epochs",
             )
@@ -85,6 +84,8 @@ class Config:
         for name, count in counts.items():
             if count < 1:
                 raise ValueError(f"{name}: expected at least 1, got {count}.")
+        if self.members < 2:
+            raise ValueError(f"members: expected at least 2, got {self.members}.")
         if self.points % self.batches:
             raise ValueError(
                 f"points: expected a multiple of batches, {self.batches}, got {self.points}."

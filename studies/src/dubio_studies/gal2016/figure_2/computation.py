@@ -103,8 +103,8 @@ COMPUTATION = Computation(
     "white noise. Its amplitude, length scale and noise maximise the evidence, starting from "
     "three length scales, since a second optimum treats the seasons as noise. Errors are "
     "over restarts of the networks. TanH networks are also trained by the authors' SGD from "
-    "Caffe's initial weights, for 5,000 iterations at width 1024 and for longer at narrower "
-    "widths, and their deviations are recorded on the way. The claims are judged on the networks "
+    "Caffe's initial weights, for 5,000 iterations at widths 1024 and 512 and for longer at 256 "
+    "and 128, and their deviations are recorded on the way. The claims are judged on the networks "
     "trained by Muon, whose loss is less than half of what SGD reaches.",
     scales={**SCALES, "small": replace(SCALES["small"], iterations=10_000)},
     pieces=pieces,

@@ -2,12 +2,12 @@
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, NullLocator
+from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from dubio.report.exhibits import Size
 from dubio.report.ink import BLUE, GREEN, PURPLE, QUIET, RULE, VERMILION, house_style
 from dubio_studies.framework.rows import Rows
-from dubio_studies.gal2016.bands import draw_band, draw_observed, mark_extrapolation
+from dubio_studies.gal2016.bands import draw_band, draw_observed, mark_extrapolation, name_axes
 
 PANELS = (  # title, model, method, deviations
     ("(a) standard dropout, ReLU", "relu", "standard", 2),
@@ -36,6 +36,7 @@ def draw_panels(rows: Rows, size: Size) -> Figure:
         panel.set_title(title)
         panel.set_xlim(-1.8, max(chosen.values("x")))
     panels[0].sharey(panels[2])  # the same network
+    name_axes(figure, "CO2")
     return figure
 
 
@@ -104,6 +105,8 @@ def draw_courses(rows: Rows, size: Size) -> Figure:
         draw_course(widths, tanh.where(width=width), colour, f"{width}")
     if others:
         widths.set_xlim(0, max(tanh.where(width=others[0]).values("iteration")))
+    for panel in (rates, widths):
+        panel.xaxis.set_major_locator(MaxNLocator(4))
     rates.set_ylim(bottom=0)
     rates.set_ylabel("standard deviation")
     return figure

@@ -11,7 +11,7 @@ from dubio_studies.framework.claims import Claim, Finding
 from dubio_studies.framework.rows import Rows
 from dubio_studies.framework.standard_errors import with_error
 from dubio_studies.framework.study import Page
-from dubio_studies.gal2016.bands import draw_band, draw_observed, mark_extrapolation
+from dubio_studies.gal2016.bands import draw_band, draw_observed, mark_extrapolation, name_axes
 
 PANELS = {"few": "as in the figure: a few draws", "many": "a hundred times as many draws"}
 METRICS = {
@@ -78,6 +78,7 @@ def draw_panels(rows: Rows, size: Size) -> Figure:
         mark_extrapolation(panel)
         panel.set_title(title)
         panel.set_xlim(-1.8, max(chosen.values("x")))
+    name_axes(figure, "CO2")
     return figure
 
 

@@ -66,10 +66,10 @@ class Config:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be computed."""
+        checks.at_least(10, test_images=self.test_images)  # one of each digit, or 1 may be missing
         checks.at_least(
             1,
             images=self.images,
-            test_images=self.test_images,
             epochs=self.epochs,
             batch_size=self.batch_size,
         )

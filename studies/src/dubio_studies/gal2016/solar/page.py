@@ -11,7 +11,7 @@ from dubio_studies.framework.claims import Claim, Finding
 from dubio_studies.framework.rows import Rows
 from dubio_studies.framework.standard_errors import with_error
 from dubio_studies.framework.study import Page
-from dubio_studies.gal2016.bands import draw_band
+from dubio_studies.gal2016.bands import draw_band, name_axes
 
 GAPS = ("1", "2", "3", "4", "5")
 PANELS = (
@@ -112,6 +112,7 @@ def draw_panels(rows: Rows, size: Size) -> Figure:
         panel.set_title(title)
         panel.set_xlim(-1.75, 1.75)
         panel.set_ylim(-3, 4)
+    name_axes(figure, "irradiance")
     return figure
 
 

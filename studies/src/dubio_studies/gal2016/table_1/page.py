@@ -14,7 +14,8 @@ from dubio_studies.framework.rows import Rows
 from dubio_studies.framework.study import Page
 from dubio_studies.gal2016.table_1.ledger import printed_numbers
 from dubio_studies.gal2016.table_1.published import LOG_LIKELIHOOD, PRECISIONS, RMSE, PublishedTable
-from dubio_studies.uci.tables import TABLES, TITLES, Value, as_printed
+from dubio_studies.uci.tables import TABLES, TITLES, as_printed
+from dubio_studies.uci.values import Value
 
 CAPPED = ("energy", "naval", "yacht")  # where the grid of the newer code bounds the precision
 METRICS = {"rmse": (RMSE, -1.0), "log-likelihood": (LOG_LIKELIHOOD, 1.0)}  # sign of better
@@ -179,7 +180,7 @@ def draw_gains(rows: Rows, size: Size) -> Figure:
             panel.errorbar(
                 value.mean - theirs.mean,
                 place + offset,
-                xerr=2 * (value.error**2 + theirs.error**2) ** 0.5,
+                xerr=2 * math.hypot(value.error or 0.0, theirs.error or 0.0),
                 color=colour,
                 marker=mark,
                 markersize=6,

@@ -53,6 +53,8 @@ class Config:
             raise ValueError(
                 "sizes, width, repeats, steps, batch_size, draws: expected at least 1."
             )
+        if len(self.sizes) < 2:
+            raise ValueError(f"sizes: expected two or more to compare, got {self.sizes}.")
         if not all(0.0 < start < 1.0 for start in self.starts):
             raise ValueError(f"starts: expected rates in (0, 1), got {self.starts}.")
         if min(self.learning_rate, self.drop_learning_rate) <= 0:

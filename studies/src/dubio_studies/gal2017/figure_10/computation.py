@@ -8,6 +8,7 @@ import torch
 
 from dubio.masks import Concrete
 from dubio_studies.framework.study import Computation, Measurement, Piece, Seed
+from dubio_studies.gal2017.figure_10.published import TEMPERATURE
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class Config:
     """
 
     drops: tuple[float, ...] = (0.1, 0.5)
-    temperatures: tuple[float, ...] = (0.1, 2 / 3)
+    temperatures: tuple[float, ...] = (TEMPERATURE, 2 / 3)
     points: int = 400
 
     def __post_init__(self) -> None:
@@ -32,6 +33,11 @@ class Config:
             raise ValueError(f"drops: expected rates in (0, 1), got {self.drops}.")
         if not (self.temperatures and all(0 < t < math.inf for t in self.temperatures)):
             raise ValueError(f"temperatures: expected positive numbers, got {self.temperatures}.")
+        if TEMPERATURE not in self.temperatures:
+            raise ValueError(
+                f"temperatures: expected the paper's {TEMPERATURE:g} among them, got "
+                f"{self.temperatures}."
+            )
 
 
 def pieces(config: Config) -> list[Piece]:

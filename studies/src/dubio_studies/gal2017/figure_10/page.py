@@ -10,9 +10,9 @@ from dubio.report.ink import BLUE, RULE, VERMILION, house_style
 from dubio_studies.framework.claims import Claim, Finding
 from dubio_studies.framework.rows import Rows
 from dubio_studies.framework.study import Page
+from dubio_studies.gal2017.figure_10.published import TEMPERATURE
 
 END = 0.01  # of the interval from 0 to 1
-PAPER = 0.1  # temperature
 
 
 def at_ends(rows: Rows) -> float:
@@ -22,7 +22,7 @@ def at_ends(rows: Rows) -> float:
 
 def concentrates(rows: Rows) -> Finding:
     """The shares near the ends at the paper's temperature."""
-    own = rows.where(temperature=PAPER)
+    own = rows.where(temperature=TEMPERATURE)
     shares = {drop: at_ends(own.where(drop=drop)) for drop in own.distinct("drop")}
     text = ", ".join(f"{share:.0%} at p = {drop:g}" for drop, share in shares.items())
     return Finding(text, min(shares.values()) > 0.5)
@@ -83,8 +83,8 @@ CLAIMS = (
     Claim(
         "The distribution concentrates most mass on the boundaries of the interval 0 and 1.",
         "section 3 and figure 10, temperature 0.1",
-        f"At temperature {PAPER:g} more than half of the draws are within {END:g} of 0 or 1, at "
-        "every rate.",
+        f"At temperature {TEMPERATURE:g} more than half of the draws are within {END:g} of 0 or "
+        "1, at every rate.",
         concentrates,
     ),
 )

@@ -18,7 +18,7 @@ def printed_numbers(rows_of: RowsOf) -> list[Cell]:
             higher=True,
             digits=1,
             ours=Number.of(values(rows, method, IOU), 100),
-            cause=Cause(SMALLER.cause, "gal2017/table-1"),
+            cause=Cause(SMALLER.cause),
         )
         for method, published in PUBLISHED.items()
     ]

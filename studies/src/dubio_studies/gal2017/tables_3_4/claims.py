@@ -7,7 +7,8 @@ from statistics import fmean
 from dubio_studies.framework.claims import Behind, Claim, Finding, Refuted
 from dubio_studies.framework.rows import Rows
 from dubio_studies.gal2017.tables_3_4.published import LOG_LIKELIHOOD, RMSE, PublishedRow
-from dubio_studies.uci.tables import LONG, TABLES, Value
+from dubio_studies.uci.tables import LONG, TABLES
+from dubio_studies.uci.values import Value
 
 NEAR_ZERO = 0.02  # a rate that is called essentially zero
 FALLS = 0.02  # nats
@@ -54,7 +55,7 @@ def difference(one: dict[int, float], other: dict[int, float]) -> Value | None:
 
 def surely(value: Value | None) -> bool:
     """Whether a difference is above zero by more than two of its standard errors."""
-    return value is not None and value.mean > 2 * value.error
+    return value is not None and value.error is not None and value.mean > 2 * value.error
 
 
 def listed(parts: Sequence[str]) -> str:

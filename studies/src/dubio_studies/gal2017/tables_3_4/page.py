@@ -23,7 +23,8 @@ from dubio_studies.gal2017.tables_3_4.claims import (
 )
 from dubio_studies.gal2017.tables_3_4.ledger import printed_numbers
 from dubio_studies.gal2017.tables_3_4.published import PublishedRow
-from dubio_studies.uci.tables import LONG, TITLES, Value, as_printed
+from dubio_studies.uci.tables import LONG, TITLES, as_printed
+from dubio_studies.uci.values import Value
 
 METHODS = {
     "concrete": "Concrete",
@@ -280,7 +281,7 @@ def draw_methods(rows: Rows, size: Size) -> Figure:
             panel.errorbar(
                 max(-limit, min(limit, gain)),
                 place + 0.13 * (index - 2.5),
-                xerr=0.0 if abs(gain) > limit else 2 * value.error,
+                xerr=0.0 if abs(gain) > limit else 2 * (value.error or 0.0),
                 color=colour,
                 marker=mark,
                 markersize=5,

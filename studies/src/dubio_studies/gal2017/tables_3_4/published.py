@@ -2,7 +2,7 @@
 
 from typing import NamedTuple, final
 
-from dubio_studies.uci.tables import Value
+from dubio_studies.uci.values import Value
 
 
 @final
