@@ -1,6 +1,7 @@
 """The command line: options from configs, clear errors, exit codes, JSON for scripts."""
 
 import json
+import os
 import subprocess
 import sys
 from importlib.metadata import EntryPoint
@@ -13,6 +14,7 @@ import dubio_studies
 import practice
 from dubio import cli, data
 from dubio_studies.catalogue import ENTRIES
+from dubio_studies.commands import shows_colours
 from dubio_studies.demo import __main__ as demo
 
 
@@ -37,6 +39,43 @@ def test_list_for_scripts(capsys: pytest.CaptureFixture[str]) -> None:
         assert entry["scales"] == wanted
     by_id = {entry["id"]: entry for entry in entries}
     assert by_id["boluki2020/figure-1"]["status"] == "implemented"
+
+
+def test_signs_that_an_encoding_lacks_and_a_full_disk() -> None:
+    command = [sys.executable, "-m", "dubio", "list"]
+    plain = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, env=plain, capture_output=True, text=True)
+    assert done.returncode == 0
+    assert "Boluki et al." in done.stdout
+    full = Path("/dev/full")
+    if full.exists():
+        with full.open("w") as nowhere:
+            done = subprocess.run(command, stdout=nowhere, stderr=subprocess.PIPE, text=True)
+        assert done.returncode == 1
+        assert done.stderr == (
+            "dubio: standard output: no space left; free some, or write elsewhere\n"
+        )
+
+
+@pytest.mark.parametrize(
+    ("terminal", "variables", "shown"),
+    [
+        (True, {}, True),
+        (False, {}, False),
+        (True, {"NO_COLOR": "1"}, False),
+        (True, {"NO_COLOR": ""}, True),
+        (True, {"TERM": "dumb"}, False),
+    ],
+)
+def test_colours_are_for_terminals_that_want_them(
+    monkeypatch: pytest.MonkeyPatch, terminal: bool, variables: dict[str, str], shown: bool
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal, raising=False)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert shows_colours() == shown
 
 
 def test_list_for_readers(capsys: pytest.CaptureFixture[str]) -> None:
