@@ -1,7 +1,6 @@
 """Drawings that figure 2, figure 3 and the solar study share: a mean in shades of its spread."""
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from dubio.report.ink import BLUE, VERMILION
 from dubio_studies.framework.rows import Rows
@@ -39,9 +38,3 @@ def mark_extrapolation(axes: Axes) -> None:
         "x*", (X_STAR, 1), xycoords=("data", "axes fraction"), xytext=(5, -12),
         textcoords="offset points", color=VERMILION,
     )  # fmt: skip
-
-
-def name_axes(figure: Figure, quantity: str) -> None:
-    """Both axes of all panels; data have mean zero and deviation one."""
-    figure.supxlabel("date, in standard deviations of the data's dates", fontsize=10)
-    figure.supylabel(f"{quantity}, in standard deviations", fontsize=10)

@@ -7,7 +7,8 @@ from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 from dubio.report.exhibits import Size
 from dubio.report.ink import BLUE, GREEN, PURPLE, QUIET, RULE, VERMILION, house_style
 from dubio_studies.framework.rows import Rows
-from dubio_studies.gal2016.bands import draw_band, draw_observed, mark_extrapolation, name_axes
+from dubio_studies.gal2016.axes import name_axes
+from dubio_studies.gal2016.bands import draw_band, draw_observed, mark_extrapolation
 
 PANELS = (  # title, model, method, deviations
     ("(a) standard dropout, ReLU", "relu", "standard", 2),

@@ -11,7 +11,8 @@ from dubio_studies.framework.claims import Claim, Finding
 from dubio_studies.framework.rows import Rows
 from dubio_studies.framework.standard_errors import with_error
 from dubio_studies.framework.study import Page
-from dubio_studies.gal2016.bands import draw_band, draw_observed, mark_extrapolation, name_axes
+from dubio_studies.gal2016.axes import name_axes
+from dubio_studies.gal2016.bands import draw_band, draw_observed, mark_extrapolation
 
 PANELS = {"few": "as in the figure: a few draws", "many": "a hundred times as many draws"}
 METRICS = {

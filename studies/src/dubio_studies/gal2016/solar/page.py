@@ -11,7 +11,8 @@ from dubio_studies.framework.claims import Claim, Finding
 from dubio_studies.framework.rows import Rows
 from dubio_studies.framework.standard_errors import with_error
 from dubio_studies.framework.study import Page
-from dubio_studies.gal2016.bands import draw_band, name_axes
+from dubio_studies.gal2016.axes import name_axes
+from dubio_studies.gal2016.bands import draw_band
 
 GAPS = ("1", "2", "3", "4", "5")
 PANELS = (
