@@ -214,4 +214,4 @@ def value_table(rows: Rows) -> Table:
     )
 
 
-PAGE = Page(CLAIMS, exhibits, examined="small-615ca31e")
+PAGE = Page(CLAIMS, exhibits, examined="small-1bab35fa")
