@@ -12,17 +12,6 @@ HEADS = {"rmse": "RMSE", "log-likelihood": "log-likelihood"}
 COLUMNS = {"vi": "VI", "pbp": "PBP", "dropout": "Dropout"}
 OTHERS = Cause("dubio does not have this method.")
 NO_YEAR = Cause("We do not have the data of Year Prediction MSD.")
-KIN8NM = Cause(
-    "The authors trained for 4,000 epochs, we for 400; after 400 epochs their repository has 1.09, "
-    "as we have. Where we trained as long as they did their numbers hold: energy's log-likelihood "
-    "is −1.88 after 400 epochs and −1.21 after 4,000.",
-    STUDY,
-)
-NAVAL = Cause(
-    "The authors trained for 4,000 epochs, we for 400; as many need about 0.2 CPU-hours. Where we "
-    "trained as long as they did (boston, concrete, energy, protein, yacht) their numbers hold."
-)
-CAUSES = {"kin8nm": KIN8NM, "naval": NAVAL}
 
 
 def printed_numbers(rows_of: RowsOf) -> list[Cell]:
@@ -62,7 +51,6 @@ def of_metric(rows: Rows, metric: str) -> Iterator[Cell]:
             digits=5 if name == "naval" and not higher else 2,
             ours=ours("clean"),
             authors=trained or ours("long grid") or ours("grid"),
-            cause=CAUSES.get(name),
         )
     for column, head in COLUMNS.items():
         absent = NO_YEAR if column == "dropout" else OTHERS

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from itertools import pairwise
 from statistics import fmean
 
-from dubio_studies.framework.claims import Behind, Claim, Finding, Undecided
+from dubio_studies.framework.claims import Behind, Claim, Finding
 from dubio_studies.framework.rows import Rows
 from dubio_studies.framework.standard_errors import share_error
 from dubio_studies.gal2017.mnist.sweeps import (
@@ -271,12 +271,6 @@ CLAIMS = (
         "At that length scale, the log-likelihood is within 0.01 nats and the accuracy "
         "within 0.2 points of the best of all length scales run, for both methods.",
         length_scale_is_good,
-        otherwise=Undecided(
-            "With learnable Bernoulli dropout l = 0.1 is better by 0.010 nats and 0.22 points, "
-            "just beyond the rule. Another start at l = 0.01 gains 0.004 nats and 0.20 points, so "
-            "one network of each is too few.",
-            cpu_hours=0.4,
-        ),
     ),
     Claim(
         "The rates have converged.",
