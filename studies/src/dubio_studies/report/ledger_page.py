@@ -10,7 +10,7 @@ from dubio_studies.report.ledger import LedgerLine
 from dubio_studies.report.pages import chip, page, page_name, template
 
 NAME = "ledger.html"
-HEADS = ("", "number and why", "published", "authors’ protocol", "ours", "gain", "scale")
+HEADS = ("", "number and why", "published", "authors’ protocol", "ours", "gain")
 LEFT_OUT = (
     "The numbers of {} studies without a run are left out; <code>dubio ledger</code> has them."
 )
@@ -40,13 +40,11 @@ def line_html(line: LedgerLine) -> str:
     _, study, table, name, *numbers, scale, _ = line.texts()
     label = f"<b>{escape(name)}</b><br><code>{study}</code>, {escape(table)}"
     if line.scale:
+        label += f", scale {scale}"
         label = f'<a href="{page_name(find(study))}">{label}</a>'
     why = f'<p class="note">{escape(line.cause_text)}</p>' if line.cause_text else ""
     cells = "".join(
         f'<td class="number" data-head="{head}">{escape(text)}</td>'
-        for head, text in zip(HEADS[2:-1], numbers, strict=True)
+        for head, text in zip(HEADS[2:], numbers, strict=True)
     )
-    return (
-        f"<tr><td>{chip(line.cell.outcome)}</td><td>{label}{why}</td>{cells}"
-        f'<td data-head="{HEADS[-1]}">{scale}</td></tr>'
-    )
+    return f"<tr><td>{chip(line.cell.outcome)}</td><td>{label}{why}</td>{cells}</tr>"

@@ -269,7 +269,7 @@ CLAIMS = (
         otherwise=Refuted(
             "By an attack that costs the plain network 2.5 points, or the stronger one that costs "
             "it 5.6, dropout and the Bayesian network lose about as much (2.2 and 2.2, 5.2 and "
-            "5.0). The lead of the Bayesian network appears at larger changes: at ε = 0.1 it is "
+            "5.1). The lead of the Bayesian network appears at larger changes: at ε = 0.1 it is "
             "0.5 points by the first attack and 6.0 by the second."
         ),
     ),
