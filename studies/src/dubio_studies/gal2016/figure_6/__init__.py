@@ -6,5 +6,5 @@ CARD = Card(
     title="Reinforcement learning with Thompson sampling",
     about="Average reward of Thompson sampling with dropout and of ε-greedy in a 2-d world.",
     covers=("figure 5", "figure 6"),
-    cost={"smoke": "10 s", "small": "30 min", "paper": "4 h"},
+    cost={"smoke": "10 s", "small": "30 min", "paper": "1 h"},
 )

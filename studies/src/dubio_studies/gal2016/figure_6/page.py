@@ -129,4 +129,4 @@ def draw_curves(rows: Rows, which: list[str], size: Size) -> Figure:
     return figure
 
 
-PAGE = Page(CLAIMS, exhibits, examined="small-8a68dc57")
+PAGE = Page(CLAIMS, exhibits, examined="paper-065ddea2")

@@ -9,5 +9,5 @@ CARD = Card(
         "rates and ensembles."
     ),
     covers=("deep sea of bsuite, Osband et al. 2020",),
-    cost={"smoke": "10 s", "small": "20 min", "paper": "4 h"},
+    cost={"smoke": "10 s", "small": "20 min", "paper": "1 h"},
 )
