@@ -149,7 +149,9 @@ def check_folder(rows: Path) -> None:
             f"--rows: expected a folder with runs, got {rows}, which is none; run a study first, "
             f"or name another."
         )
-    if not any(any(rows.glob(f"*/*/*/{name}")) for name in ("run.json", "rows.jsonl", "pieces")):
+    from dubio_studies.report.results import holds_a_run
+
+    if not any(map(holds_a_run, rows.glob("*/*/*-*"))):
         raise Failure(
             f"--rows: expected a folder with runs, such as {EXAMPLE}/small-1a2b3c4d, got {rows}, "
             "which has none; run a study first, or name the folder that contains those of papers."

@@ -66,7 +66,7 @@ class Shown:
     @property
     def is_altered(self) -> bool:
         """Whether settings or seed are not those that come with the scale."""
-        return bool(overrides(self.study, self.recipe)) or self.recipe.seed != 0
+        return has_own_settings(self.study, self.recipe)
 
     @property
     def verdict(self) -> Verdict:
@@ -278,7 +278,7 @@ def read_run(study: Study[Any], folder: Path) -> _Run | Progress:
             f"{len(missing)} of them; run the study again, which computes what is missing."
         )
     rows = Rows([row for row in rows if row["piece"] in pieces])
-    plain = not overrides(study, recipe) and recipe.seed == 0
+    plain = not has_own_settings(study, recipe)
     rank = (SCALES.index(recipe.scale), plain, (folder / "rows.jsonl").stat().st_mtime)
     return _Run(folder.name, recipe, rows, rank)
 
@@ -292,6 +292,11 @@ def overrides(study: Study[Any], recipe: Recipe) -> dict[str, Any]:
     """The settings that were given on the command line."""
     plain = settings_of(study, recipe, recipe.scale)
     return {name: value for name, value in recipe.settings.items() if value != plain.get(name)}
+
+
+def has_own_settings(study: Study[Any], recipe: Recipe) -> bool:
+    """Whether settings or seed are not those that come with the scale."""
+    return bool(overrides(study, recipe)) or recipe.seed != 0
 
 
 def command_of(study: Study[Any], recipe: Recipe) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, final
 
 from dubio_studies.catalogue import Entry
-from dubio_studies.framework.store import StoreError, write_whole
+from dubio_studies.framework.store import write_whole
 from dubio_studies.report.ledger import ledger
 from dubio_studies.report.ledger_page import NAME, ledger_page
 from dubio_studies.report.pages import overview, page_name, study_page
@@ -48,7 +48,7 @@ def write_site(rows: Path, output: Path) -> Site:
     index = output / "index.html"
     write_whole(index, overview(results))
     looked_at = [r for r in results if r.shown or r.started or r.unusable]
-    without = sum(bool(r.entry.module) for r in results if r not in looked_at)
+    without = sum(bool(r.entry.module) for r in results) - len(looked_at)
     lines = ledger(looked_at, problems)  # the code of studies without a run is not loaded
     write_whole(output / NAME, ledger_page(lines, without))
     return Site(index, results, problems)
@@ -69,14 +69,14 @@ def write_study(entry: Entry, rows: Path, output: Path) -> Site:
 
 def write_page(result: Result, output: Path, problems: list[str]) -> bool:
     """Write the page of a study; if none can be made, that of an earlier report is removed."""
-    path, shown = output / page_name(result.entry), result.shown
-    if shown is not None:
+    path, page = output / page_name(result.entry), None
+    if result.shown is not None:
         try:
-            write_whole(path, study_page(result, shown))
-            return True
-        except StoreError:
-            raise
+            page = study_page(result, result.shown)
         except Exception as error:  # rows that do not fit today's code
-            problems.append(misfit(f"{result.entry.id}, {shown.recipe.scale}", error))
-    path.unlink(missing_ok=True)
-    return False
+            problems.append(misfit(result.entry.id, error))
+    if page is None:
+        path.unlink(missing_ok=True)
+        return False
+    write_whole(path, page)
+    return True
