@@ -7,7 +7,9 @@ import pytest
 
 from dubio_studies.framework.claims import Claim
 from dubio_studies.framework.rows import Rows
+from dubio_studies.framework.study import Seed
 from dubio_studies.gal2016.figure_6 import claims as figure_6
+from dubio_studies.gal2016.figure_6 import computation
 from dubio_studies.uncertainty.deep_sea import claims as deep_sea
 from dubio_studies.uncertainty.deep_sea.computation import Tally
 
@@ -123,3 +125,32 @@ def test_solved_is_the_first_episode_with_few_bad_ones_before() -> None:
         assert rows.value(metric="solved", seed=agent + 1) == solved
         assert rows.value(metric="first treasure", seed=agent + 1) == first
     assert not tally.all_solved
+
+
+def test_more_foragers_go_on_from_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the scale of the paper, for its two settings alone: in the worlds that follow."""
+    pytest.importorskip("gymnasium")
+    from dubio_studies.agents import play
+
+    scales = computation.COMPUTATION.scales
+    more = [piece for piece in computation.pieces(scales["paper"]) if "more" in piece]
+    assert [piece["agent"] for piece in more] == ["epsilon", "thompson"]
+    assert not any("more" in piece for piece in computation.pieces(scales["small"]))
+    asked: list[tuple[int, int]] = []
+
+    whole = play.play
+
+    def watched(agents: Any, envs: Any, ticks: int, *, seed: int) -> Any:
+        asked.append((envs.num_envs, seed))
+        return whole(agents, envs, ticks, seed=seed)
+
+    monkeypatch.setattr(play, "play", watched)
+    monkeypatch.setattr(computation, "MORE", 3)
+    smoke, seed = scales["smoke"], Seed(own=1, common=2, given=0)
+    first = Rows(list(computation.run(smoke, {"agent": "thompson"}, seed)))
+    later = Rows(list(computation.run(smoke, {"agent": "thompson", "more": 3}, seed)))
+    assert asked == [(smoke.seeds, 2), (3, 2 + smoke.seeds)]
+    assert first.where(metric="first above 1").distinct("seed") == [1, 2]
+    assert later.where(metric="first above 1").distinct("seed") == [3, 4, 5]
+    assert first.where(metric="pose")
+    assert not later.where(metric="pose")
