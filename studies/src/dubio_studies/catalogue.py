@@ -116,6 +116,7 @@ def picture(name: str, title: str, about: str, *covers: str) -> Entry:
 ENTRIES = [
     study("boluki2020/figure-1"),
     study("boluki2020/table-1-cifar10"),
+    study("boluki2020/cifar10-features"),
     study("boluki2020/table-1-camvid"),
     study("boluki2020/table-2"),
     study("boluki2020/thompson"),

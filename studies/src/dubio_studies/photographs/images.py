@@ -21,7 +21,10 @@ _DIMENSIONS = 24  # of clusters
 
 @final
 class Photographs(NamedTuple):
-    """Three parts, each with labels: features (N, D) in float16, or bytes (N, 3, 32, 32)."""
+    """Three parts, each with labels: features (N, D) in float16, or bytes (N, 3, 32, 32).
+
+    And what copy of the data they come from: there are lossy ones.
+    """
 
     train: Tensor
     train_labels: Tensor
@@ -29,6 +32,7 @@ class Photographs(NamedTuple):
     validation_labels: Tensor
     test: Tensor
     test_labels: Tensor
+    copy: str
 
 
 @final
@@ -45,7 +49,8 @@ class WatchedImages(NamedTuple):
 def load(source: Source, name: TrunkName, size: int, train: int, as_bytes: bool) -> Photographs:
     """So many photographs to learn from, 5,000 for validation and 10,000 to test.
 
-    The 50,000 for training are shuffled once and for all: the last 5,000 are the validation.
+    The 50,000 for training are shuffled once and for all: the last 5,000 are the validation. Those
+    to test are shuffled too, since copies sorted by class would make batches of one class.
 
     Args:
         source: Where they come from.
@@ -59,6 +64,7 @@ def load(source: Source, name: TrunkName, size: int, train: int, as_bytes: bool)
     parts = cifar10("train"), cifar10("test")
     order = torch.randperm(len(parts[0].labels), generator=torch.Generator().manual_seed(0))
     learned, held_out = order[:train], order[-VALIDATION:]
+    tested = torch.randperm(len(parts[1].labels), generator=torch.Generator().manual_seed(1))
     if as_bytes:
         seen = [part.images for part in parts]
     else:
@@ -70,8 +76,9 @@ def load(source: Source, name: TrunkName, size: int, train: int, as_bytes: bool)
         labels[learned],
         seen[0][held_out],
         labels[held_out],
-        seen[1],
-        test_labels,
+        seen[1][tested],
+        test_labels[tested],
+        parts[0].source.partition(":")[0],  # the files follow
     )
 
 
@@ -84,4 +91,5 @@ def _clusters(train: int) -> Photographs:
     points = (centres[labels] + 1.5 * noise).half()
     sizes = [train, 200, 400]
     parts = zip(points.split(sizes), labels.split(sizes), strict=True)
-    return Photographs(*(tensor for part in parts for tensor in part))
+    (x, y), (watched, watched_labels), (seen, seen_labels) = parts
+    return Photographs(x, y, watched, watched_labels, seen, seen_labels, "made up")

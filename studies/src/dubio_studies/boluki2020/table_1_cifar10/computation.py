@@ -147,6 +147,7 @@ def run(config: Config, piece: Piece, seed: Seed) -> Iterator[Measurement]:
         "estimator": config.estimator,
         "source": config.source,
         "images": len(photographs.train),
+        "copy": photographs.copy,
         "seed": seed.given,
     }
     training = DigitTraining(
@@ -157,7 +158,7 @@ def run(config: Config, piece: Piece, seed: Seed) -> Iterator[Measurement]:
     )
     made = trained(make, identity, watched(photographs), training)
     yield {
-        "metric": "images", "value": len(photographs.train),
+        "metric": "images", "value": len(photographs.train), "copy": photographs.copy,
         "cpu_seconds": time.process_time() - started,
     }  # fmt: skip
     for epoch in made.history:
@@ -229,6 +230,7 @@ COMPUTATION = Computation(
     },
     pieces=pieces,
     run=run,
+    revision=2,
     deviations=(
         "The scale paper needs the ImageNet weights of VGG19, which we do not have, and a "
             "GPU. The scale small uses EfficientNet-Lite0 with 128 × 128 pixels and VGG16 with "
