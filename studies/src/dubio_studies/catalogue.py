@@ -165,6 +165,7 @@ ENTRIES = [
     study("uncertainty/methods"),
     study("uncertainty/bandits"),
     study("uncertainty/deep-sea"),
+    study("uncertainty/camvid-size"),
     study("uncertainty/cifar-accuracy"),
     study("uncertainty/digits-vs-shift"),
 ]
