@@ -167,16 +167,21 @@ def test_the_parts_of_cifar10_do_not_meet(monkeypatch: pytest.MonkeyPatch) -> No
     def numbered(split: str) -> data.Images:
         count = 50_000 if split == "train" else 10_000
         bytes_ = torch.arange(count).view(-1, 1).repeat(1, 1)
-        return data.Images(source="", images=bytes_, labels=torch.arange(count), classes=())
+        return data.Images(
+            source="a copy: its file", images=bytes_, labels=torch.arange(count), classes=()
+        )
 
     monkeypatch.setattr(images, "cifar10", numbered)
     images.load.cache_clear()
     parts = images.load("cifar10", "vgg16", 64, 45_000, True)
     images.load.cache_clear()
-    assert [len(part) for part in parts] == [45_000] * 2 + [5_000] * 2 + [10_000] * 2
+    *tensors, copy = parts
+    assert [len(part) for part in tensors] == [45_000] * 2 + [5_000] * 2 + [10_000] * 2
+    assert copy == "a copy"
     together = torch.cat([parts.train_labels, parts.validation_labels])
     assert torch.equal(together.sort().values, torch.arange(50_000))
-    for seen, labels in zip(parts[::2], parts[1::2], strict=True):
+    assert torch.equal(parts.test_labels.sort().values, torch.arange(10_000))
+    for seen, labels in zip(tensors[::2], tensors[1::2], strict=True):
         assert torch.equal(seen[:, 0], labels)
     fewer = images.load("cifar10", "vgg16", 64, 1_000, True)
     images.load.cache_clear()
@@ -184,10 +189,25 @@ def test_the_parts_of_cifar10_do_not_meet(monkeypatch: pytest.MonkeyPatch) -> No
     assert torch.equal(fewer.validation_labels, parts.validation_labels)
 
 
+def test_batches_of_a_copy_sorted_by_class_are_mixed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch of 100 of ten classes has all of them, except with probability 10 × 0.9¹⁰⁰."""
+
+    def by_class(split: str) -> data.Images:
+        labels = torch.arange(10).repeat_interleave(5_000 if split == "train" else 1_000)
+        return data.Images(source="", images=labels[:, None], labels=labels, classes=())
+
+    monkeypatch.setattr(images, "cifar10", by_class)
+    images.load.cache_clear()
+    labels = images.load("cifar10", "vgg16", 64, 10, True).test_labels
+    images.load.cache_clear()
+    assert all(len(batch.unique()) >= 8 for batch in labels.split(100))
+
+
 def test_clusters_are_the_same_every_time() -> None:
     images.load.cache_clear()
     first = images.load("clusters", "vgg16", 64, 50, False)
     images.load.cache_clear()
     again = images.load("clusters", "vgg16", 64, 50, False)
-    assert all(map(torch.equal, first, again))
+    assert all(map(torch.equal, first[:-1], again[:-1]))
+    assert first.copy == again.copy == "made up"
     assert first.train.dtype == torch.float16
