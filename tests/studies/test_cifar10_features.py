@@ -26,7 +26,7 @@ from dubio_studies.photographs.images import Photographs
 
 def test_pieces_are_frozen_first_and_no_larger_than_asked_for() -> None:
     found = pieces(COMPUTATION.scales["small"])
-    learns = [piece["trained"] for piece in found]
+    learns = [bool(piece["trained"]) for piece in found]
     assert learns == sorted(learns)
     assert {piece["pixels"] for piece in found} == {32, 64, 128, 224}
     smaller = pieces(Config(largest=64, restarts=2))
