@@ -80,7 +80,7 @@ def test_inherited_settings_are_explained() -> None:
 
 
 def test_studies_at_smoke_scale_share_their_networks(tmp_path: Path) -> None:
-    for name, known in (("table-3", 14), ("figure-16-17", 17), ("figure-18", 17)):
+    for name, known in (("table-3", 18), ("figure-16-17", 21), ("figure-18", 21)):
         study = find(f"clark2022/{name}").load()
         rows = rows_of(study.computation)
         assert len(list((tmp_path / "cache" / "networks").iterdir())) == known
@@ -103,6 +103,7 @@ def test_pieces_are_all_networks_of_the_table() -> None:
     named = {(p["loss"], p["width"], p["method"], p["restart"]) for p in found}
     assert len(named) == len(found)
     assert named == {
+        *product(("cross-entropy",), (1200,), AUTHORS, (1,)),
         *product(("cross-entropy",), (400, 800), [*AUTHORS, SLOW, *COLD], (1, 2)),
         *product(("double softmax",), (400,), ("gaussian", "dropout", "plain"), (1,)),
     }

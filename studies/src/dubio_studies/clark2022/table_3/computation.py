@@ -21,7 +21,7 @@ METHODS: tuple[Method, ...] = (
 )  # fmt: skip
 DOUBLE_METHODS: tuple[Method, ...] = ("gaussian", "dropout", "plain")
 PRINTED: tuple[Method, ...] = ("mixture", "gaussian", "dropout", "plain")  # by the paper
-WIDER = 2  # times the narrowest width: one of the other two of the paper, if that is 400
+WIDER = (3, 2)  # times the narrowest width: the other two of the paper, if that is 400
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,12 @@ class Config(NetworksByWidth):
 def pieces(config: Config) -> list[Piece]:
     """A piece for each network, the widest first.
 
-    Of the authors' variant there is one network a kind, and so there is at twice the narrowest
-    width, where the settings leave that out.
+    Of the authors' variant there is one network a kind, and so there is at twice and three times
+    the narrowest width, where the settings leave them out.
     """
-    width = WIDER * min(config.widths)
     wider: list[Piece] = [
         {"method": method, "width": width, "restart": 1}
+        for width in (times * min(config.widths) for times in WIDER)
         for method in PRINTED
         if width not in config.widths
     ]
@@ -88,8 +88,8 @@ COMPUTATION = Computation(
     "masks. There are three variants. Double softmax: the authors' softmax in the network "
     "and another in its loss, one network of each kind. Slow: Bayes by Backprop with the "
     "paper's Gaussian prior, the full KL, and a low learning rate for the deviations. Cold: "
-    "Bayes by Backprop with less weight on the KL. At twice the smallest width there is one "
-    "network of each of the paper's four kinds, if the settings do not ask for more.",
+    "Bayes by Backprop with less weight on the KL. At twice and three times the smallest width "
+    "there is one network of each of the paper's four kinds, if the settings do not ask for more.",
     scales={
         "smoke": Config(**SMOKE, widths=(16,), double_widths=(16,)),
         "small": Config(**{**SMALL, "restarts": 3}, widths=(400,)),
