@@ -333,7 +333,7 @@ COMPUTATION = Computation(
             images=200, test_images=200, largest=64, restarts=1, hidden=16,
             head_epochs=1, epochs=1, draws=2, orders=3,
         ),
-        "small": Config(largest=128, restarts=1, epochs=2),
+        "small": Config(largest=128, restarts=1, epochs=1),
         "paper": Config(),
     },
     pieces=pieces,
