@@ -62,13 +62,18 @@ class Config:
     def __post_init__(self) -> None:
         """Refuse what cannot be computed."""
         counts = (self.width, self.iterations, self.batch_size, self.restarts, self.points)
-        if min(counts) < 1 or self.draws < 2:
+        if (lowest := min(counts)) < 1:
             raise ValueError(
-                "width, iterations, batch_size, restarts, points: expected at least 1; draws: at "
-                "least 2."
+                "width, iterations, batch_size, restarts, points: expected at least 1, got "
+                f"{lowest}."
             )
+        if self.draws < 2:
+            raise ValueError(f"draws: expected at least 2, got {self.draws}.")
         if not (0 < self.learning_rate < math.inf and 0 < self.steepness < math.inf):
-            raise ValueError("learning_rate, steepness: expected positive numbers.")
+            raise ValueError(
+                "learning_rate, steepness: expected positive numbers, got "
+                f"{self.learning_rate} and {self.steepness}."
+            )
 
 
 SMALL = Config(

@@ -62,12 +62,11 @@ class Config:
                 f"samples, width_samples: expected at least {2 * GROUPS}, got "
                 f"{min(self.samples, self.width_samples)}."
             )
-        if (
-            min(self.networks, self.trace_steps, self.trace_every, self.trace_samples, *self.widths)
-            < 1
-        ):
+        counts = (self.networks, self.trace_steps, self.trace_every, self.trace_samples)
+        if (lowest := min(*counts, *self.widths)) < 1:
             raise ValueError(
-                "networks, trace_steps, trace_every, trace_samples, widths: expected at least 1."
+                "networks, trace_steps, trace_every, trace_samples, widths: expected at least 1, "
+                f"got {lowest}."
             )
         if not {"concrete", "arm", "trapezoid"} <= set(self.methods) <= set(METHODS):
             raise ValueError(
@@ -75,7 +74,10 @@ class Config:
                 f"got {', '.join(self.methods)}."
             )
         if not (0 < self.temperature < math.inf and 0 < self.trace_rate < math.inf):
-            raise ValueError("temperature, trace_rate: expected positive numbers.")
+            raise ValueError(
+                "temperature, trace_rate: expected positive numbers, got "
+                f"{self.temperature} and {self.trace_rate}."
+            )
 
 
 def pieces(config: Config) -> list[Piece]:

@@ -51,10 +51,10 @@ class Config(AutoencoderTraining):
             raise ValueError(f"datasets: expected some of {', '.join(NAMES)}, got {unknown}.")
         if unknown := set(self.methods) - set(METHODS):
             raise ValueError(f"methods: expected some of {', '.join(METHODS)}, got {unknown}.")
-        if min(self.restarts, self.epochs, self.anneal_epochs) < 1 or self.draws < 2:
-            raise ValueError(
-                "restarts, epochs, anneal_epochs: expected at least 1, and draws at least 2."
-            )
+        if (lowest := min(self.restarts, self.epochs, self.anneal_epochs)) < 1:
+            raise ValueError(f"restarts, epochs, anneal_epochs: expected at least 1, got {lowest}.")
+        if self.draws < 2:
+            raise ValueError(f"draws: expected at least 2, got {self.draws}.")
 
 
 def pieces(config: Config) -> list[Piece]:

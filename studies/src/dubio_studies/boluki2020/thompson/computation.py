@@ -40,10 +40,10 @@ class Config(AutoencoderTraining):
 
     def __post_init__(self) -> None:
         """Refuse what cannot be computed."""
-        if min(self.restarts, self.rounds, self.n, self.epochs) < 1 or self.draws < 2:
-            raise ValueError(
-                "restarts, rounds, n, epochs: expected at least 1, and draws at least 2."
-            )
+        if (lowest := min(self.restarts, self.rounds, self.n, self.epochs)) < 1:
+            raise ValueError(f"restarts, rounds, n, epochs: expected at least 1, got {lowest}.")
+        if self.draws < 2:
+            raise ValueError(f"draws: expected at least 2, got {self.draws}.")
         if self.start < 0:
             raise ValueError(f"start: expected 0 or more, got {self.start}.")
 

@@ -73,8 +73,10 @@ class Config(AgentLearning):
         """Refuse what cannot be computed."""
         if unknown := set(self.settings) - set(SETTINGS):
             raise ValueError(f"settings: expected some of {', '.join(SETTINGS)}, got {unknown}.")
-        if min(self.interactions, self.start, self.seeds, self.variants) < 1:
-            raise ValueError("interactions, start, seeds, variants: expected at least 1.")
+        if (lowest := min(self.interactions, self.start, self.seeds, self.variants)) < 1:
+            raise ValueError(
+                f"interactions, start, seeds, variants: expected at least 1, got {lowest}."
+            )
 
 
 def pieces(config: Config) -> list[Piece]:

@@ -36,8 +36,10 @@ class Config:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be computed."""
-        if min(self.rows, self.width, self.epochs) < 1 or min(self.draws, self.points) < 2:
-            raise ValueError("rows, width, epochs: expected at least 1; draws, points: at least 2.")
+        if (lowest := min(self.rows, self.width, self.epochs)) < 1:
+            raise ValueError(f"rows, width, epochs: expected at least 1, got {lowest}.")
+        if (lowest := min(self.draws, self.points)) < 2:
+            raise ValueError(f"draws, points: expected at least 2, got {lowest}.")
         if not 0 < self.drop < 1:
             raise ValueError(f"drop: expected a rate in (0, 1), got {self.drop}.")
 

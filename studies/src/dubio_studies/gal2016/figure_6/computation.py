@@ -78,8 +78,8 @@ class Config:
         """Refuse what cannot be computed."""
         if unknown := set(self.settings) - set(SETTINGS):
             raise ValueError(f"settings: expected some of {', '.join(SETTINGS)}, got {unknown}.")
-        if min(self.batches, self.seeds, self.members) < 1:
-            raise ValueError("batches, seeds, members: expected at least 1.")
+        if (lowest := min(self.batches, self.seeds, self.members)) < 1:
+            raise ValueError(f"batches, seeds, members: expected at least 1, got {lowest}.")
 
 
 def pieces(config: Config) -> list[Piece]:

@@ -103,8 +103,10 @@ class Config:
         """Refuse what cannot be computed."""
         if unknown := set(self.tables) - set(TABLES):
             raise ValueError(f"tables: expected some of {', '.join(TABLES)}, got {unknown}.")
-        if min(self.epochs, self.grid_epochs, self.steps, self.draws) < 1:
-            raise ValueError("epochs, grid_epochs, steps, draws: expected at least 1.")
+        if (lowest := min(self.epochs, self.grid_epochs, self.steps, self.draws)) < 1:
+            raise ValueError(
+                f"epochs, grid_epochs, steps, draws: expected at least 1, got {lowest}."
+            )
         check_splits(self.splits)
         if not all(0.0 < drop < 1.0 for drop in self.drops):
             raise ValueError(f"drops: expected rates in (0, 1), got {self.drops}.")

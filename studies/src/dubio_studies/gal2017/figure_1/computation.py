@@ -49,16 +49,19 @@ class Config:
     def __post_init__(self) -> None:
         """Refuse what cannot be computed."""
         counts = (self.width, self.repeats, self.steps, self.batch_size, self.draws, *self.sizes)
-        if min(counts) < 1:
+        if (lowest := min(counts)) < 1:
             raise ValueError(
-                "sizes, width, repeats, steps, batch_size, draws: expected at least 1."
+                "sizes, width, repeats, steps, batch_size, draws: expected at least 1, got "
+                f"{lowest}."
             )
         if len(self.sizes) < 2:
             raise ValueError(f"sizes: expected two or more to compare, got {self.sizes}.")
         if not all(0.0 < start < 1.0 for start in self.starts):
             raise ValueError(f"starts: expected rates in (0, 1), got {self.starts}.")
-        if min(self.learning_rate, self.drop_learning_rate) <= 0:
-            raise ValueError("learning_rate, drop_learning_rate: expected positive numbers.")
+        if (lowest_rate := min(self.learning_rate, self.drop_learning_rate)) <= 0:
+            raise ValueError(
+                f"learning_rate, drop_learning_rate: expected positive numbers, got {lowest_rate}."
+            )
 
 
 class TwoHeadedNetwork(nn.Module):

@@ -128,8 +128,8 @@ class Config:
                 f"fewer_splits: expected 1 to {self.splits}, as many as splits, got "
                 f"{self.fewer_splits}."
             )
-        if min(self.steps, self.draws, self.tuning_draws) < 1:
-            raise ValueError("steps, draws, tuning_draws: expected at least 1.")
+        if (lowest := min(self.steps, self.draws, self.tuning_draws)) < 1:
+            raise ValueError(f"steps, draws, tuning_draws: expected at least 1, got {lowest}.")
 
     def splits_of(self, table: str, method: Method) -> int:
         """How many splits a method is run on, if the table has them."""

@@ -68,10 +68,12 @@ class Config(AgentLearning):
         ):
             if unknown := set(getattr(self, name)) - set(known):
                 raise ValueError(f"{name}: expected some of {', '.join(known)}, got {unknown}.")
-        if min(self.trials, self.interactions, self.pulls) < 1:
-            raise ValueError("trials, interactions, pulls: expected at least 1.")
-        if min(self.long_trials, self.long_interactions, self.long_every, self.long_steps) < 1:
-            raise ValueError("settings of long streams: expected at least 1.")
+        for name in (
+            *("trials", "interactions", "pulls"),
+            *("long_trials", "long_interactions", "long_every", "long_steps"),
+        ):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}: expected at least 1, got {getattr(self, name)}.")
 
     def of(self, problem: str) -> "Config":
         """The settings of a problem: those of long streams where it has them."""

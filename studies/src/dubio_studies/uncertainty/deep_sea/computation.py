@@ -80,8 +80,8 @@ class Config:
         """Refuse what cannot be computed."""
         if unknown := set(self.settings) - set(SETTINGS):
             raise ValueError(f"settings: expected some of {', '.join(SETTINGS)}, got {unknown}.")
-        if min(*self.sizes, self.episodes, self.seeds, self.members) < 1:
-            raise ValueError("sizes, episodes, seeds, members: expected at least 1.")
+        if (lowest := min(*self.sizes, self.episodes, self.seeds, self.members)) < 1:
+            raise ValueError(f"sizes, episodes, seeds, members: expected at least 1, got {lowest}.")
 
 
 def pieces(config: Config) -> list[Piece]:

@@ -70,7 +70,10 @@ class Config:
                     f"{name}: expected at least {least.get(name, 1)}, got {getattr(self, name)}."
                 )
         if not (0 < self.drop_inputs < 1 and 0 < self.drop_units < 1):
-            raise ValueError("drop_inputs, drop_units: expected rates between 0 and 1.")
+            raise ValueError(
+                "drop_inputs, drop_units: expected rates between 0 and 1, got "
+                f"{self.drop_inputs} and {self.drop_units}."
+            )
 
 
 def pieces(config: Config) -> list[Piece]:

@@ -56,8 +56,10 @@ class Config:
         for name in ("hidden", "steps", "images", "test_images", "width", "epochs"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}: expected at least 1, got {getattr(self, name)}.")
-        if min(self.draws, self.members) < 2:
-            raise ValueError("draws, members: expected at least 2; one has no spread.")
+        if (lowest := min(self.draws, self.members)) < 2:
+            raise ValueError(
+                f"draws, members: expected at least 2, got {lowest}; one has no spread."
+            )
 
 
 def pieces(config: Config) -> list[Piece]:
