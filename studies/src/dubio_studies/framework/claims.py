@@ -45,7 +45,7 @@ class Behind:
     """Our number is short of the published one.
 
     Attributes:
-        cause: What we suspect.
+        cause: Why, and the study whose run shows it.
     """
 
     cause: str

@@ -6,6 +6,6 @@ CARD = Card(
     title="What frozen features cost on CIFAR-10",
     about="Accuracy of frozen and trained networks by pixels; PAvgPU summed over shuffled batches.",
     covers=("our own sequel to table 1 (CIFAR-10)",),
-    cost={"smoke": "30 s", "small": "1.5 h", "paper": "weeks"},
+    cost={"smoke": "30 s", "small": "1 h", "paper": "weeks"},
     data=("cifar10", "imagenet-efficientnet-lite0", "imagenet-vgg16"),
 )

@@ -149,4 +149,4 @@ def draw_accuracy(rows: Rows, size: Size) -> Figure:
     return figure
 
 
-PAGE = Page(CLAIMS, exhibits)
+PAGE = Page(CLAIMS, exhibits, examined="small-5ce203d5")

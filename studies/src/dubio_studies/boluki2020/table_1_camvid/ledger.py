@@ -5,6 +5,7 @@ from dubio_studies.framework.ledger import Cause, Cell, Number, RowsOf
 from dubio_studies.scenes.reading import values
 
 STUDY = "boluki2020/table-1-camvid"
+SIZE = "uncertainty/camvid-size"
 AS_IN_CODE = {
     "accuracy": None,
     "mean IoU": "mean IoU with void in unions",
@@ -13,8 +14,9 @@ AS_IN_CODE = {
 """The score of the authors' public code, where it is another."""
 CAUSES = {
     "accuracy": Cause(
-        "We suspect the network, of 5.4 million weights at 240 × 180 instead of 9.3 million at "
-        "480 × 360; neither was varied."
+        "Our images have half the paper's resolution, and half of ours costs 3.5 ± 0.2 points. "
+        "Half of 12 epochs cost 1.4 ± 0.3, two fifths of the weights 0.8 ± 0.2.",
+        SIZE,
     ),
     "mean IoU": Cause(
         "Counting void in unions, as the authors' code does, lowers ours by 4.5 to 4.7 points. "
@@ -24,7 +26,9 @@ CAUSES = {
     ),
     "mean PAvgPU": Cause(
         "Scored as in the authors' code ours are 76.9 to 78.8; by the definition, 82.6 to 83.3. "
-        "The network is also smaller, which was not varied."
+        "Our images have half the paper's resolution, and half of ours costs another 4.6 points, "
+        "or 6.0 as in the code.",
+        SIZE,
     ),
 }
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from statistics import fmean
 
 from dubio.report.exhibits import Table
-from dubio_studies.framework.claims import Claim, Finding
+from dubio_studies.framework.claims import Claim, Finding, Refuted
 from dubio_studies.framework.rows import Rows
 from dubio_studies.framework.standard_errors import with_error
 from dubio_studies.framework.study import Page
@@ -66,6 +66,11 @@ CLAIMS = (
         "FC-DenseNet-103 has 9.4 million weights, ours 5.4 million",
         f"{_RULE} than the thin one.",
         lost(THIN, ["mean IoU"]),
+        otherwise=Refuted(
+            "Two fifths fewer weights cost 0.8 and 1.2 points, where half the resolution costs 8; "
+            "at that resolution they cost 0.1 and 0.9. A network of more weights than ours was not "
+            "run."
+        ),
         ours=True,
     ),
     Claim(
@@ -115,4 +120,4 @@ def scores_table(rows: Rows) -> Table:
     )
 
 
-PAGE = Page(CLAIMS, exhibits)
+PAGE = Page(CLAIMS, exhibits, examined="small-884b3be6")
