@@ -60,14 +60,12 @@ def test_schedules_of_the_variants() -> None:
     assert schedule_of("authors mixture", small, paper) == small
 
 
-def test_other_widths_of_the_paper_have_two_networks_of_the_authors() -> None:
+def test_other_widths_of_the_paper_have_a_network_of_the_authors() -> None:
     def named(config: Config) -> list[tuple[object, ...]]:
         return [(p["variant"], p["width"]) for p in pieces(config)]
 
     small, paper = (named(COMPUTATION.scales[scale]) for scale in ("small", "paper"))
-    assert [kind for kind in small if kind[1] != 400] == [
-        ("authors held", 1200), ("authors held", 800), ("authors", 1200), ("authors", 800),
-    ]  # fmt: skip
+    assert [kind for kind in small if kind[1] != 400] == [("authors", 1200), ("authors", 800)]
     assert ("authors rate", 400) in small
     assert ("authors rate", 400) not in paper  # it is the rate of all of them
     assert paper.count(("authors", 800)) == 4  # three restarts, and one with the double softmax

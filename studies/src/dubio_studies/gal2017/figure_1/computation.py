@@ -199,7 +199,7 @@ COMPUTATION = Computation(
         "smoke": Config(
             sizes=(10, 100), width=8, repeats=1, steps=20, draws=5, batch_size=16
         ),
-        "small": Config(width=64, steps=10_000, learning_rate=1e-2),
+        "small": Config(width=64, steps=5000, learning_rate=1e-2),
         "paper": Config(),
     },
     pieces=pieces,
