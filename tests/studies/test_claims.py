@@ -56,7 +56,7 @@ def test_a_cause_belongs_to_the_run_that_was_examined() -> None:
     assert "why" not in rule_on(made, ROWS, "paper", examined=False).cause
 
 
-def test_a_claim_of_ours_does_not_colour_the_study() -> None:
+def test_a_claim_of_ours_colours_the_study_only_if_there_is_no_other() -> None:
     recipe = Recipe.of(practice.STUDY, "small", practice.Config(), 0)
     refuted = claim(MISSED, otherwise=Refuted("why"))
     ours = dataclasses.replace(refuted, ours=True)
@@ -69,7 +69,7 @@ def test_a_claim_of_ours_does_not_colour_the_study() -> None:
     assert verdict(claim(MET), ours) == "holds"
     assert verdict(claim(MET), claim(FURTHER), ours) == "goes further"
     assert verdict(claim(FURTHER), claim(MISSED, otherwise=Behind("why"))) == "behind"
-    assert verdict(ours) == "undecided"  # the paper says nothing that was judged
+    assert verdict(ours) == "refuted"
 
 
 STUDIES = [entry.load() for entry in ENTRIES if entry.module]

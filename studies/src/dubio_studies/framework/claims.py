@@ -85,7 +85,7 @@ class Claim:
         otherwise: What it means that the rule is not met, by somebody who has looked into it, in
             the run that the page calls examined.
         ours: Whether the claim is ours, not the paper's. It then has no part in the verdict on
-            the study.
+            a study that has claims of the paper.
     """
 
     text: str
