@@ -70,7 +70,7 @@ class Shown:
 
     @property
     def verdict(self) -> Verdict:
-        """The most serious one on a claim of the paper; on one of ours only if there is no other."""
+        """The most serious one on a claim of the paper; of ours only if there is no other."""
         found = {r.verdict for r in self.rulings if not r.claim.ours}
         found = found or {r.verdict for r in self.rulings}
         return next((verdict for verdict in SERIOUS if verdict in found), "undecided")

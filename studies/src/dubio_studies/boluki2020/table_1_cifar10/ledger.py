@@ -9,12 +9,15 @@ ALL_LAYERS = "boluki2020/cifar10-features"  # trains the network below some of t
 TRUNKS = ("vgg19", "vgg16", "efficientnet-lite0")  # the nearest to the paper's first
 PAVGPU = ("pavgpu, image", "pavgpu, batch")  # by photograph, and as the authors' code sums it
 FROZEN = Cause(
-    "Features of VGG16 are frozen and see 64 × 64 pixels; in the paper all of VGG19 learns, on "
-    "224 × 224; neither was varied. No head exceeds 82.6 %, whatever its dropout.",
+    "Our heads stand on frozen features of VGG16 and have at most 82.5 %. With all its layers "
+    "trained, for one epoch on 64 × 64 pixels, MC dropout has 91.2 % and LBD per layer 91.7 %; the "
+    "paper's VGG19 has 300 epochs on 224 × 224.",
+    ALL_LAYERS,
 )
 SUMMED = Cause(
-    "The authors' code sums entropies over a batch of photographs. Summed like that, ours are 0.4 "
-    "to 10 points below the published ones; why was not examined."
+    "The authors' code sums entropies over batches of photographs, so the value depends on their "
+    "order. In 1,000 random orders one VGG16 with LBD has 37 to 71 %, a middle 95 % of 45 to 62.",
+    ALL_LAYERS,
 )
 
 
