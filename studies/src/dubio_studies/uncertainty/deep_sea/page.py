@@ -119,4 +119,4 @@ def _draw_panel(axes: Axes, rows: Rows, what: str) -> None:
     axes.legend(frameon=False)
 
 
-PAGE = Page(CLAIMS, exhibits, examined="small-9670bd63")
+PAGE = Page(CLAIMS, exhibits, examined="paper-afd32d2e")
