@@ -12,11 +12,6 @@ STUDY = "clark2022/table-3"
 PROTOCOL = "clark2022/kl-terms"
 VARIANTS = {"gaussian": "authors", "mixture": "authors mixture"}  # there
 TEST_DIGITS = 10_000
-NARROW = Cause(
-    "At the scale small our protocol was run with 400 and 800 units. With 1200 there is one "
-    "network, by the authors' protocol with the Gaussian prior.",
-    PROTOCOL,
-)
 HEADS = {"authors": AUTHORS, "Blundell et al.": BLUNDELL}
 
 
@@ -34,7 +29,6 @@ def printed_numbers(rows_of: RowsOf) -> list[Cell]:
             ours=Number.of(errors(rows, method, width)),
             authors=authors,
             cause=causes(method) if authors is None else Cause(STEPS, PROTOCOL),
-            absent=NARROW if rows else None,
         )
 
     return [

@@ -115,7 +115,7 @@ CLAIMS = (
         "No agent with dropout of 0.1 or 0.5 solves any sea.",
         dropout_does_not,
         otherwise=Refuted(
-            "Two of ten agents with a rate of 0.5 solved N = 10, after 563 and 927 episodes; no agent "
+            "Two of ten agents with a rate of 0.5 solved N = 10, after 563 and 927 episodes; none "
             "solved N = 14 or 20. That is probably luck: random actions find the treasure of "
             "N = 10 once in 1,024 episodes, and with prior functions all solve it within 108."
         ),
