@@ -21,6 +21,10 @@ from dubio_studies.boluki2020.table_1_cifar10.computation import (
     probabilities,
     rates,
 )
+from dubio_studies.boluki2020.table_1_cifar10.ledger import (
+    accuracy_of_all_layers,
+    with_error_of_order,
+)
 from dubio_studies.boluki2020.table_1_cifar10.reading import (
     LBD_UNIT,
     MC,
@@ -36,6 +40,7 @@ from dubio_studies.boluki2020.table_1_cifar10.scores import (
     summed_over_batches,
 )
 from dubio_studies.framework.claims import Claim
+from dubio_studies.framework.ledger import Number
 from dubio_studies.framework.rows import Rows
 from dubio_studies.photographs.heads import Method, masked_head
 
@@ -310,3 +315,31 @@ def test_margins_are_those_of_welch() -> None:
     assert found.margin is not None
     assert found.mean - found.margin == pytest.approx(interval.low)
     assert found.mean + found.margin == pytest.approx(interval.high)
+
+
+def test_the_ledger_has_networks_whose_layers_all_learn() -> None:
+    kind = {"trunk": "vgg16", "method": "dropout", "prediction": "draws", "metric": "accuracy"}
+    one = Rows([{**kind, "trained": True, "value": 0.9, "cases": 10_000}])
+    found = accuracy_of_all_layers(one, MC)
+    assert found is not None
+    assert found.mean == pytest.approx(90)
+    assert found.error == pytest.approx(100 * math.sqrt(0.9 * 0.1 / 10_000))  # of photographs
+    two = Rows([*one, {**one[0], "value": 0.92}])
+    found = accuracy_of_all_layers(two, MC)
+    assert found is not None
+    assert found == pytest.approx((91, 1))  # over networks
+    assert accuracy_of_all_layers(Rows([{**kind, "trained": False, "value": 0.8}]), MC) is None
+    assert accuracy_of_all_layers(one, LBD_LAYER) is None
+
+
+def test_the_order_of_photographs_adds_an_error_to_summed_entropies() -> None:
+    order = {"trained": False, "metric": "pavgpu by order", "level": "deviation"}
+    below = Rows(
+        [
+            {**order, "pixels": 32, "value": 0.5},
+            {**order, "pixels": 64, "value": 0.03},
+            {**order, "pixels": 64, "value": 0.05},
+        ]
+    )
+    assert with_error_of_order(Number(52.0, 3.0), below) == pytest.approx((52, 5))
+    assert with_error_of_order(Number(52.0), Rows([])) == (52.0, 0.0)

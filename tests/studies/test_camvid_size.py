@@ -70,6 +70,7 @@ def test_pieces() -> None:
     ("settings", "message"),
     [
         ({"epochs": 1}, "epochs: expected at least 2"),
+        ({"test_images": 234}, "test_images: expected at most 233, got 234"),
         ({"restarts": 0}, "restarts: expected at least 1"),
         ({"learning_rate": 0.0}, "learning_rate: expected a positive number"),
     ],

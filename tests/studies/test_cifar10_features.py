@@ -102,6 +102,7 @@ def test_features_are_float32_and_nearly_those_of_float32() -> None:
     [
         ({"images": 50_000}, "images, test_images: expected at most 45,000 and 10,000"),
         ({"test_images": 10_001}, "images, test_images: expected at most"),
+        ({"test_images": 99}, "test_images: expected at least 100, got 99"),
         ({"largest": 31}, "largest: expected at least 32"),
         ({"orders": 1}, "orders: expected at least 2"),
         ({"drop": 1.0}, "drop: expected a rate"),

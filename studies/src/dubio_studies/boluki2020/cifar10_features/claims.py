@@ -88,7 +88,7 @@ def published_are_in_range(rows: Rows) -> Finding:
 
 CLAIMS = (
     Claim(
-        "Frozen layers are why heads are less accurate than the paper's networks.",
+        "Frozen layers are why heads on VGG16 are less accurate than the paper's networks.",
         "the paper trains all layers of VGG19: 91.57 % (MC dropout), 93.47 % (LBD)",
         "Training all layers of VGG16 with 64 × 64 pixels gains at least half of what its frozen "
         "features lack, for both kinds of dropout.",

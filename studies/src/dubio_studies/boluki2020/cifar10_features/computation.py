@@ -85,7 +85,6 @@ class Config:
         checks.at_least(
             1,
             images=self.images,
-            test_images=self.test_images,
             restarts=self.restarts,
             hidden=self.hidden,
             head_epochs=self.head_epochs,
@@ -95,6 +94,7 @@ class Config:
             draws=self.draws,
         )
         checks.at_least(2, orders=self.orders)
+        checks.at_least(100, test_images=self.test_images)  # a batch, with right and wrong answers
         checks.at_least(32, largest=self.largest)
         checks.positive(
             learning_rate=self.learning_rate,

@@ -18,7 +18,7 @@ def printed_numbers(rows_of: RowsOf) -> list[Cell]:
             higher=True,
             digits=1,
             ours=Number.of(values(rows, method, IOU), 100),
-            cause=Cause(SMALLER.cause, "uncertainty/camvid-size"),
+            cause=Cause(f"{SMALLER}.", "uncertainty/camvid-size"),
         )
         for method, published in PUBLISHED.items()
     ]

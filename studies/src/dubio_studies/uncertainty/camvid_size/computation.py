@@ -63,6 +63,13 @@ class Config:
             batch_size=self.batch_size,
         )
         checks.at_least(2, epochs=self.epochs)
+        for name, most in (
+            ("images", AVAILABLE["train"]),
+            ("validation_images", AVAILABLE["val"]),
+            ("test_images", AVAILABLE["test"]),
+        ):
+            if getattr(self, name) > most:
+                raise ValueError(f"{name}: expected at most {most}, got {getattr(self, name)}.")
         checks.positive(learning_rate=self.learning_rate)
 
     def scenes(self, split: Split) -> Labelled:

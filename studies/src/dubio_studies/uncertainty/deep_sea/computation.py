@@ -79,7 +79,10 @@ class Config:
     def __post_init__(self) -> None:
         """Refuse what cannot be computed."""
         if unknown := set(self.settings) - set(SETTINGS):
-            raise ValueError(f"settings: expected some of {', '.join(SETTINGS)}, got {unknown}.")
+            raise ValueError(
+                f"settings: expected some of {', '.join(map(repr, SETTINGS))}, got "
+                f"{', '.join(map(repr, sorted(unknown)))}."
+            )
         if (lowest := min(*self.sizes, self.episodes, self.seeds, self.members)) < 1:
             raise ValueError(f"sizes, episodes, seeds, members: expected at least 1, got {lowest}.")
 
