@@ -26,6 +26,7 @@ from dubio_studies.boluki2020.table_1_cifar10.ledger import (
     with_error_of_order,
 )
 from dubio_studies.boluki2020.table_1_cifar10.reading import (
+    LBD_LAYER,
     LBD_UNIT,
     MC,
     NAMES,
