@@ -238,9 +238,10 @@ def result_table(rows: Rows, metric: str) -> Table:
         cells,
         "Means over splits with standard errors; * published. Ours: the paper's protocol. "
         "Grid: the authors' newer one; longer: with ten times the epochs; †: only for networks of "
-        "the rate and τ that most splits choose in the shorter grid. The paper prints standard "
-        "deviations for Dropout but calls them standard errors; here they are divided by √20, and "
-        "by √5 for protein. PBP and VI are from Hernández-Lobato and Adams and were not run.",
+        "the rate and τ that splits choose most often in the shorter grid. The paper prints "
+        "standard deviations for Dropout but calls them standard errors; here they are divided by "
+        "√20, and by √5 for protein. PBP and VI are from Hernández-Lobato and Adams and were not "
+        "run.",
     )
 
 
