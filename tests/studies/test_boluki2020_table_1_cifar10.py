@@ -278,8 +278,8 @@ def test_rows_like_the_papers_agree() -> None:
         ("Concrete dropout is more accurate", MC, "accuracy", 0.9265),
         ("mean PAvgPU.", MC, "pavgpu, image", 0.899),
         ("One learned rate", MC, "accuracy", 0.921),
-        ("summing entropies over a batch", MC, "pavgpu, batch", 0.7),
-        ("summing entropies over a batch", MC, "pavgpu, image", 0.6),
+        ("Summing entropies over a batch", MC, "pavgpu, batch", 0.7),
+        ("Summing entropies over a batch", MC, "pavgpu, image", 0.6),
         ("detecting its own errors", MC, "error auroc, image", 0.95),
     ],
 )
