@@ -69,7 +69,9 @@ class Config:
             ("test_images", AVAILABLE["test"]),
         ):
             if getattr(self, name) > most:
-                raise ValueError(f"{name}: expected at most {most}, got {getattr(self, name)}.")
+                raise ValueError(
+                    f"{name}: expected at most {most}, got {getattr(self, name)}; ask for fewer."
+                )
         checks.positive(learning_rate=self.learning_rate)
 
     def scenes(self, split: Split) -> Labelled:
